@@ -23,7 +23,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost import further_measurements
+from jupyter_graphbreak.experiments.cost import entry_cost
 from jupyter_graphbreak.views.words.cost import memory_text
 from jupyter_graphbreak.views.words.cost_findings import cost_findings
 
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--changes", action="store_true", help="also show what lowers the peak")
     arguments = parser.parse_args()
     names = ("eager peak", "compiled peak", "eager saved", "compiled saved")
-    no_time_limit = mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext())
+    no_time_limit = mock.patch.object(entry_cost, "limit_time", return_value=contextlib.nullcontext())
     for kind, shape in MODELS:
         torch.manual_seed(0)
         model, x = kind(), torch.randn(shape)

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.cost import further_measurements
+from jupyter_graphbreak.experiments.cost import entry_cost
 from jupyter_graphbreak.views.words.cost_findings import cost_findings
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     model = Model(arguments.layers, differ=arguments.differ)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-        with mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext()):
+        with mock.patch.object(entry_cost, "limit_time", return_value=contextlib.nullcontext()):
             report = jupyter_graphbreak.measure(torch.compile(model), torch.randint(0, 100, (4, 32)), seconds=1200.0)
     for note in report.diagnostics:
         print(note.message)

@@ -24,7 +24,7 @@ from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own 
 from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
-from tests.browser.pages import command, first_paint, wait_for_kernel, wait_for_notebook  # noqa: E402
+from tests.browser.pages import first_paint, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.support.find_browser import find_browser  # noqa: E402
 from tests.support.lab_server import jupyterlab  # noqa: E402
 from tests.support.sample_reports import big, two_breaks  # noqa: E402
@@ -167,7 +167,7 @@ def _lab_times(report: Report, runs: int) -> None:
             page = _open_page(browser, f"{lab.url}/lab/tree/view.ipynb?reset")
             wait_for_notebook(page)
             wait_for_kernel(page)
-            command(page, "notebook:run-all-cells")
+            start_command(page, "notebook:run-all-cells")
             paints.append(_wait_for_paint(page, "message"))
             page.wait_for_timeout(2000)
             more += _times_of_more(page)
@@ -196,10 +196,10 @@ def _wait_for_paint(page: Page, since: str) -> float:
 def _trust(lab: Lab, name: str) -> None:
     """Mark a notebook as trusted."""
     path = f"api/contents/{name}.ipynb"
-    notebook = lab.api(path)["content"]
+    notebook = lab.send_request(path)["content"]
     for cell in notebook["cells"]:
         cell["metadata"]["trusted"] = True
-    lab.api(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
+    lab.send_request(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
 
 
 def _times_of_more(page: Page) -> list[float]:

@@ -81,12 +81,12 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 
 
 def answer_requests(ipython: InteractiveShell) -> None:
-    """Load the extension for a front end that requests reports in the metadata of its messages that run cells.
+    """Load the extension for a front end that requests reports in the metadata of its execute requests.
 
     Raises
     ------
     UsageError
-        If code in this kernel cannot read this metadata.
+        If the kernel does not pass on the metadata of requests.
     """
     from jupyter_graphbreak.ipython.magic import answer_requests
 

@@ -1,4 +1,6 @@
-"""Pass events of ``capture(on_event=...)`` to logging, TensorBoard or W&B; watch Lightning and transformers train.
+"""Send the events of ``capture(on_event=...)`` to logging, TensorBoard or W&B, and watch training loops.
+
+A callback for Lightning's ``Trainer`` and one for that of transformers watch a whole training run.
 
 In: the events of a run in progress. Out: log records, scalars, and a report after training.
 May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports its library.
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LightningCallback", "TransformersCallback", "to_logging", "to_tensorboard", "to_wandb"]
 
-_LOGGER = "jupyter_graphbreak.compiling"
+_LOGGER_NAME = "jupyter_graphbreak.compiling"
 
 
 def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
@@ -37,7 +39,7 @@ def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
     logger : Logger or None
         The logger to use. By default, the logger ``jupyter_graphbreak.compiling``.
     """
-    target_logger = logger if logger is not None else logging.getLogger(_LOGGER)
+    target_logger = logger if logger is not None else logging.getLogger(_LOGGER_NAME)
 
     def receive(event: Event) -> None:
         target_logger.log(logging.INFO if event.kind == "compile" else logging.WARNING, "%s", event)
@@ -57,14 +59,14 @@ def to_tensorboard(
     step : callable or None
         Returns the current training step. By default, the step is the number of events so far.
     prefix : str
-        The prefix of the names of the scalars.
+        The prefix of each scalar's name.
     """
     totals = _Totals(prefix)
 
     def receive(event: Event) -> None:
-        numbers = totals.add(event)
+        changed_totals = totals.add(event)
         current_step = step() if step is not None else totals.event_count
-        for name, value in numbers.items():
+        for name, value in changed_totals.items():
             writer.add_scalar(name, value, current_step)
         writer.add_text(f"{prefix}/events", str(event), current_step)
 
@@ -74,14 +76,14 @@ def to_tensorboard(
 def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     """Return a function that logs the number of events of each kind, and the seconds spent compiling, to W&B.
 
-    The metrics belong to the step that the training logs next; no step is added.
+    The metrics are added to the step that the training logs next. They do not create a step.
 
     Parameters
     ----------
     run : wandb.Run
         The result of ``wandb.init()``.
     prefix : str
-        The prefix of the names of the metrics.
+        The prefix of each metric's name.
     """
     totals = _Totals(prefix)
 
@@ -105,7 +107,7 @@ class _Totals:
         return self._counts.total()
 
     def add(self, event: Event) -> dict[str, float]:
-        """Count an event; return the totals that it changes, by the names of the metrics."""
+        """Count an event, and return the totals that it changes, by metric name."""
         self._counts[event.kind] += 1
         changed_totals: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
         if event.seconds is not None:
@@ -137,7 +139,7 @@ class _TrainingWatch:
         """The report of the training so far; ``None`` during the warm-up."""
         return self._run.report_so_far() if self._run is not None else None
 
-    def _begin(self, step: int) -> None:
+    def _begin_watching(self, step: int) -> None:
         if self._exit_stack is not None or step < self._warm_up_steps:
             return
         from jupyter_graphbreak.api.watching import capture
@@ -147,7 +149,7 @@ class _TrainingWatch:
             self._run = stack.enter_context(capture(on_event=receive))
             self._exit_stack = stack.pop_all()
 
-    def _end(self) -> None:
+    def _end_watching(self) -> None:
         if self._exit_stack is not None:
             stack, self._exit_stack = self._exit_stack, None
             stack.close()
@@ -157,13 +159,13 @@ class _LightningHooks(_TrainingWatch):
     """Implements the hooks of Lightning."""
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        self._begin(trainer.global_step)
+        self._begin_watching(trainer.global_step)
 
     def on_train_end(self, *_: Any) -> None:
-        self._end()
+        self._end_watching()
 
     def on_exception(self, *_: Any) -> None:
-        self._end()
+        self._end_watching()
 
 
 class _TransformersHooks(_TrainingWatch):
@@ -173,13 +175,13 @@ class _TransformersHooks(_TrainingWatch):
     """
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self._end()
+        self._end_watching()
 
     def on_step_begin(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
-        self._begin(state.global_step)
+        self._begin_watching(state.global_step)
 
     def on_train_end(self, *_: Any, **__: Any) -> None:
-        self._end()
+        self._end_watching()
 
 
 if TYPE_CHECKING:

@@ -49,9 +49,9 @@ def graphbreak() -> None:
     The report is the same as that of the notebook magic %%compile_explain, but for the logs of a job, a notebook or a
     program. With --baseline, the command fails if there are new breaks.
 
-    Exit status: 0 success; 1 the baseline does not allow something, a notebook cell raised, or what the command's help
-    says; 2 wrong usage, or PyTorch is missing or too old; 3 a file or folder cannot be read or written; 4 internal
-    error (GRAPHBREAK_DEBUG=1 shows the traceback); 130 interrupted.
+    Exit status: 0 success; 1 the baseline does not allow a finding, a notebook cell raised, or the reason in the
+    command's help; 2 wrong usage, or PyTorch is missing or too old; 3 a file or folder cannot be read or written;
+    4 internal error (GRAPHBREAK_DEBUG=1 shows the traceback); 130 interrupted.
     """
 
 
@@ -67,8 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command_name = "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"
     try:
         status = graphbreak.main(args=arguments, prog_name=command_name, standalone_mode=False)
-    except click.exceptions.Exit as end:
-        status = end.exit_code
+    except click.exceptions.Exit as exit_:
+        status = exit_.exit_code
     except click.ClickException as error:
         print_message(error.format_message())
         status = error.exit_code if isinstance(error, FileProblem) else MISUSE

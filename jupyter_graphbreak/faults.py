@@ -36,7 +36,10 @@ def internal_error_sentence(activity: str, fault: BaseException) -> str:
 
 
 def error_headline(fault: BaseException) -> str:
-    """Return the type of an error and the first line of its message, if it has one; only the line if we raise it."""
+    """Return the type of an error and the first line of its message.
+
+    Without a message, only the type is returned; for one of this package's own exceptions, only the line.
+    """
     with contextlib.suppress(Exception):  # a broken __str__
         lines = str(fault).strip().splitlines()
         if lines and type(fault).__module__.partition(".")[0] == _PACKAGE:
@@ -45,7 +48,7 @@ def error_headline(fault: BaseException) -> str:
     return type(fault).__name__
 
 
-#: The list to which the sentences about internal errors in a trial go: nobody sees the output and reports of a trial.
+#: The list that receives the sentences about internal errors in a trial, whose output and reports nobody sees.
 _collected_sentences: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
 
@@ -169,7 +172,7 @@ def finalize(owner: object, activity: str, function: Callable[..., Any], *args: 
     Parameters
     ----------
     owner : object
-        The object; the function is called when it is freed.
+        The object whose release triggers the call.
     activity : str
         The activity of ``function``, in a form that follows "while".
     function : callable

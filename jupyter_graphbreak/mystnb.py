@@ -1,6 +1,7 @@
-"""Show reports on pages that MyST-NB builds: interactive without a kernel or a network, complete without scripts.
+"""Show reports on pages that MyST-NB builds.
 
-MyST-NB finds this module through the entry point group ``myst_nb.mime_renderers``; no configuration is needed.
+The reports are interactive without a kernel or a network, and complete without JavaScript. MyST-NB finds this module
+through the entry point group ``myst_nb.mime_renderers``; no configuration is needed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]
     """Return all data of the output to which ``data`` belongs, by MIME type; empty if MyST-NB does not provide it."""
     if data.cell_index is None or data.output_index is None:
         return {}
-    with contextlib.suppress(Exception):  # MyST-NB does not promise this access
+    with contextlib.suppress(Exception):  # these attributes of MyST-NB may change
         _, outputs = renderer.renderer.nb_client.code_cell_outputs(data.cell_index)
         return dict(outputs[data.output_index].data)
     return {}

@@ -25,7 +25,7 @@ _MAX_REPORTS = 1_000
 _MAX_ERROR_LENGTH = 300
 _MAX_FORMAT_LENGTH = 20
 #: Parsed JSON needs up to a hundred times as much memory as its text, so the memory is estimated first: each entry of a
-#: list or an object counts 1, and each list or object itself 5.
+#: list or an object counts 1, and each list or object counts 5.
 _MAX_WEIGHT = 20_000_000
 _CONTAINER_WEIGHT = 5
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -45,7 +45,7 @@ def parse_notebook(path: Path) -> dict[str, Any]:
     """
     try:
         content = read_regular(path, _MAX_BYTES)
-    except (OSError, ValueError) as error:  # a path with a zero byte raises ValueError
+    except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
         why = getattr(error, "strerror", None) or str(error)
         raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
     if _estimated_weight(content) > _MAX_WEIGHT and _weight_without_strings(content) > _MAX_WEIGHT:
@@ -57,8 +57,8 @@ def parse_notebook(path: Path) -> dict[str, Any]:
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
         raise UnreadableNotebook(f"{path}: not a notebook: it has no nbformat")
     if notebook["nbformat"] != _NOTEBOOK_FORMAT:
-        convert = "convert it with `jupyter nbconvert --to notebook`"
-        raise UnreadableNotebook(f"{path}: the notebook has format {_format_text(notebook['nbformat'])}; {convert}")
+        advice = "convert it with `jupyter nbconvert --to notebook`"
+        raise UnreadableNotebook(f"{path}: the notebook has format {_describe_format(notebook['nbformat'])}; {advice}")
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise UnreadableNotebook(f"{path}: not a notebook: it has no list of cells")
@@ -73,7 +73,7 @@ def _weight_without_strings(content: bytes) -> int:
     return _estimated_weight(content) - sum(_estimated_weight(string[0]) for string in _JSON_STRING.finditer(content))
 
 
-def _format_text(value: Any) -> str:
+def _describe_format(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:_MAX_FORMAT_LENGTH]
 
 
@@ -85,7 +85,9 @@ class NotebookReports(NamedTuple):
 
 
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return the readable ones of the first ``max_reports`` reports in a notebook's outputs.
+    """Return the first ``max_reports`` reports in a notebook's outputs, without those that cannot be read.
+
+    If ``max_reports`` is ``None``, all reports are read.
 
     Raises
     ------
@@ -102,8 +104,8 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
             failures.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
     if failures and not reports:
         raise UnreadableNotebook(failures[0])
-    further_failures = f" ({len(failures)} reports cannot be read)" if len(failures) > 1 else ""
-    problems = [failures[0] + further_failures] if failures else []
+    total = f" ({len(failures)} reports cannot be read in total)" if len(failures) > 1 else ""
+    problems = [failures[0] + total] if failures else []
     if next(outputs, None) is not None:
         problems.append(f"only the first {max_reports:,} reports were read")
     return NotebookReports(reports, problems)
@@ -119,7 +121,7 @@ def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]
                 yield number, data
 
 
-#: The metadata that JupyterLab adds to its requests.
+#: The metadata that our JupyterLab extension adds to the requests that run cells.
 _REQUEST_METADATA = {"graphbreak": {"explain": "", "only_torch": True}}
 _LOAD_EXTENSION = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
 _MAX_RUN_ERROR_LENGTH = 200
@@ -128,7 +130,7 @@ _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 
 
 def execute(
-    path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
+    path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _total: None
 ) -> tuple[dict[str, Any], str | None]:
     """Run a notebook up to the first cell that raises without the tag ``raises-exception``; the file stays unchanged.
 

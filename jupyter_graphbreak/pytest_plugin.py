@@ -1,4 +1,4 @@
-"""The pytest plugin, which makes tests fail because of unexpected graph breaks, recompiles or slow compilation.
+"""A pytest plugin that makes tests fail because of unexpected graph breaks, recompiles or slow compilation.
 
 In: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture ``graph_breaks``.
 Out: failures that show the text of a report.
@@ -59,7 +59,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             pytest.fail(_failure_message(report, problem), pytrace=False)
     unknown_modules = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
     if unknown_modules:
-        message = f"no module {unknown_modules[0]} took part or is imported, so its limit proves nothing: check within="
+        message = (
+            f"no module {unknown_modules[0]} took part or was imported, so its limit proves nothing: check within="
+        )
         pytest.fail(_failure_message(report, message), pytrace=False)
     if _compiled_nothing(report):
         message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")
@@ -92,20 +94,22 @@ def _limit_of(marker: pytest.Mark) -> _Limit:
     return _Limit(max_number, within)
 
 
-def _describe_excess(report: Report, name: str, limit: _Limit) -> str | None:
-    """Say how a report exceeds the limit of a marker; ``None`` if it does not exceed it."""
-    if name == "max_compile_seconds":
+def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | None:
+    """Return a description of how a report exceeds the limit of a marker; ``None`` if it does not."""
+    if marker_name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
         return (
             f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
             if seconds > limit.max_number
             else None
         )
-    items, noun = (report.breaks, "graph break") if name == "max_graph_breaks" else (report.recompiles, "recompile")
+    items, noun = (
+        (report.breaks, "graph break") if marker_name == "max_graph_breaks" else (report.recompiles, "recompile")
+    )
     number = len([item for item in items if limit.within is None or _is_within(report, item.location, limit.within)])
     allowed = "none is allowed" if limit.max_number == 0 else f"at most {limit.max_number} allowed"
     where = f" within {limit.within}" if limit.within is not None else ""
-    return f"{_count_text(number, noun)}{where}, {allowed}" if number > limit.max_number else None
+    return f"{_count_with_noun(number, noun)}{where}, {allowed}" if number > limit.max_number else None
 
 
 def _is_unknown(report: Report, module: str) -> bool:
@@ -153,8 +157,8 @@ class GraphBreaks:
         ----------
         *expected : str or int
             One string for each break, in any order: its id (``"GB0170"``), its cause (``"Data-dependent branching"``)
-            or a part of its line (``"if x.sum() > 0"``). Alternatively, a single number of breaks. Without arguments,
-            no break is expected.
+            or a part of its line (``"if x.sum() > 0"``). Alternatively, a single number: how many breaks are expected.
+            Without arguments, no break is expected.
 
         Examples
         --------
@@ -186,18 +190,20 @@ def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> st
         return _NOTHING_COMPILED.format(check="graph_breaks.expect()")
     if len(expected) == 1 and isinstance(expected[0], int):
         return (
-            None if len(report.breaks) == expected[0] else f"{_count_text(len(report.breaks))}, {expected[0]} expected"
+            None
+            if len(report.breaks) == expected[0]
+            else f"{_count_with_noun(len(report.breaks))}, {expected[0]} expected"
         )
     unexpected = list(report.breaks)
     missing = []
-    for text in map(str, expected):
-        match = next((break_ for break_ in unexpected if _is_described_by(break_, text)), None)
+    for description in map(str, expected):
+        match = next((break_ for break_ in unexpected if _is_described_by(break_, description)), None)
         if match is None:
-            missing.append(text)
+            missing.append(description)
         else:
             unexpected.remove(match)
-    problems = [f"{_count_text(len(unexpected))} not expected"] if unexpected else []
-    problems += [f"no break {text!r}" for text in missing]
+    problems = [f"{_count_with_noun(len(unexpected))} not expected"] if unexpected else []
+    problems += [f"no break {description!r}" for description in missing]
     return ", ".join(problems) or None
 
 
@@ -206,14 +212,14 @@ def _compiled_nothing(report: Report) -> bool:
     return not report.breaks and all(frame.outcome != "compiled" for frame in report.frames)
 
 
-def _is_described_by(break_: Break, text: str) -> bool:
+def _is_described_by(break_: Break, description: str) -> bool:
     code = break_.location.code if break_.location is not None else None
-    return text in {break_.gb_id, break_.gb_type} or (
-        code is not None and bool(text) and (text in code or code in text)
+    return description in {break_.gb_id, break_.gb_type} or (
+        code is not None and bool(description) and (description in code or code in description)
     )
 
 
-def _count_text(number: int, noun: str = "graph break") -> str:
+def _count_with_noun(number: int, noun: str = "graph break") -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute of a report for the function that makes standalone scripts; it is not part of the report's data.
+#: The attribute in which a report keeps the function that makes standalone scripts; it is not part of the report's
+#: data.
 _REPRODUCE_ATTRIBUTE = "_reproduce"
 
 
@@ -66,12 +67,12 @@ class Reproducer(str):
 
     @classmethod
     def of(cls, reproducer: reproducers.Reproducer) -> Self:
-        """Return the script in the data about a finding.
+        """Return the script of a reproducer, as a string with the reproducer's title and bug report.
 
         Raises
         ------
         NotReproducedError
-            If there is none.
+            If the reproducer has no script.
         """
         if reproducer.script is None:
             raise NotReproducedError(
@@ -92,7 +93,7 @@ class Report(schema.Report, frozen=True, dict=True):
 
     @classmethod
     def of(cls, report: schema.Report) -> Self:
-        """Return a report with the methods of this class."""
+        """Return a copy of a report, with the methods of this class."""
         return cls(**_fields(report))
 
     def diff(self, other: schema.Report) -> Changes:
@@ -156,7 +157,7 @@ class Report(schema.Report, frozen=True, dict=True):
         NotReproducedError
             If no standalone script reproduces the finding, or if the report has no copies of the called functions.
         LookupError
-            If the report has such copies but no such id.
+            If the report has copies of the called functions, but no finding with this id.
         """
         existing = next((reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None)
         if existing is not None and not redacted:
@@ -185,7 +186,7 @@ class Report(schema.Report, frozen=True, dict=True):
         Raises
         ------
         ValueError
-            If the path ends in neither.
+            If the path has a different extension.
         """
         target = Path(path)
         if target.suffix == ".html":
@@ -222,7 +223,7 @@ class Job(job.Job, frozen=True):
 
     @classmethod
     def of(cls, plain_job: job.Job) -> Self:
-        """Return a job with the methods of this class."""
+        """Return a copy of a job, with the methods of this class."""
         return cls(**_fields(plain_job))
 
     def to_text(self) -> str:
@@ -247,9 +248,11 @@ class Job(job.Job, frozen=True):
         return self.to_text()
 
     def __repr__(self) -> str:
-        return (
-            f"<Job of {sum(len(process.members) for process in self.processes)} processes, {len(self.breaks)} breaks>"
-        )
+        from jupyter_graphbreak.views.words.plain_text import count_text
+
+        process_count = sum(len(process.members) for process in self.processes)
+        processes = "1 process" if process_count == 1 else f"{process_count} processes"
+        return f"<Job of {processes}, {count_text(len(self.breaks), 'break')}>"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         from jupyter_graphbreak.views.html.bundle import REST_TYPE
@@ -270,7 +273,7 @@ class Frontends(frontends.Frontends, frozen=True):
 
     @classmethod
     def of(cls, verdicts: frontends.Frontends) -> Self:
-        """Return verdicts with the methods of this class."""
+        """Return a copy of the verdicts, with the methods of this class."""
         report = Report.of(verdicts.report) if verdicts.report is not None else None
         return cls(**{**_fields(verdicts), "report": report})
 

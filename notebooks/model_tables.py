@@ -33,8 +33,8 @@ def summary() -> str:
     versions, lines = _recorded()
     forward = [line for line in lines if not line["training"]]
     ran, breaking = _ran(), _breaking()
-    places = [break_ for line in breaking for break_ in line["breaks"]]
-    causes = {_cause(break_) for break_ in places}
+    breaks = [break_ for line in breaking for break_ in line["breaks"]]
+    causes = {_cause(break_) for break_ in breaks}
     tried = [line for line in breaking if "left" in line]
     free = sum(line["left"] == 0 for line in tried)
     holding_claims = sum(line["check"] == "holds" for line in tried)
@@ -42,15 +42,11 @@ def summary() -> str:
     left = sum(line["left"] for line in tried)
     return (
         f"Recorded on {versions['date']} with torch {versions['torch']} and transformers {versions['transformers']}: "
-        f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
-        f"{len(causes)} causes. With the proposed remedies **{free} of the {len(tried)} have no break left**, and "
-        f"{left} places are left in the others. {_times(claims, 'claim')} was checked by a different program, in a "
-        f"separate process: {holding_claims} held."
+        f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**: {len(breaks)} breaks with "
+        f"{len(causes)} causes. With the proposed remedies, **{free} of the {len(tried)} have no break left**, and the "
+        f"others have {left}. A different program checked {claims} of these results in a separate process: "
+        f"{holding_claims} held."
     )
-
-
-def _times(count: int, noun: str) -> str:
-    return f"The one {noun}" if count == 1 else f"Each of the {count} {noun}s"
 
 
 def architectures(*, training: bool = False) -> str:
@@ -70,16 +66,16 @@ def architectures(*, training: bool = False) -> str:
 
 
 def causes() -> str:
-    """Return a table of the causes: how many architectures and places have them, and how many places a remedy fixes."""
-    places: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+    """Return a table of the causes: their architectures, breaks and lines, and how many breaks a remedy fixes."""
+    by_cause: dict[tuple[str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
         for break_ in line["breaks"]:
-            places[_cause(break_)].append((line["type"], break_))
+            by_cause[_cause(break_)].append((line["type"], break_))
     rows = [
-        "| cause | architectures | places | in the source | tried | fixed | most often by |",
+        "| cause | architectures | breaks | lines | tried | fixed | most often by |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for (gb_id, gb_type), breaks in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
+    for (gb_id, gb_type), breaks in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0])):
         fixed = [break_ for _, break_ in breaks if break_.get("verdict") in _WORKING]
         titles = [break_["remedy"] for break_ in fixed if break_.get("remedy")]
         most = max(sorted(set(titles)), key=titles.count, default="")
@@ -93,15 +89,15 @@ def causes() -> str:
     return "\n".join(rows)
 
 
-def places() -> str:
-    """Return a table of every place that breaks, by file, with the architectures that reach it."""
-    by_place: dict[tuple[str, int, str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+def breaking_lines() -> str:
+    """Return a table of every line that breaks, by file, with the architectures that run it."""
+    by_line: dict[tuple[str, int, str, str], list[tuple[str, dict[str, Any]]]] = defaultdict(list)
     for line in _breaking():
         for break_ in line["breaks"]:
             key = (break_["file"] or "", break_["line"] or 0, break_["gb_id"] or break_["gb_type"], break_["code"])
-            by_place[key].append((line["type"], break_))
-    rows = ["| place | code | why | architectures | fixed of those tried |", "| --- | --- | --- | --- | --- |"]
-    for (file, line_number, gb_id, code), breaks in sorted(by_place.items()):
+            by_line[key].append((line["type"], break_))
+    rows = ["| line | code | why | architectures | fixed of those tried |", "| --- | --- | --- | --- | --- |"]
+    for (file, line_number, gb_id, code), breaks in sorted(by_line.items()):
         tried = [break_ for _, break_ in breaks if break_.get("verdict") is not None]
         fixed = sum(break_["verdict"] in _WORKING for break_ in tried)
         models = ", ".join(sorted({model for model, _ in breaks}))

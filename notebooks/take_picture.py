@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from playwright.sync_api import sync_playwright  # noqa: E402 - the project's own folder comes first
 
-from tests.browser.pages import command, run_all, wait_for_notebook  # noqa: E402
+from tests.browser.pages import run_all, start_command, wait_for_notebook  # noqa: E402
 from tests.support.find_browser import find_browser  # noqa: E402
 from tests.support.lab_server import jupyterlab  # noqa: E402
 
@@ -56,7 +56,7 @@ def main() -> None:
         page.evaluate("jupyterapp.shell.collapseLeft()")
         run_all(page)
         page.locator(".gb-live").wait_for(timeout=120_000)
-        command(page, "jupyter-graphbreak:show-panel")
+        start_command(page, "jupyter-graphbreak:show-panel")
         panel = page.get_by_role("region", name="Graph Breaks")
         panel.get_by_role("treeitem").first.wait_for()
         _take(page, "jupyterlab.png")
@@ -71,7 +71,7 @@ def main() -> None:
         run_all(page)
         panel.get_by_role("treeitem", name="gone").or_(panel.get_by_text("gone")).first.wait_for(timeout=120_000)
         page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
-        command(page, "jupyter-graphbreak:compare")
+        start_command(page, "jupyter-graphbreak:compare")
         _take(page, "jupyterlab-comparison.png", height=520)
         browser.close()
 

@@ -26,7 +26,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 #: Files that share a JupyterLab and a browser, because both take seconds to start.
 LAB_FILES = ("tests/browser/", "tests/hosts/test_lab_in_firefox.py")
-#: Its tests read the built documentation instead.
+#: The only file of these that reads the built documentation and does not use JupyterLab.
 DOCS_FILE = "tests/browser/test_docs.py"
 
 # Workers, kernels and the documentation share the cores, so threads of torch would only wait for each other.
@@ -45,7 +45,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Distribute files among the workers: split `SPLIT_FILES` into tests, and keep `LAB_FILES` together."""
     from xdist.scheduler import LoadFileScheduling
 
-    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # it ships no types
+    class Scheduling(LoadFileScheduling):  # type: ignore[misc] # pytest-xdist ships no types
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(LAB_FILES) and not nodeid.startswith(DOCS_FILE):
                 return "lab"
@@ -80,10 +80,10 @@ def fork_server_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.
     if str(ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
     folder = shared_folder(tmp_path_factory) / "kernels"
-    warm = warm_processes.use_warm_kernels(folder, dict(os.environ))
-    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [warm, before["JUPYTER_PATH"]]))
+    kernelspec_folder = warm_processes.use_warm_kernels(folder, dict(os.environ))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [kernelspec_folder, before["JUPYTER_PATH"]]))
     if WORKER in {None, "gw0"} and any(needs_warm_processes(item) for item in request.session.items):
-        warm_processes.start(folder)
+        warm_processes.start_server(folder)
     yield folder
     for name, value in before.items():
         if value is None:
@@ -115,8 +115,8 @@ def speed_up_compilation() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
-        yield running
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as running_lab:
+        yield running_lab
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder.mkdir()
     path = [warm_processes.use_warm_commands(fork_server_folder), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path)}
-    # In one process and at low priority, because the tests have time limits. The time limit for a cell is off.
+    # Build in one process and at low priority, because the tests have time limits. Cells have none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]
     command += ["-D", "nb_execution_timeout=-1"]
@@ -156,7 +156,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wait for the documentation; the executed notebooks are next to it in ``jupyter_execute``."""
+    """Wait for the documentation, and return its folder. The folder ``jupyter_execute`` beside it has the notebooks."""
     folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():

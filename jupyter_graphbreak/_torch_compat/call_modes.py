@@ -1,4 +1,4 @@
-"""PyTorch's modes during a call, to repeat the call in the same modes."""
+"""Save PyTorch's modes during a call, so that the call can be repeated in the same modes."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
         device_type: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
         for device_type in AUTOCAST_DEVICES
     }
-    cached_before = torch.is_autocast_cache_enabled()
+    cache_before = torch.is_autocast_cache_enabled()
     is_needed = bool(dtypes) or any(enabled for enabled, _ in dtypes_before.values())
-    is_changed = is_needed or cache != cached_before
+    is_changed = is_needed or cache != cache_before
     if is_changed:
         torch.autocast_increment_nesting()
     try:
@@ -113,7 +113,7 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
     finally:
         if is_changed and torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
-        torch.set_autocast_cache_enabled(cached_before)
+        torch.set_autocast_cache_enabled(cache_before)
         for device_type, (enabled, dtype) in dtypes_before.items():
             if torch.is_autocast_enabled(device_type) != enabled:
                 torch.set_autocast_enabled(device_type, enabled)

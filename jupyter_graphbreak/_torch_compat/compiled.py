@@ -165,7 +165,7 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 
 
 def is_dynamo_disabled(value: Any) -> bool:
-    """Return whether the user disabled compilation of a function, such as with ``torch.compiler.disable``.
+    """Return whether the user disabled compilation of a function, for example with ``torch.compiler.disable``.
 
     A wrapper that only inherited the mark through ``functools.wraps`` does not count.
     """

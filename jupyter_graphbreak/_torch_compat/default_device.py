@@ -1,4 +1,4 @@
-"""The default device for new tensors, and the available CUDA devices."""
+"""Change and restore the default device for new tensors, and list the available CUDA devices."""
 
 from __future__ import annotations
 

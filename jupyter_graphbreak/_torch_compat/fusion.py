@@ -48,7 +48,7 @@ class UnfusedPair:
     Parameters
     ----------
     nbytes : int
-        The size in bytes of what the second kernel reads and the first one reads or writes.
+        The size, in bytes, of the buffers that the second kernel reads and that the first one reads or writes.
     inductor_reason : str
         The reason why the kernels are not fused, in Inductor's words; empty if it gives none.
     """
@@ -92,34 +92,40 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     return pairs
 
 
-def _dependent_pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
+def _dependent_pairs(
+    nodes: list[Any], reasons: dict[tuple[str, str], str], library_kernel_class: type
+) -> Iterator[UnfusedPair]:
     """Yield each pair of kernels in which the second uses results of the first."""
     writers: dict[str, Any] = {}
     for node in nodes:
-        reads = {dep.name: dep for dep in node.read_writes.reads}
+        reads = {dependency.name: dependency for dependency in node.read_writes.reads}
         for first in dict.fromkeys(writers[name] for name in reads if name in writers):
-            passed_names = {dep.name for dep in first.read_writes.writes} & reads.keys()
-            shared_names = passed_names | ({dep.name for dep in first.read_writes.reads} & reads.keys())
+            passed_names = {dependency.name for dependency in first.read_writes.writes} & reads.keys()
+            shared_names = passed_names | ({dependency.name for dependency in first.read_writes.reads} & reads.keys())
             yield UnfusedPair(
-                _kernel_of(_part_with_buffer(first, passed_names, "writes"), extern),
-                _kernel_of(_part_with_buffer(node, passed_names, "reads"), extern),
+                _kernel_of(_part_with_buffer(first, passed_names, "writes"), library_kernel_class),
+                _kernel_of(_part_with_buffer(node, passed_names, "reads"), library_kernel_class),
                 sum(int(reads[name].numbytes_hint()) for name in shared_names),
                 reasons.get((first.get_name(), node.get_name()), ""),
             )
-        writers.update({dep.name: node for dep in node.read_writes.writes})
+        writers.update({dependency.name: node for dependency in node.read_writes.writes})
 
 
 def _part_with_buffer(node: Any, names: set[str], direction: str) -> Any:
     """Return the first part of a fused kernel that writes or reads one of the given buffers, or else the kernel."""
-    parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, direction)})
+    parts = (
+        part
+        for part in node.get_nodes()
+        if names & {dependency.name for dependency in getattr(part.read_writes, direction)}
+    )
     return next(parts, node)
 
 
-def _kernel_of(node: Any, extern: type) -> Kernel:
+def _kernel_of(node: Any, library_kernel_class: type) -> Kernel:
     buffer = node.node
     origins = sorted(getattr(buffer, "origins", ()), key=lambda origin: str(origin.name))
     main_node = getattr(buffer, "origin_node", None) or next(iter(origins), None)
-    is_extern = isinstance(node, extern)
+    is_extern = isinstance(node, library_kernel_class)
     sizes = () if is_extern else tuple(str(size) for size in node.group[1])
     name = (str(getattr(main_node, "target", "")) or None) if is_extern else None
     return Kernel(stack_of(main_node) if main_node is not None else (), name, bool(node.is_reduction()), sizes)

@@ -1,4 +1,4 @@
-"""The guards of frames as trees whose parts can be checked one by one, to time them."""
+"""Collect the guards of frames as trees whose parts can be checked, and therefore timed, one by one."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def collect_guards() -> Iterator[list[FrameGuards]]:
 
 
 def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
-    scope = {**(guards.closure_vars or {}), "L": graph.local_scope, "G": graph.global_scope}
+    namespace = {**(guards.closure_vars or {}), "L": graph.local_scope, "G": graph.global_scope}
     stacks = {}
     for guard in graph.guards:
         name = guard.name() if callable(guard.name) else guard.name
@@ -90,12 +90,12 @@ def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
     return FrameGuards(
         current_compile_id(),
         functools.partial(guards.root.check, graph.local_scope),
-        functools.partial(_guard_node, guards.root, graph.local_scope, scope),
+        functools.partial(_guard_node, guards.root, graph.local_scope, namespace),
         stacks,
     )
 
 
-def _guard_node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
+def _guard_node(manager: Any, value: Any, namespace: dict[str, Any]) -> GuardNode:
     guards: list[tuple[str, Callable[[], object] | None]] = []
     for leaf in manager.get_leaf_guards():
         can_be_checked = callable(leaf) and value is not _MISSING
@@ -104,7 +104,7 @@ def _guard_node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
     children = []
     # PyTorch does not recheck objects that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
-        children = [_guard_node(child, _value_of(child, scope), scope) for child in _child_managers(manager)]
+        children = [_guard_node(child, _value_of(child, namespace), namespace) for child in _child_managers(manager)]
     return GuardNode(manager.get_source(), guards, children)
 
 
@@ -117,9 +117,9 @@ def _child_managers(manager: Any) -> list[Any]:
     return managers
 
 
-def _value_of(manager: Any, scope: dict[str, Any]) -> Any:
+def _value_of(manager: Any, namespace: dict[str, Any]) -> Any:
     """Return the guarded object by evaluating Dynamo's expression for it; ``_MISSING`` if that fails."""
     try:
-        return eval(manager.get_source(), scope)  # noqa: S307 - Dynamo's own expression
+        return eval(manager.get_source(), namespace)  # noqa: S307 - Dynamo's own expression
     except Exception:  # noqa: BLE001 - an expression that only Dynamo's C++ code can evaluate
         return _MISSING

@@ -57,13 +57,13 @@ def _remove_new_static_marks() -> Iterator[None]:
     Dynamo only needs the marks while it compiles. If they stayed, copies and pickles of the tensors would contain them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as exit_stack:
 
-        def mark_until_end(tensor: Any, *_: Any, **__: Any) -> None:
+        def remove_mark_at_end(tensor: Any, *_: Any, **__: Any) -> None:
             if _STATIC_MARK not in vars(tensor):
-                undo.callback(vars(tensor).pop, _STATIC_MARK, None)
+                exit_stack.callback(vars(tensor).pop, _STATIC_MARK, None)
 
-        with prepare_calls_on_thread(decorators, "mark_static_address", mark_until_end):
+        with prepare_calls_on_thread(decorators, "mark_static_address", remove_mark_at_end):
             yield
 
 
@@ -80,13 +80,13 @@ def break_at_live_generators() -> Iterator[None]:
     """
     functions = importlib.import_module("torch._dynamo.variables.functions")
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
-    refuse = _unimplemented_function()
-    if variable is None or refuse is None or "reconstruct" not in vars(variable):
+    break_graph = _unimplemented_function()
+    if variable is None or break_graph is None or "reconstruct" not in vars(variable):
         yield
         return
 
     def reconstruct(*_: Any, **__: Any) -> None:
-        refuse(
+        break_graph(
             gb_type=LIVE_GENERATOR,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
@@ -98,16 +98,17 @@ def break_at_live_generators() -> Iterator[None]:
         yield
 
 
-def traced_as(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:
-    """Make Dynamo trace other objects in place of some that code uses on this thread, while the context is open.
+def redirect_tracing(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:
+    """Make Dynamo trace the originals of stand-ins that code uses on this thread, while the context is open.
 
-    The guards and the compiled code still use the objects themselves. Dynamo does not check right away that the new
-    guards hold, because guards on the identity of attributes fail for the objects.
+    The guards and the compiled code still use the stand-ins. Dynamo does not check at once that the new guards hold,
+    because guards on the identity of attributes fail for stand-ins.
 
     Parameters
     ----------
     original_of : callable
-        Returns the object to trace in place of a given one: the given one itself for most objects.
+        Returns the object to trace instead of a given one. For an object that is no stand-in, that is the object
+        itself.
     """
     builder = importlib.import_module("torch._dynamo.variables.builder").VariableBuilder
     if "__call__" not in vars(builder):
@@ -156,7 +157,7 @@ def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) ->
     fullgraph : bool
         Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
     draws_as_eager : bool
-        Whether inductor draws the same random numbers as eager code, which is slower.
+        Whether Inductor draws the same random numbers as eager code, which is slower.
     """
     random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
     with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:
@@ -223,5 +224,5 @@ def _stored_value(tracer: Any, inst: Any) -> Any:
 def _unimplemented_function() -> Callable[..., Any] | None:
     """Return the function that breaks the graph, if it accepts a custom reason."""
     errors = importlib.import_module("torch._dynamo.exc")
-    refuse: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
-    return refuse if "gb_type" in inspect.signature(refuse).parameters else None
+    break_graph: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
+    return break_graph if "gb_type" in inspect.signature(break_graph).parameters else None

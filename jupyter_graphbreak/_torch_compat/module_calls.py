@@ -48,10 +48,10 @@ def callable_of(wrapper: FrameType) -> Any:
     function = wrapper.f_locals.get("fn")
     if getattr(function, "__code__", None) is not call_compiled.__code__:
         return function
-    call = wrapper.f_locals["args"][0]
-    if _is_traceable_wrapper(call):
-        call = call.__closure__[0].cell_contents
-    return call.__self__ if is_instance(call, types.MethodType) else call
+    callable_ = wrapper.f_locals["args"][0]
+    if _is_traceable_wrapper(callable_):
+        callable_ = callable_.__closure__[0].cell_contents
+    return callable_.__self__ if is_instance(callable_, types.MethodType) else callable_
 
 
 def enclosing_callable_ids(frame: FrameType | None) -> Iterator[int]:
@@ -78,33 +78,33 @@ class TraceableCallables:
         self._codes: dict[int, tuple[Callable[[], Any], types.CodeType | None]] = {}
         self._undo_stack = contextlib.ExitStack()
 
-    def make_traceable(self, call: Callable[..., Any], target: Any) -> Callable[..., Any]:
+    def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
         """Return a function that runs a callable in a frame that Dynamo compiles.
 
         Parameters
         ----------
         target : object
-            The module that ``call`` is bound to, or else ``call`` itself.
+            The module to which the callable is bound, or else the callable itself.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._codes.get(id(anchor))
         if entry is None or entry[0]() is not anchor:
-            entry = self._find_code(call, target, anchor)
+            entry = self._create_entry(callable_, target, anchor)
         code = entry[1]
         if code is None:
-            return call
+            return callable_
         return types.FunctionType(code, vars(_external_utils()), "inner", None, (types.CellType(target),))
 
-    def _find_code(
-        self, call: Callable[..., Any], target: Any, anchor: Any
+    def _create_entry(
+        self, callable_: Callable[..., Any], target: Any, anchor: Any
     ) -> tuple[Callable[[], Any], types.CodeType | None]:
-        """Determine whether a callable needs a frame and, if so, create a separate code object for it."""
+        """Return a new entry for a callable, with a separate code object if the callable needs a frame."""
         if is_instance(target, torch.nn.Module):
             needs_frame = has_skipped_forward(target)
         else:
             needs_frame = not hasattr(target, "__code__") or _is_skipped(target)
             if not needs_frame:
-                self._compile_always(call.__code__)
+                self._compile_always(callable_.__code__)
         template = _wrapper_code_template()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
         with contextlib.suppress(TypeError):  # no weak reference is possible: repeat this for each call
@@ -124,8 +124,8 @@ class TraceableCallables:
         """Undo the changes that :meth:`make_traceable` made in Dynamo."""
         self._undo_stack.close()
 
-    def _forget(self, number: int, _: object) -> None:
-        self._codes.pop(number, None)
+    def _forget(self, anchor_id: int, _: object) -> None:
+        self._codes.pop(anchor_id, None)
 
 
 @functools.cache
@@ -140,8 +140,8 @@ def _wrapper_code_template() -> types.CodeType:
     return code
 
 
-def _is_traceable_wrapper(call: Any) -> bool:
-    code = getattr(call, "__code__", None)
+def _is_traceable_wrapper(callable_: Any) -> bool:
+    code = getattr(callable_, "__code__", None)
     return code is not None and code.co_filename == _wrapper_code_template().co_filename and code.co_freevars == ("fn",)
 
 
@@ -372,7 +372,7 @@ def wrap_frame_conversions(
     make_context : callable
         Returns the context for the code of a frame; ``None`` if the frame is to run uncompiled.
     includes_other_threads : bool
-        Whether to include other threads.
+        Whether to also enter a context around the conversions on other threads.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     result_class = importlib.import_module("torch._dynamo.types").ConvertFrameReturn

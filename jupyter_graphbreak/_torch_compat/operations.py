@@ -42,7 +42,7 @@ _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
-    """Return the function that ``torch.library.custom_op`` made into an operator, and the one for fake tensors.
+    """Return the function that ``torch.library.custom_op`` turned into an operator, and the one for fake tensors.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def _functions_referenced_outside_python() -> list[types.FunctionType]:
     functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
     reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
     outside_counts = [
-        (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
+        (sys.getrefcount(function) - reference_counts[ident], function) for ident, function in functions.items()
     ]
     frequencies = Counter(count for count, _ in outside_counts)
     usual_count = max(frequencies, key=lambda count: frequencies[count], default=0)
@@ -95,10 +95,10 @@ class OperationListener(TorchDispatchMode):
     def __init__(self, on_operation: Callable[[bool], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._on_operation = on_operation
-        self._task = importlib.import_module("torch._C")._current_graph_task_id
+        self._current_task_id = importlib.import_module("torch._C")._current_graph_task_id
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._task() == -1:
+        if self._current_task_id() == -1:
             tensors = (value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor))
             is_recorded = torch.is_grad_enabled() and func is not torch.ops.aten.detach.default
             self._on_operation(is_recorded and any(tensor.requires_grad for tensor in tensors))

@@ -1,4 +1,4 @@
-"""The tensors that the compiled forward pass of a graph keeps for its backward pass, and the lines that need them."""
+"""Find the tensors that a graph's compiled forward pass keeps for its backward pass, and the lines that need them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def saved_tensors(
 
     def partition(*args: Any, **kwargs: Any) -> Any:
         forward, backward = original(*args, **kwargs)
-        tensors.extend(_saved_for_backward(forward, backward, kwargs["num_fwd_outputs"]))
+        tensors.extend(_tensors_saved_for_backward(forward, backward, kwargs["num_fwd_outputs"]))
         raise _PartitionedError
 
     original = getattr(importlib.import_module("functorch.compile"), _PARTITION_FUNCTION)
@@ -89,23 +89,23 @@ def saved_tensors(
     return None
 
 
-def _saved_for_backward(
+def _tensors_saved_for_backward(
     forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, result_count: int
 ) -> list[SavedTensor]:
     """Return those outputs of a forward graph that only the backward graph needs."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
     backward_inputs = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
     order = {node: number for number, node in enumerate(backward.graph.nodes)}
-    saved = []
+    tensors = []
     for node in output.args[0][result_count:]:
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         if isinstance(value, torch.Tensor):
             users = sorted(getattr(backward_inputs.get(node.name), "users", ()), key=lambda user: -order[user])
             stacks = (stack_of(user) for user in (*users, node))  # the backward pass begins with the last operation
-            saved.append(
+            tensors.append(
                 SavedTensor(tuple(map(int, value.shape)), value.dtype, next((stack for stack in stacks if stack), ()))
             )
-    return saved
+    return tensors
 
 
 def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:

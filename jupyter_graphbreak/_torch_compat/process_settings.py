@@ -95,7 +95,7 @@ def collectives() -> list[tuple[Any, str]]:
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return []
-    if distributed.get_world_size() < _MIN_TO_COMMUNICATE:
+    if distributed.get_world_size() < _MIN_WORLD_SIZE:
         return []
     group = distributed.ProcessGroup
     methods = [
@@ -116,7 +116,7 @@ def collectives() -> list[tuple[Any, str]]:
     return methods + functions
 
 
-_MIN_TO_COMMUNICATE = 2
+_MIN_WORLD_SIZE = 2
 _MISSING = object()
 
 
@@ -165,8 +165,8 @@ _SETTING_FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
-_OTHER_NAMES = {
+#: Further names by which code changes a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
+_FURTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
     "anomaly detection": ("detect_anomaly",),
@@ -241,24 +241,27 @@ def process_settings() -> Iterator[ProcessSetting]:
 
     yield ProcessSetting("the default device", default_device_state, restore_default_device,
                          frozenset({"set_default_device"}))  # fmt: skip
-    for kind in AUTOCAST_DEVICES:
-        yield ProcessSetting(f"autocast on {kind}", *_autocast_accessors(kind), _AUTOCAST_NAMES)
+    for device_type in AUTOCAST_DEVICES:
+        yield ProcessSetting(f"autocast on {device_type}", *_autocast_accessors(device_type), _AUTOCAST_NAMES)
     for name, getter, setter in _SETTING_FUNCTIONS:
         read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
-            yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
+            yield ProcessSetting(
+                name, read, write, frozenset({setter.rpartition(".")[2], *_FURTHER_NAMES.get(name, ())})
+            )
     for dotted_name, flags in _FLAGS:
         owner = _nested_attribute(torch, dotted_name.removeprefix("torch."))
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
-                names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
+                names = frozenset({flag, "flags", "set_flags", *_FURTHER_NAMES.get(flag, ())})
                 read, write = functools.partial(getattr, owner, flag), functools.partial(setattr, owner, flag)
                 yield ProcessSetting(f"{dotted_name}.{flag}", read, write, names)
-    for kind in _ATTENTION_BACKENDS:
-        read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
-        write = getattr(torch.backends.cuda, f"enable_{kind}", None)
+    for backend in _ATTENTION_BACKENDS:
+        read = getattr(torch.backends.cuda, f"{backend}_enabled", None)
+        write = getattr(torch.backends.cuda, f"enable_{backend}", None)
         if read is not None and write is not None:
-            yield ProcessSetting(f"attention by {kind}", read, write, frozenset({f"enable_{kind}", "sdpa_kernel"}))
+            names = frozenset({f"enable_{backend}", "sdpa_kernel"})
+            yield ProcessSetting(f"attention by {backend}", read, write, names)
     yield ProcessSetting("the flushing of denormal numbers", _flushes_denormal, torch.set_flush_denormal,
                          frozenset({"set_flush_denormal"}))  # fmt: skip
     yield ProcessSetting("the profiler", torch._C._autograd._profiler_enabled, _stop_profiler,

@@ -35,8 +35,9 @@ class Range:
     Parameters
     ----------
     kind : str
-        The whole call; a lookup of compiled code, which evaluates guards; a compiled frame with its calls; a graph; the
-        forward or backward pass of a differentiated graph; the formatting of a tensor as text; an operation.
+        ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
+        frame with its calls. ``graph``: a graph. ``forward``, ``backward``: a pass of a differentiated graph.
+        ``printing``: the formatting of a tensor as text. ``operation``: an operation.
     name : str
         The compile id of a region, the number of a graph, or the name of an operation.
     """

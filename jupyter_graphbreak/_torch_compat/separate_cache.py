@@ -37,18 +37,18 @@ def is_allowed_in_graph(function: Any) -> bool:
     return is_allowed is not None and bool(is_allowed(function))
 
 
-def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Repeat the registrations that ``torch.fx.wrap`` made for some globals, for a copy of these globals."""
+def copy_fx_wraps(namespace: dict[str, Any], copy: dict[str, Any]) -> None:
+    """Repeat the registrations that ``torch.fx.wrap`` made for a namespace, for a copy of the namespace."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
-    for number, name in list(table):
-        if number == id(scope):
+    for ident, name in list(table):
+        if ident == id(namespace):
             table[id(copy), name] = copy
 
 
-def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
+def forget_fx_wraps(copy_id: int) -> None:
+    """Remove the registrations that :func:`copy_fx_wraps` made for the copy with the given id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
-    for key in [key for key in table if key[0] == number]:
+    for key in [key for key in table if key[0] == copy_id]:
         del table[key]
 
 
@@ -78,7 +78,7 @@ def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
 _modules_of_copies: weakref.WeakValueDictionary[int, types.ModuleType] = weakref.WeakValueDictionary()
 
 
-def copy_namespace_to_module(scope: dict[str, Any]) -> types.ModuleType:
+def copy_namespace_to_module(namespace: dict[str, Any]) -> types.ModuleType:
     """Return a module with a copy of a namespace, from which Dynamo reads the globals of functions that use the copy.
 
     Before torch 2.15, Dynamo takes the globals of a function that it inlines from the module with their ``__name__``,
@@ -86,13 +86,13 @@ def copy_namespace_to_module(scope: dict[str, Any]) -> types.ModuleType:
 
     Parameters
     ----------
-    scope : dict
+    namespace : dict
         The globals of some functions.
     """
-    module = types.ModuleType(str(scope.get("__name__", "")))
+    module = types.ModuleType(str(namespace.get("__name__", "")))
     vars(module).clear()
-    vars(module).update(scope)
-    if "__name__" in scope:  # without a name, Dynamo reads the namespace directly
+    vars(module).update(namespace)
+    if "__name__" in namespace:  # without a name, Dynamo reads the namespace directly
         _modules_of_copies[id(vars(module))] = module
     return module
 
@@ -201,17 +201,17 @@ def remove_new_globals() -> Iterator[None]:
     if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # not in this PyTorch
         yield
         return
-    pending: list[Any] = []
+    created_hooks: list[Any] = []
 
     def note_created_hook(hook: Any, *_: Any, **__: Any) -> None:
-        pending.append(hook)
+        created_hooks.append(hook)
 
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as exit_stack:
 
         def note_import(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
-            scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
-            if alias not in scope:
-                undo.callback(scope.pop, alias, None)
+            namespace, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
+            if alias not in namespace:
+                exit_stack.callback(namespace.pop, alias, None)
 
         with (
             observe_calls_on_thread(hooks, "create", note_created_hook),
@@ -220,7 +220,7 @@ def remove_new_globals() -> Iterator[None]:
             try:
                 yield
             finally:
-                for hook in pending:
+                for hook in created_hooks:
                     hook.scope.pop(hook.name, None)
                     hook.scope = {hook.name: None}  # Dynamo calls the hook when the code is deleted
 
@@ -316,7 +316,7 @@ def forget_new_backends() -> Iterator[None]:
     if cached_backends is None or context_class is None or not hasattr(module, "innermost_backend"):
         yield
         return
-    cached_before = frozenset(cached_backends)
+    ids_before = frozenset(cached_backends)
     added_ids: set[int] = set()
 
     def collect(_: None, context: Any, *__: Any, **___: Any) -> None:
@@ -326,8 +326,8 @@ def forget_new_backends() -> Iterator[None]:
         with observe_calls_on_thread(context_class, "__init__", collect):
             yield
     finally:
-        for number in added_ids - cached_before:
-            cached_backends.pop(number, None)
+        for backend_id in added_ids - ids_before:
+            cached_backends.pop(backend_id, None)
 
 
 def _allow_compiling(code: CodeType) -> None:

@@ -1,4 +1,4 @@
-"""PyTorch's structured trace in this process: its logger, its envelopes, and the choice of entries to create."""
+"""Access PyTorch's structured trace in this process: its logger, its envelopes, and the choice of entries to create."""
 
 from __future__ import annotations
 

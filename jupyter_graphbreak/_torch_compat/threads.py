@@ -35,8 +35,8 @@ class Claim:
     on_fault : callable or None
         Receives a description of an internal error, and the error.
     on_submit : callable or None
-        Called when work is submitted to a thread pool, before the pool receives it. Takes the frame of our wrapper,
-        whose caller submits the work. The caller sees its exceptions unless they are an :exc:`Exception`.
+        Called when work is submitted to a thread pool, before the pool receives the work. It receives the frame of our
+        wrapper, whose caller submits the work. Its exceptions reach that caller unless they are an :exc:`Exception`.
 
     Attributes
     ----------
@@ -121,10 +121,10 @@ def _functions_to_patch() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
     """Yield the functions that start threads or pass work to pools: owner, name, and the function that wraps them."""
     yield threading.Thread, "start", _wrap_start
     # Dynamo traces `submit` up to its lock, so a replacement of `submit` would appear in stacks.
-    item = getattr(concurrent.futures.thread, "_WorkItem", None)
-    if hasattr(item, "run"):
-        yield item, "__init__", _wrap_work_item_init
-        yield item, "run", _wrap_work_item_run
+    work_item_class = getattr(concurrent.futures.thread, "_WorkItem", None)
+    if hasattr(work_item_class, "run"):
+        yield work_item_class, "__init__", _wrap_work_item_init
+        yield work_item_class, "run", _wrap_work_item_run
     for name in ("apply_async", "_map_async", "imap", "imap_unordered"):  # all others call one of these
         if hasattr(Pool, name):
             yield Pool, name, _wrap_pool_method
@@ -132,8 +132,8 @@ def _functions_to_patch() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
 
 def current_claims() -> tuple[Claim, ...]:
     """Return the runs that the calling thread works for, outermost first."""
-    number = get_ident()
-    own_claims = _claims_by_thread.get(number)
+    ident = get_ident()
+    own_claims = _claims_by_thread.get(ident)
     if own_claims is not None:
         return own_claims
     submitted_claims = _submitted_claims.get()
@@ -142,7 +142,7 @@ def current_claims() -> tuple[Claim, ...]:
         return open_claims
     for reference, claims in list(_claims_by_started_thread.values()):
         thread = reference()
-        if thread is not None and thread.ident == number:
+        if thread is not None and thread.ident == ident:
             return claims
     return ()
 
@@ -293,8 +293,8 @@ def break_at_call(function: Any) -> Iterator[None]:
 
 
 def _is_python_thread() -> bool:
-    number = get_ident()
-    return any(thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
+    ident = get_ident()
+    return any(thread.ident == ident and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
 
 
 def _current_compilation() -> tuple[Any, Any] | None:

@@ -1,4 +1,4 @@
-"""Requirements of PyTorch's compilers on the machine: Python's version, a C++ compiler, a cache folder, devices."""
+"""Examine the requirements of PyTorch's compilers: Python's version, a C++ compiler, a cache folder, devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def import_compilers() -> None:
     importlib.import_module("torch._inductor.cpp_builder")
 
 
-def require_support() -> None:
+def require_python_support() -> None:
     """Raise RuntimeError, with PyTorch's message, if PyTorch cannot compile with this version of Python."""
     eval_frame: Any = importlib.import_module("torch._dynamo.eval_frame")
     eval_frame.check_if_dynamo_supported()
@@ -58,18 +58,18 @@ def speed_up_cpu_compilation() -> Iterator[None]:
         yield
 
 
-def cache_folder() -> Path:
+def make_cache_folder() -> Path:
     """Create the folder in which Inductor stores the code that it generates, and return its path.
 
     Raises
     ------
     OSError
-        If it cannot be created.
+        If the folder cannot be created.
     """
-    return Path(_cache_folders().cache_dir())
+    return Path(_cache_folder_module().cache_dir())
 
 
-def _cache_folders() -> Any:
+def _cache_folder_module() -> Any:
     """Return PyTorch's module that defines the cache folder, without importing the compiler, which takes a second."""
     import torch
 

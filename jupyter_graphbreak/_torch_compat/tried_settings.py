@@ -1,4 +1,4 @@
-"""Settings of PyTorch that a trial changes: for values closer to eager mode, for memory, and for the caches on disk."""
+"""Change PyTorch's settings in a trial: for values closer to eager mode, for memory, and for the caches on disk."""
 
 from __future__ import annotations
 
@@ -181,16 +181,16 @@ class CacheSettings:
         AttributeError
             If this PyTorch does not have a setting.
         """
-        functions: Any = importlib.import_module("torch._functorch.config")
-        inductor: Any = importlib.import_module("torch._inductor.config")
+        functorch_config: Any = importlib.import_module("torch._functorch.config")
+        inductor_config: Any = importlib.import_module("torch._inductor.config")
         cacheable_operations = {
-            **getattr(inductor, _CACHEABLE_OPERATIONS_SETTING),
+            **getattr(inductor_config, _CACHEABLE_OPERATIONS_SETTING),
             **dict.fromkeys(self.operations, "1"),
         }
-        allows = getattr(functions, _ALLOW_FUNCTIONS_SETTING) or self.allows_functions
+        allows_functions = getattr(functorch_config, _ALLOW_FUNCTIONS_SETTING) or self.allows_functions
         with (
-            functions.patch({_ALLOW_FUNCTIONS_SETTING: allows}),
-            inductor.patch({_CACHEABLE_OPERATIONS_SETTING: cacheable_operations}),
+            functorch_config.patch({_ALLOW_FUNCTIONS_SETTING: allows_functions}),
+            inductor_config.patch({_CACHEABLE_OPERATIONS_SETTING: cacheable_operations}),
         ):
             yield
 
@@ -199,8 +199,8 @@ class CacheSettings:
 def disable_caches() -> Iterator[None]:
     """Disable PyTorch's caches of compiled code, for reading and writing, while the context is open.
 
-    Without them, Inductor puts its files into new folders and never removes those. They are removed when the context
-    ends; code that was loaded from them still runs.
+    Without the caches, Inductor puts its files into new folders, which it never removes. These folders are removed when
+    the context ends; code that was loaded from them still runs.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     if not hasattr(config, "force_disable_caches"):  # not in this PyTorch

@@ -29,6 +29,6 @@ def require_torch() -> str:
     # A version without numbers, such as "nightly-1a2b3c", is built from the newest sources.
     if numbers is not None and tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
         raise TorchUnavailable(
-            f"PyTorch {version} is too old, {requirement} is needed: pip install -U 'torch>={requirement}'"
+            f"PyTorch {version} is too old ({requirement} or newer is needed): pip install -U 'torch>={requirement}'"
         )
     return version

@@ -13,10 +13,10 @@ from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
     COMPILE_ERROR,
+    DISPATCH_MODE,
     LAYER_OF_TORCH,
     LOOP,
     MARKED,
-    MODE,
     OTHER_BREAK,
     RECOMPILE_LIMIT,
     REMEMBERED,
@@ -58,7 +58,7 @@ class ResumeTable:
     """
 
     def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
-        self._skipped = {(skip.id, skip.name) for skip in ledger.skips}
+        self._skipped_codes = {(skip.id, skip.name) for skip in ledger.skips}
         self._has_all_skip_reasons = ledger.has_all_skip_reasons
         self._sources = sources
         self._breaks = breaks
@@ -67,7 +67,7 @@ class ResumeTable:
         self._containing_frames: dict[str, list[str]] = {}
         index_by_code = self._add_created_resumes(ledger.started_frames)
         self._match_compiled_frames(ledger.started_frames, index_by_code)
-        self._add_inlined(ledger.started_frames, index_by_code)
+        self._find_containing_frames(ledger.started_frames, index_by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
         """Return the resume functions, with the graphs of their frames or of the frames that inline them."""
@@ -98,11 +98,10 @@ class ResumeTable:
         return index_by_code
 
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
-        # By the function, file and line at which a frame ends.
+        #: The breaks that end frames, by function, file and line.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
-        index_by_frame: dict[
-            tuple[int | None, int], int
-        ] = {}  # by frame id, which all compilations of a code object share
+        #: By the frame id, which all compilations of a code object share.
+        index_by_frame: dict[tuple[int | None, int], int] = {}
         for frame in frames:
             name, filename, line = frame.code
             index = None
@@ -134,13 +133,13 @@ class ResumeTable:
         for entry in frame.stack_from(event)[:1]:
             ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending
 
-    def _add_inlined(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
-        """For the resume functions that have no frame of their own, find the frames that contain their code.
+    def _find_containing_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
+        """Find the frames that contain the code of resume functions without a frame of their own.
 
         If breaks are nested, a caller's resume function begins by calling the resume function of the function it had
         called. A frame that compiles the first function contains the second, and so on inwards.
         """
-        compiled = {frame.ident for frame in frames if frame.give_up_event is None}
+        compiled_frames = {frame.ident for frame in frames if frame.give_up_event is None}
         pairs = {
             (index_by_code[resume.id], index_by_code.get(resume.enters)) for frame in frames for resume in frame.resumes
         }
@@ -148,17 +147,15 @@ class ResumeTable:
         for outer, inner in sorted((outer, inner) for outer, inner in pairs if inner is not None):
             callers.setdefault(inner, []).append(outer)
 
-        def containing_frames(index: int, seen: frozenset[int] = frozenset()) -> list[str]:
-            own_frames = [frame for frame in self._resumes[index].frames if frame in compiled]
-            unseen_callers = [outer for outer in callers.get(index, []) if outer not in seen]
-            return own_frames or [
-                frame for outer in unseen_callers for frame in containing_frames(outer, seen | {index})
-            ]
+        def frames_around(index: int, visited: frozenset[int] = frozenset()) -> list[str]:
+            own_frames = [frame for frame in self._resumes[index].frames if frame in compiled_frames]
+            new_callers = [outer for outer in callers.get(index, []) if outer not in visited]
+            return own_frames or [frame for outer in new_callers for frame in frames_around(outer, visited | {index})]
 
         for index, resume in enumerate(self._resumes):
-            containing = containing_frames(index) if not resume.frames and resume.no_frame != "eager" else []
-            if containing:
-                self._containing_frames[resume.id] = containing
+            containing_frames = frames_around(index) if not resume.frames and resume.no_frame != "eager" else []
+            if containing_frames:
+                self._containing_frames[resume.id] = containing_frames
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
     def _add_resume(self, creation: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
@@ -181,7 +178,7 @@ class ResumeTable:
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
         """
-        if (creation.id, creation.name) in self._skipped:
+        if (creation.id, creation.name) in self._skipped_codes:
             return "eager"
         if creation.compiled:
             return "compiled before"
@@ -236,7 +233,7 @@ def skip_reason_of_refusal(reason: str) -> SkipReason | None:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
         return REMEMBERED_MODE if "torch dispatch mode" in reason else REMEMBERED
     if "torch dispatch mode" in reason:
-        return MODE
+        return DISPATCH_MODE
     if "skipfiles" in reason:
         return MARKED
     return None
@@ -249,7 +246,7 @@ def _fill_in_values(reason: SkipReason, **values: str) -> SkipReason:
 
 def enclosing_block(source: Source, line: int) -> SkipKind | None:
     """Return the kind of the block around a line that keeps a frame from resuming, if there is such a block."""
-    return next((_block_in(tree, line) for tree in _tree_at(source, line)), None)
+    return next((_block_in(tree, line) for tree in _trees_at(source, line)), None)
 
 
 def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
@@ -258,7 +255,7 @@ def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> Skip
     This is for a break at such a call whose line is unknown. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
-    for tree in _tree_at(source, line):
+    for tree in _trees_at(source, line):
         end = last_line_in_tree(tree, line, name) or line
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and line <= node.lineno <= end and _is_variadic(node):
@@ -267,12 +264,18 @@ def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> Skip
 
 
 def _is_variadic(call: ast.Call) -> bool:
-    return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
+    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
+    )
 
 
-def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Return the tree of the part of a source that contains a line, with the line numbers of the source."""
-    return trees_of(s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n"))
+def _trees_at(source: Source, line: int) -> Iterator[ast.Module]:
+    """Return the trees of the segments of a source that contain a line, with the line numbers of the source."""
+    return trees_of(
+        segment
+        for segment in source.segments
+        if segment.first_line <= line <= segment.first_line + segment.text.count("\n")
+    )
 
 
 def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
@@ -303,7 +306,7 @@ def _is_in_protected_part(node: ast.Try, line: int) -> bool:
 
 
 #: The kinds of reasons that the user can avoid by moving lines out of a block or into a function.
-_MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
+_AVOIDABLE_BY_MOVING_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
 class SkipTable:
@@ -314,7 +317,7 @@ class SkipTable:
     breaks : BreakTable
         The breaks, with the events of all frames folded in.
     resume_lines : dict
-        The line at which each resume function continues, by the id of its code object.
+        The line on which each resume function continues, by the id of its code object.
     """
 
     def __init__(self, sources: Sources, breaks: BreakTable, resume_lines: dict[int, int]) -> None:
@@ -360,7 +363,7 @@ class SkipTable:
         setting: Setting | None = None,
     ) -> None:
         """Add a generator that Dynamo refused to compile, with the break that represents or caused the refusal."""
-        name, filename, line = refusal.code or ("?", "?", None)
+        name, filename, line = refusal.code_key or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
         known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}
         if (location, folded_break.ident) not in known_functions:
@@ -372,10 +375,10 @@ class SkipTable:
         Parameters
         ----------
         code : tuple
-            Name, file and first line of the function.
+            The name, the file and the first line of the function.
         """
         # If the wrapper that torch shares reached the limit, the decorated function runs eagerly.
-        name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
+        name, filename, line = refusal.wrapped.code_key if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, is_shared=refusal.wrapped is not None)
@@ -383,15 +386,15 @@ class SkipTable:
         if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
-    def add_unstarted(self, skip: additions.FrameSkipped) -> None:
+    def add_unstarted_frame(self, skip: additions.FrameSkipped) -> None:
         """Add a frame that Dynamo never began to compile, for a reason other than a break.
 
         Frames of libraries and of machinery are added only if the reason concerns the reader.
         """
         reason = LAYER_OF_TORCH if skip.is_compiled_in_place else skip_reason_of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
-        is_shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
-        if reason is not None and (kind in {"cell", "file"} or is_shown.get(reason.kind, False)):
+        concerns_reader = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
+        if reason is not None and (kind in {"cell", "file"} or concerns_reader.get(reason.kind, False)):
             name = (skip.qualname or skip.name) if reason is LAYER_OF_TORCH else skip.name
             self._add_skipped(None, name, self._eager_lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
@@ -425,8 +428,10 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can make the change that avoids a reason. Lines of a library cannot be moved."""
-        return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
+        """Return whether the user can apply the way out of a reason. Lines of a library cannot be moved."""
+        return (
+            reason.kind not in _AVOIDABLE_BY_MOVING_LINES or location is None or not self._sources.is_library(location)
+        )
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
         """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""

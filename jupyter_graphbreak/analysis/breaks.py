@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 #: The location of the break that created a resume function: function, file and line.
 _Origin = tuple[str, str, int | None]
-#: The registry's name of a branch on a tensor. Such a break creates a resume function for each side of the branch.
+#: The registry's name for a branch that depends on a tensor. Such a break creates two resume functions: one continues
+#: if the condition holds, and the other if it does not.
 _BRANCHING = "Data-dependent branching"
 
 
@@ -44,7 +45,7 @@ _BRANCHING = "Data-dependent branching"
 class _ResumeOrigin:
     """A frame that ended on a line, with the numbers of breaks of each kind that precede its resume functions there."""
 
-    preceding: Counter[str]
+    preceding_counts: Counter[str]
     has_two_resumes: bool
 
 
@@ -63,23 +64,24 @@ class SameLineBreaks:
 
     def __init__(self, is_reached_again: Callable[[str, int, bool], bool]) -> None:
         self._is_reached_again = is_reached_again
-        self._seen: set[CompileKey] = set()
+        self._entered_keys: set[CompileKey] = set()
         self._origins: dict[_Origin, list[_ResumeOrigin]] = {}
-        self._preceding: dict[tuple[int | None, int], Counter[str]] = {}  # by the frame id
+        self._preceding_counts: dict[tuple[int | None, int], Counter[str]] = {}  # by the frame id
 
     def enter_frame(self, frame: FrameLedger) -> None:
         """Count the breaks that precede a frame. Frames must be entered in the order in which they were compiled."""
-        if frame.key in self._seen:  # compiled again after a reset, which recreates all resume functions
-            for table in (self._seen, self._origins, self._preceding):
+        if frame.key in self._entered_keys:  # compiled again after a reset, which recreates all resume functions
+            for table in (self._entered_keys, self._origins, self._preceding_counts):
                 table.clear()
-        self._seen.add(frame.key)
+        self._entered_keys.add(frame.key)
         name, filename, _ = frame.code
         line = line_in_resume_name(name)
-        code = frame.key.autograd, frame.key.frame
-        if line is None or (frame.key.compile > 0 and code in self._preceding):
+        frame_id = frame.key.autograd, frame.key.frame
+        if line is None or (frame.key.compile > 0 and frame_id in self._preceding_counts):
             return
         origins = self._origins.get((original_name(name), filename, line), [])
-        self._preceding[code] = reduce(and_, (origin.preceding for origin in origins)) if origins else Counter()
+        counts = (origin.preceding_counts for origin in origins)
+        self._preceding_counts[frame_id] = reduce(and_, counts) if origins else Counter()
         if len(origins) == 1 and not origins[0].has_two_resumes:
             origins.clear()
 
@@ -91,7 +93,7 @@ class SameLineBreaks:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
-        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
+        return self._preceding_counts.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
         """Remember the event at which a frame ends, because it may create resume functions."""
@@ -100,13 +102,13 @@ class SameLineBreaks:
         if event is None or entry is None:
             return
         name, filename, _ = frame.code
-        preceding: Counter[str] = Counter()
+        preceding_counts: Counter[str] = Counter()
         if entry.line == line_in_resume_name(name):
-            preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
+            preceding_counts.update(self._preceding_counts.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
-            preceding[_cause_name(event)] += 1
+            preceding_counts[_cause_name(event)] += 1
         self._origins.setdefault((original_name(name), filename, entry.line), []).append(
-            _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
+            _ResumeOrigin(preceding_counts, has_two_resumes=_is_branch(event))
         )
 
 
@@ -167,18 +169,21 @@ def advise(
 def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLocation]) -> list[str]:
     """Return advice about a line of a library or of PyTorch: known switches and settings, then a workaround.
 
-    A break on purpose needs no switch, so there is only one piece of advice about it.
+    A deliberate break needs no switch, so there is only one piece of advice about it.
     """
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if knowledge.is_deliberate:
         in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].advice_if_deliberate]
+        return [owners.OPTIMIZER_ADVICE if in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
     in_step = owner == "library" and any((entry.path or "").startswith("torch/optim/") for entry in stack)
-    return [*changes, owners.LIBRARY_OPTIMIZER if in_step else owners.OWNERS[owner].advice_if_unintended]
+    return [
+        *changes,
+        owners.LIBRARY_OPTIMIZER_ADVICE if in_step else owners.ADVICE_BY_OWNER[owner].advice_if_unintended,
+    ]
 
 
 Outcome = Literal["resumed", "skipped", "error"]
@@ -191,16 +196,16 @@ class FoldedBreak:
 
     Parameters
     ----------
-    preceding : int
+    preceding_count : int
         The number of breaks of the same kind that are known to precede this one on its line.
     reasons : list of str
         Dynamo's internal names for the reason why the graphs before the break ended.
     """
 
     ident: str
-    first: BreakEvent
+    first_event: BreakEvent
     location: Location | None
-    preceding: int = 0
+    preceding_count: int = 0
     occurrences: list[Occurrence] = field(default_factory=list)
     consequence: Reason | None = None
     reasons: list[str] = field(default_factory=list)
@@ -230,14 +235,13 @@ class BreakTable:
         self._scopes = scopes
         self._notes = notes
         self._breaks: list[FoldedBreak] = []
-        self._by_line: dict[tuple[Any, str], list[FoldedBreak]] = {}
+        self._breaks_by_line: dict[tuple[Any, str], list[FoldedBreak]] = {}
         self._ids_by_frame: dict[str, list[str]] = {}
         self._break_by_event: dict[int, FoldedBreak] = {}  # by id() of the event
         self._events: list[tuple[BreakEvent, str]] = []  # event, id of its break
         self._same_line = SameLineBreaks(sources.is_reached_again)
-        self._breaks_by_eager_code: dict[
-            tuple[str, str, int], list[FoldedBreak]
-        ] = {}  # by the code that runs eagerly because of the breaks
+        #: The breaks by the code that runs eagerly because of them.
+        self._breaks_by_eager_code: dict[tuple[str, str, int], list[FoldedBreak]] = {}
 
     def fold(self, frame: FrameLedger) -> None:
         """Fold the events of a frame."""
@@ -287,7 +291,7 @@ class BreakTable:
             hints=registry.hints,
         )
         event = BreakEvent(messages.BreakMessage(cause), 0, refusal, order, gave_up=True, reached_user=refusal.raised)
-        name, filename, line = refusal.code or ("?", "?", None)
+        name, filename, line = refusal.code_key or ("?", "?", None)
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
         outcome: Outcome = "error" if refusal.raised else "skipped"
@@ -300,8 +304,8 @@ class BreakTable:
             setting=setting,
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
-        if refusal.code is not None and not refusal.raised:
-            self._breaks_by_eager_code.setdefault(refusal.code, []).append(folded_break)
+        if refusal.code_key is not None and not refusal.raised:
+            self._breaks_by_eager_code.setdefault(refusal.code_key, []).append(folded_break)
         return folded_break, setting
 
     def find_causing_break(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
@@ -323,7 +327,7 @@ class BreakTable:
                     return by_id[ident]
             eager_code = entry.function, entry.filename, entry.first_line or 0
             for folded_break in reversed(self._breaks_by_eager_code.get(eager_code, [])):
-                if folded_break.first.order < order:
+                if folded_break.first_event.order < order:
                     return folded_break
             is_in_library_call &= not self._is_user_code(entry.filename, entry.function)
         return None
@@ -378,16 +382,16 @@ class BreakTable:
             The release of PyTorch, if known.
         """
         ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
-        strict: list[str] = []
+        ids_of_errors: list[str] = []
         for event, ident in ordered_events:
             # Scopes opened inside the compiled function stay inside a scope put around it.
             inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             is_refusal = isinstance(event.conditions, additions.FrameRefused)
-            if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
-                strict.append(ident)
+            if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in ids_of_errors:
+                ids_of_errors.append(ident)
         captured, error = _fullgraph_outcome(ordered_events, fullgraph_captures=hints.fullgraph_captures_values(torch))
-        return WhatIf(strict, error, captured)
+        return WhatIf(ids_of_errors, error, captured)
 
     def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting_in_force(conditions, location)
@@ -417,18 +421,18 @@ class BreakTable:
         location: Location | None,
         occurrence: Occurrence,
         frame: str | None,
-        preceding: int = 0,
+        preceding_count: int = 0,
     ) -> FoldedBreak:
         cause = event.message.cause
         line = (location.source, location.line) if location else None
-        same_line = self._by_line.setdefault((line, cause.gb_id or cause.gb_type), [])
+        candidates = self._breaks_by_line.setdefault((line, cause.gb_id or cause.gb_type), [])
         folded_break = next(
-            (candidate for candidate in same_line if _may_be_same(candidate, location, preceding)), None
+            (candidate for candidate in candidates if _may_be_same(candidate, location, preceding_count)), None
         )
         if folded_break is None:
-            folded_break = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding)
+            folded_break = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding_count)
             self._breaks.append(folded_break)
-            same_line.append(folded_break)
+            candidates.append(folded_break)
         elif folded_break.location is not None and folded_break.location.column is None and location is not None:
             folded_break.location = location  # the new occurrence may have columns
         self._break_by_event[id(event)] = folded_break
@@ -443,10 +447,10 @@ class BreakTable:
         return folded_break
 
     def _report_break(self, folded_break: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
-        cause = folded_break.first.message.cause
+        cause = folded_break.first_event.message.cause
         setting = folded_break.occurrences[-1].setting
-        owner = self._sources.owner(_stack_to_break(folded_break.first))
-        places = self._code_places(folded_break) if owner != "own" else []
+        owner = self._sources.owner(_stack_to_break(folded_break.first_event))
+        code_locations = self._code_locations(folded_break) if owner != "own" else []
         use = self._sources.branch_use(folded_break.location) if owner == "own" else None
         code = folded_break.location.code if folded_break.location is not None else None
         outcome = max((occurrence.outcome for occurrence in folded_break.occurrences), key=_SEVERITY.__getitem__)
@@ -468,18 +472,20 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded_break.reasons),
-            advice=advise(cause, folded_break.consequence, owner, places, use, code),
+            advice=advise(cause, folded_break.consequence, owner, code_locations, use, code),
             owner=owner,
         )
 
-    def _code_places(self, folded_break: FoldedBreak) -> list[CodeLocation]:
-        """Return the stack of a break as places in the code, outermost first; the last one is the break itself."""
+    def _code_locations(self, folded_break: FoldedBreak) -> list[CodeLocation]:
+        """Return the stack of a break as code locations, outermost first; the last one is that of the break itself."""
         files = self._sources.files()
         stack = list(folded_break.occurrences[0].stack)
         if folded_break.location is not None and stack[-1:] != [folded_break.location]:
             stack.append(folded_break.location)
-        paths = [self._sources.module_path(files[place.source]) for place in stack]
-        return [CodeLocation(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
+        paths = [self._sources.module_path(files[location.source]) for location in stack]
+        return [
+            CodeLocation(path, location.function, location.code) for path, location in zip(paths, stack, strict=True)
+        ]
 
 
 def _fullgraph_outcome(
@@ -527,14 +533,14 @@ def _is_on_lines_of(entry: StackEntry, other: StackEntry) -> bool:
     return other.line <= entry.line <= (other.end_line or other.line)
 
 
-def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding: int) -> bool:
+def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding_count: int) -> bool:
     """Return whether a break on the line of a folded break may be the same break."""
     if (
         folded_break.location is not None
         and location is not None
         and folded_break.location.column is location.column is None
     ):
-        return folded_break.preceding == preceding
+        return folded_break.preceding_count == preceding_count
     return _may_overlap(folded_break.location, location)
 
 

@@ -24,7 +24,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
-from jupyter_graphbreak.records.package_paths import is_of_standard_library
+from jupyter_graphbreak.records.package_paths import is_standard_library
 from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
@@ -82,8 +82,8 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
     """Build the report of a run; also return the file name in the code objects of each source, by source id."""
     ledger = read_records(records)
     run = ledger.run
-    without_texts = Sources([], run.library_roots, package_folders=run.package_folders)
-    texts = [_source_text(record, without_texts) for record in ledger.texts]
+    sources_without_text = Sources([], run.library_roots, package_folders=run.package_folders)
+    texts = [_source_text(record, sources_without_text) for record in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
     for frame in ledger.started_frames:
         if frame.start is not None and frame.start.qualname is not None:
@@ -120,7 +120,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         sources=parts.build_list("sources", lambda: _sources_of(lists, sources)),
         frames=lists.frames,
         graphs=lists.graphs,
-        breaks=parts.build("advice", lambda: _advise_on_program_error(lists.breaks, error), lists.breaks),
+        breaks=parts.build("advice", lambda: _with_advice_on_program_error(lists.breaks, error), lists.breaks),
         resumes=lists.resumes,
         skipped=lists.skipped,
         scopes=lists.scopes,
@@ -129,7 +129,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         paths=lists.paths,
         what_if=parts.build("consequences of stricter settings", lambda: tables.breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build(
-            "the list of calls compiled for the report", lambda: _calls_compiled_for_report(ledger, sources), None
+            "the list of calls compiled for the report", lambda: _callables_compiled_for_report(ledger, sources), None
         ),
         held=parts.build(
             "the list of functions compiled before the run", lambda: _cached_functions(ledger, sources), None
@@ -163,7 +163,7 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
     parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unstarted)
+    parts.for_each("eager functions", ledger.skips, skips.add_unstarted_frame)
     return _Tables(scopes, breaks, graphs, skips, resumes)
 
 
@@ -189,7 +189,7 @@ def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartB
         listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
         frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
     skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
-    return _Lists(  # in this order, in which the sources are numbered
+    return _Lists(  # the sources are numbered in this order
         frames=frames,
         breaks=parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped)),
         graphs=graphs.graphs(),
@@ -265,7 +265,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
             continue
         cause = breaks.find_causing_break(refusal, order)
         if cause is not None:
-            if not is_of_standard_library(module_path):
+            if not is_standard_library(module_path):
                 skips.add_generator(refusal, CALLED_EAGERLY, cause)
             continue
         folded_break, setting = breaks.fold_refusal(refusal, order)
@@ -276,35 +276,36 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
             continue
         if not frame.refusal.raised:
             skips.add_limit_refusal(frame.refusal, ledger.refused_code(frame))
-        elif frame.refusal.code is not None:
+        elif frame.refusal.code_key is not None:
             breaks.fold_refusal(frame.refusal, frame.refusal_order)
 
 
-def _calls_compiled_for_report(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
+def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
     """Return the callables that were compiled only for the report, ``None`` if the program compiles its own code."""
     if not ledger.run.compiled_calls:
         return None
     return [
-        CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled_for_report
+        CompiledCall(compiled.name, compiled.type, compiled.code, _insertion(compiled, sources))
+        for compiled in ledger.compiled_for_report
     ]
 
 
-def _insertion(call: CompiledForReport, sources: Sources) -> Edit | None:
+def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
     """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it."""
-    if call.code is None or call.filename is None or call.line is None:
+    if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
-    source = sources.source(call.filename)
+    source = sources.source(compiled.filename)
     if source.kind != "cell":
         return None
-    line = call.line + sources.line_offset(call.filename)
-    return Edit(source.id, line, line - 1, "", f"{call.code}  {_UNDO_COMMENT}")
+    line = compiled.line + sources.line_offset(compiled.filename)
+    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO_COMMENT}")
 
 
 def _timing(ledger: Ledger) -> Timing:
     forward_s = sum(frame.metrics.get("entire_frame_compile_time_s") or 0.0 for frame in ledger.frames)
-    hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
-    misses = ledger.kinds[_CACHE_MISS]
-    bypasses = max(ledger.kinds[kind] for kind in _CACHE_BYPASSES)
+    hits = max(ledger.counts_by_kind[kind] for kind in _CACHE_HITS)
+    misses = ledger.counts_by_kind[_CACHE_MISS]
+    bypasses = max(ledger.counts_by_kind[kind] for kind in _CACHE_BYPASSES)
     used_cache = hits + misses + bypasses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
@@ -324,17 +325,17 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     stack = shown_stack(sources, own_entries or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
-    names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
+    type_names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
     if error.type == _INTERNAL_ERROR:
-        names.add(message.partition(":")[0])
-    matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in names]
+        type_names.add(message.partition(":")[0])
+    matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in type_names]
     cause = matching_breaks[-1] if matching_breaks else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 
 
-def _advise_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
-    """Replace the advice on breaks at the exception that ended the run, because the program itself raises it."""
+def _with_advice_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
+    """Return the breaks, with new advice on those at the exception that ended the run: the program itself raises it."""
     if error is None or error.location is None:
         return breaks
     line = error.location.source, error.location.line

@@ -1,7 +1,7 @@
 """List the frames that Dynamo began to compile, the recompiles, and the calls whose result differs while compiling.
 
-Each frame states its outcome and its caller, each recompile the guards that failed. Recompiles that a limit prevented
-are listed as well.
+A frame is listed with its outcome and its caller, and a recompile with the guards that failed. Recompiles that a limit
+prevented are listed as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: The recorded branches of a call such as ``is_compiling()``, each with the lines that run and those that are skipped.
+#: The recorded branches that depend on a call such as ``is_compiling()``, each with the lines that Dynamo traced and
+#: those that only uncompiled code reaches.
 _Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
@@ -42,12 +43,12 @@ def list_frames(
 ) -> list[Frame]:
     """Return the frames that Dynamo began to compile, in order."""
     callers = _callers_by_frame(ledger.started_frames)
-    result = []
+    listed_frames = []
     for frame in ledger.started_frames:
         name, filename, line = frame.code
         graph_ids = graphs.ids_of_frame(frame.ident)
         first = ledger.first_compilation(frame) if frame.key.compile > 0 else None
-        result.append(
+        listed_frames.append(
             Frame(
                 id=frame.ident,
                 function=display_name(name),
@@ -63,9 +64,10 @@ def list_frames(
                 recompile_of=first.ident if first is not None else None,
                 recompile_reasons=[_guard_of(reason) for reason in frame.recompile_reasons],
                 module=frame.start.module if frame.start is not None else None,
+                instance=frame.start.instance if frame.start is not None else None,
             )
         )
-    return result
+    return listed_frames
 
 
 def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
@@ -98,7 +100,7 @@ def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
     log_callers = _LogCallers()
     for frame in frames:
         if frame.start is None:
-            caller = log_callers.caller(frame)
+            caller = log_callers.add_and_find_caller(frame)
             if caller is not None:
                 callers[frame.ident] = caller
             continue
@@ -118,8 +120,8 @@ class _LogCallers:
         self._frame_of_function: dict[tuple[str, str], str] = {}  # the last frame of a function that had a break
         self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call to a function
 
-    def caller(self, frame: FrameLedger) -> str | None:
-        """Return the frame that the given one resumes or that called it at a break; remember the given one."""
+    def add_and_find_caller(self, frame: FrameLedger) -> str | None:
+        """Add a frame, and return the earlier frame that it resumes or that called it at a break."""
         name, filename, _ = frame.code
         function = (original_name(name), filename)
         caller = (
@@ -181,7 +183,7 @@ def _version_of(reason: str) -> str:
 
 
 def _guard_of(reason: str) -> str:
-    """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
+    """Return only the guard in a recompile reason such as ``0/0: tensor 'x' size mismatch ...  # line``."""
     match = _VERSION_PREFIX.match(reason)
     guard = reason[match.end() :] if match is not None else reason
     return guard.partition("User stack trace:")[0].partition("  # ")[0].strip()

@@ -32,7 +32,7 @@ def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     line : int
         Any line of the function or of its decorators.
     name : str
-        The name in the code object, e.g. ``forward`` or ``<lambda>``.
+        The name in the code object, such as ``forward`` or ``<lambda>``.
     """
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing = [(first, last) for first, last in functions if first <= line <= last]
@@ -65,13 +65,12 @@ def head_kind_of_line(code: str) -> HeadKind | None:
 
 def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
     match node:
-        case ast.For(iter=iterable, body=others) | ast.AsyncFor(iter=iterable, body=others):
-            return "loop" if _repeats(iterable, others, line, node.lineno) else None
+        case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
+            return "loop" if _is_break_in_iterable(iterable, body, line, node.lineno) else None
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             elements = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.comprehension)]
-            return (
-                "loop" if any(_repeats(part.iter, [*elements, *part.ifs], line) for part in node.generators) else None
-            )
+            is_loop = any(_is_break_in_iterable(part.iter, [*elements, *part.ifs], line) for part in node.generators)
+            return "loop" if is_loop else None
         case ast.While(test=test) if _spans_line(test, line, node.lineno):
             return "loop"
         case ast.If(test=test) | ast.Assert(test=test) if _spans_line(test, line, node.lineno):
@@ -81,14 +80,14 @@ def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
     return None
 
 
-def _repeats(iterable: ast.expr, repeated: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
+def _is_break_in_iterable(iterable: ast.expr, body: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
     """Return whether a line contains the iterable of a loop, and the iterable is the likely cause of a break there.
 
-    It is not if the line also contains a call in the repeated code, and the iterable contains none.
+    The iterable is an unlikely cause if it contains no call and the line also contains a call in the loop's body.
     """
     if not _spans_line(iterable, line, first):
         return False
-    return _has_call(iterable) or not any(_spans_line(node, line) and _has_call(node) for node in repeated)
+    return _has_call(iterable) or not any(_spans_line(node, line) and _has_call(node) for node in body)
 
 
 def _spans_line(node: Any, line: int, first: int | None = None) -> bool:

@@ -61,35 +61,35 @@ class GraphTable:
         """Return the ids of the graphs that a frame captured."""
         return self._ids_by_frame.get(frame, [])
 
-    def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
-        """Add the graphs of a frame, which end at the given break."""
-        for captured in frame.lasting_graphs:
-            parsed = parse_graph(captured.code)
-            if frame.start is not None and captured.stacks is None and not parsed.ops:
+    def add(self, frame: FrameLedger, ending_break: FoldedBreak | None) -> None:
+        """Add the graphs of a frame, which end at the given break, or at a return if there is none."""
+        for captured_graph in frame.lasting_graphs:
+            parsed = parse_graph(captured_graph.code)
+            if frame.start is not None and captured_graph.stacks is None and not parsed.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
-            ident = _letter(len(self._graphs))
+            ident = _graph_id(len(self._graphs))
             if parsed.unparsed_count:
                 self._notes.append(
                     Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unparsed_count}.")
                 )
-            stacks = _OpStacks(captured.stacks)
+            stacks = _OpStacks(captured_graph.stacks)
             self._graphs.append(
                 Graph(
                     id=ident,
                     name=display_name(frame.code[0]),
                     frame=frame.ident,
-                    ops=[self._report_op(op, stacks.stack_of(op)) for op in parsed.ops],
+                    ops=[self._op_for_report(op, stacks.stack_of(op)) for op in parsed.ops],
                     inputs=parsed.inputs,
                     lines=self._line_counts(parsed.ops, stacks),
-                    code=self._readable_code(captured.code),
-                    ends="break" if ending is not None else "return",
-                    break_=ending.ident if ending is not None else None,
+                    code=self._readable_code(captured_graph.code),
+                    ends="break" if ending_break is not None else "return",
+                    break_=ending_break.ident if ending_break is not None else None,
                 )
             )
             self._ids_by_frame.setdefault(frame.ident, []).append(ident)
 
     def cudagraph_skips(self, ledger: Ledger) -> list[CudagraphSkip]:
-        """Return why graphs run without a CUDA graph, with each reason once per graph."""
+        """Return the reasons why graphs run without a CUDA graph, each once per graph."""
         skips = []
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _split_reason(message)
@@ -113,7 +113,7 @@ class GraphTable:
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
         return _LOCATION_COMMENT.sub(rename_location, code)
 
-    def _report_op(self, op: CodeOp, stack: list[StackEntry]) -> Op:
+    def _op_for_report(self, op: CodeOp, stack: list[StackEntry]) -> Op:
         shown_entries = [entry for entry in stack if self._sources.kind(entry.filename, entry.function) != "machinery"]
         innermost = next((e for e in reversed(shown_entries) if not self._is_in_torch(e)), None)
         entry = innermost or next(reversed(shown_entries or stack), None)
@@ -171,7 +171,8 @@ def _split_reason(message: str) -> tuple[str, str]:
     return reason.strip(), "".join(stack)
 
 
-def _letter(index: int) -> str:
+def _graph_id(index: int) -> str:
+    """Return the letters for a graph: A to Z, then AA, AB and so on."""
     letters = string.ascii_uppercase
     text = ""
     index += 1
@@ -246,7 +247,7 @@ class CodeTensor(msgspec.Struct, frozen=True):
 
 
 class CodeOp(msgspec.Struct, frozen=True):
-    """A statement that calls an operation; ``source_line`` is the file, line, function and code it comes from."""
+    """A statement that calls an operation; ``source_line`` is the file, line, function and code that it comes from."""
 
     name: str
     target: str
@@ -269,7 +270,7 @@ def parse_graph(code: str) -> GraphCode:
     source_line: tuple[str, int, str, str] | None = None
     unparsed_count = 0
     in_forward = False
-    values: set[str] = set()
+    value_names: set[str] = set()
     for line in code.splitlines():
         text = line.strip()
         if _GRAPH_CLASS.match(line):
@@ -279,7 +280,7 @@ def parse_graph(code: str) -> GraphCode:
         if text.startswith("def forward("):
             in_forward = True
             inputs, is_parsed = _read_inputs(text)
-            values = {parameter.name for parameter in inputs}
+            value_names = {parameter.name for parameter in inputs}
             unparsed_count += not is_parsed
             continue
         if not in_forward or not text:
@@ -290,9 +291,9 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith(("#", "return")):
             continue
-        op, is_parsed = _read_statement(text, values)
+        op, is_parsed = _read_statement(text, value_names)
         if op is not None:
-            values.add(op[0])
+            value_names.add(op[0])
             ops.append(CodeOp(op[0], op[1], op[2], source_line))
         unparsed_count += not is_parsed
     return GraphCode(inputs, ops, unparsed_count)
@@ -330,7 +331,7 @@ def _annotated_tensor(node: ast.expr | None) -> CodeTensor | None:
     return None
 
 
-def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
+def _read_statement(text: str, value_names: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
     """Return the operation in a statement, if any, and whether the statement was understood."""
     try:
         statement, *more = ast.parse(text).body
@@ -352,18 +353,18 @@ def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTe
         return None, True
     else:
         return None, isinstance(statement, ast.Expr | ast.Pass)
-    if isinstance(value, ast.Name) and value.id in values:  # l_x_ = L_x_: a second name for an input
-        values.add(name)
+    if isinstance(value, ast.Name) and value.id in value_names:  # l_x_ = L_x_: a second name for an input
+        value_names.add(name)
         return None, True
-    called_name = _target(value, values) if value is not None else None
+    called_name = _called_name(value, value_names) if value is not None else None
     return ((name, called_name, tensor) if called_name else None), True
 
 
-def _target(value: ast.expr, values: set[str]) -> str | None:
+def _called_name(value: ast.expr, value_names: set[str]) -> str | None:
     """Return the name of the function that an expression calls, ``None`` if it only reads ``self.weight``."""
     match value:
         case ast.Call(func=func):
-            return _callee(func, values)
+            return _callee(func, value_names)
         case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]):
             return f"operator.{_operator_name(op)}"
         case ast.Subscript():
@@ -379,8 +380,8 @@ def _operator_name(operator: ast.AST) -> str:
     return _OPERATOR_NAMES.get(type(operator), type(operator).__name__)
 
 
-def _callee(func: ast.expr, values: set[str]) -> str:
-    if isinstance(func, ast.Attribute) and _root_name(func) in values:
+def _callee(func: ast.expr, value_names: set[str]) -> str:
+    if isinstance(func, ast.Attribute) and _root_name(func) in value_names:
         return f"Tensor.{func.attr}"
     try:
         return ast.unparse(func)

@@ -1,4 +1,4 @@
-"""Combine the reports of several processes: find the ranks of each break, equal ranks, and when ranks compiled."""
+"""Combine the reports of several processes: find each break's ranks, equal reports, and the times of compilations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build_job(
     Parameters
     ----------
     compile_times : mapping
-        When each process compiled, by its id.
+        The times of each process's compilations, by process id.
     diagnostics : iterable of Diagnostic
         Notes about the job as a whole.
     """
@@ -51,15 +51,15 @@ def build_job(
         sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))
     )
     ranks = sorted({rank for process in merged_processes for rank in _ranks(process)})
-    by_key: dict[tuple[JobPlace | None, str], list[_Occurrence]] = {}
+    occurrences_by_key: dict[tuple[JobPlace | None, str], list[_Occurrence]] = {}
     for process in merged_processes:
         sources = {source.id: source for source in reversed(process.report.sources)}
         for break_ in process.report.breaks:
             # Columns and code can differ between ranks, but not the line and the cause.
             place = _job_place(sources, break_)
             key = (JobPlace(place.path, place.cell, place.line) if place is not None else None, break_.gb_type)
-            by_key.setdefault(key, []).append((process, break_, place))
-    breaks = [_job_break(occurrences, ranks) for occurrences in by_key.values()]
+            occurrences_by_key.setdefault(key, []).append((process, break_, place))
+    breaks = [_job_break(occurrences, ranks) for occurrences in occurrences_by_key.values()]
     return Job(
         sorted(merged_processes, key=lambda process: (process.rank is not None, len(process.equal))),
         sorted(breaks, key=lambda break_: not break_.missing_in),
@@ -99,7 +99,7 @@ def _merge_equal_processes(processes: list[Process]) -> list[Process]:
 
 
 def _ranks(process: Process) -> Iterator[int]:
-    """Yield the ranks of a process and of the processes that are equal to it."""
+    """Yield the ranks of a process and of the processes with an equal report."""
     for member in process.members:
         if member.rank is not None:
             yield member.rank
@@ -143,7 +143,7 @@ class _Span(msgspec.Struct):
 
 
 def _rank_compilations(processes: list[Process], compile_times: Mapping[str, list[CompileTime]]) -> list[RankCompiling]:
-    """Return when each rank compiled, by rank."""
+    """Return the times at which each rank compiled, in the order of the ranks."""
     spans: dict[tuple[int, str], list[_Span]] = {}
     for process in processes:
         for member in process.members:
@@ -174,18 +174,18 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
 
 def _merge_spans(times: list[CompileTime]) -> list[_Span]:
     """Return the spans of one rank's compilations; overlapping ones, such as nested compilations, are merged."""
-    merged: list[_Span] = []
+    spans: list[_Span] = []
     for time in sorted(times, key=lambda time: (time.start, time.seconds)):
         end = time.start + time.seconds
-        if merged and time.start <= merged[-1].end:
-            merged[-1].end = max(merged[-1].end, end)
-            merged[-1].times.append(time)
+        if spans and time.start <= spans[-1].end:
+            spans[-1].end = max(spans[-1].end, end)
+            spans[-1].times.append(time)
         else:
-            merged.append(_Span(time.start, end, [time]))
-    return merged
+            spans.append(_Span(time.start, end, [time]))
+    return spans
 
 
-def _crowded_times(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, float]]:
+def _crowded_times(spans: Iterable[list[_Span]], rank_count: int) -> list[tuple[float, float]]:
     """Return the times, in order, during which more than half of the ranks compile."""
     changes = sorted(
         change for rank_spans in spans for span in rank_spans for change in ((span.start, 1), (span.end, -1))
@@ -193,11 +193,11 @@ def _crowded_times(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float
     times: list[tuple[float, float]] = []
     compiling_ranks, start = 0, 0.0
     for moment, change in changes:
-        was_crowded = 2 * compiling_ranks > ranks
+        was_crowded = 2 * compiling_ranks > rank_count
         compiling_ranks += change
-        if 2 * compiling_ranks > ranks and not was_crowded:
+        if 2 * compiling_ranks > rank_count and not was_crowded:
             start = moment
-        elif was_crowded and 2 * compiling_ranks <= ranks and moment > start:
+        elif was_crowded and 2 * compiling_ranks <= rank_count and moment > start:
             times.append((start, moment))
     return times
 

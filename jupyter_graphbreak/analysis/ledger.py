@@ -31,13 +31,13 @@ _LIMIT_CAUSE = "Dynamo recompile limit exceeded"
 _EVENT_KINDS = (
     ("Frames", additions.FrameStarted.kind, "dynamo_start"),
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
-    ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
+    ("Graph breaks", additions.BreakLogged.kind, "artifact:dynamo_graph_break_reason"),
 )
 #: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
 #: Dynamo gave up on a frame.
-_REPETITION = "Graph break: skip: "
+_REPETITION_PREFIX = "Graph break: skip: "
 #: The beginning of an entry that PyTorch writes before a break at which the backend failed; both have the same reason.
-_ANNOUNCEMENT = "WON'T CONVERT "
+_ANNOUNCEMENT_PREFIX = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
 #: The beginnings of PyTorch's reasons for not recompiling a frame; torch < 2.11 writes the last two.
@@ -91,13 +91,13 @@ class FrameLedger:
     backward_s: float = 0.0
     resume_line: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
-    #: The lines that make a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
+    #: The lines that turn a dynamic size into a constant, by the size's name in guards, such as ``L['x'].size()[0]``.
     specializations: dict[str, StackEntry] = field(default_factory=dict)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
     skip_frame: additions.FrameGivenUp | None = None
     attempts: int = 1
-    pending_break: additions.BreakSeen | None = None
+    pending_break: additions.BreakLogged | None = None
     pending_failure: additions.FrameFailed | None = None
     pending_graph: additions.GraphStacks | None = None
 
@@ -108,19 +108,19 @@ class FrameLedger:
 
     @property
     def code(self) -> tuple[str, str, int]:
-        """Function, file and first line of the code object."""
+        """The function, the file and the first line of the code object."""
         if self.start is not None:
-            return self.start.place
+            return self.start.code_key
         if self.trace_stack:
             entry = self.trace_stack[-1]
             return entry.function, entry.filename, entry.line or 0
-        if self.refusal is not None and self.refusal.code is not None:
-            return self.refusal.code
+        if self.refusal is not None and self.refusal.code_key is not None:
+            return self.refusal.code_key
         return "?", "?", 0
 
     @property
     def is_compiled(self) -> bool:
-        """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
+        """Whether the frame has compiled code; the metric ``has_guarded_code`` is also true for skipped frames."""
         if self.are_metrics_lost:
             return self.give_up_event is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
@@ -180,13 +180,13 @@ class Ledger:
     refusals : list of (FrameRefused, int)
         The refusals that are in no frame's ledger, with the numbers of their records.
     settings : list of (str, SettingsInForce)
-        The id of the frame from which on the settings were in force, and the settings.
+        The id of the first frame for which the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
         The reasons why graphs run without a CUDA graph, each with the frame of the graph. The frame is ``None`` if
-        PyTorch only decided so when the graph ran.
+        PyTorch made this decision only when the graph ran.
     packages : PackagePaths
         The folders of the run's packages.
-    kinds : Counter
+    counts_by_kind : Counter
         The number of records of each kind, without entries that repeat or announce a break.
     """
 
@@ -207,8 +207,8 @@ class Ledger:
     settings: list[tuple[str, additions.SettingsInForce]] = field(default_factory=list)
     cudagraph_skips: list[tuple[FrameLedger | None, str]] = field(default_factory=list)
     packages: PackagePaths = field(default_factory=PackagePaths)
-    records: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
+    record_count: int = 0
+    counts_by_kind: Counter[str] = field(default_factory=Counter)
 
     @property
     def started_frames(self) -> list[FrameLedger]:
@@ -216,7 +216,7 @@ class Ledger:
         return [frame for frame in self.frames if frame.is_started]
 
     def resume_lines(self) -> dict[int, int]:
-        """Return the line at which each resume function continues, by the id of its code object."""
+        """Return the line on which each resume function continues, by the id of its code object."""
         resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
@@ -234,8 +234,8 @@ class Ledger:
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to compile, from the refusal or from its first compilation."""
-        if frame.refusal is not None and frame.refusal.code is not None:
-            return frame.refusal.code
+        if frame.refusal is not None and frame.refusal.code_key is not None:
+            return frame.refusal.code_key
         return (self.first_compilation(frame) or frame).code
 
 
@@ -244,7 +244,7 @@ def _line_in_function(entry: StackEntry) -> tuple[str, str, int | None]:
 
 
 def read_records(records: Iterable[Record]) -> Ledger:
-    """Read a recording; a record that cannot be read becomes a diagnostic."""
+    """Return the ledger of a recording; a record that cannot be read becomes a diagnostic."""
     records = list(records)
     run = next(reversed(additions.additions_of(records, additions.RunSummary)), additions.RunSummary())
     reader = _LedgerReader(PackagePaths(tuple(run.library_roots), tuple(run.package_folders)))
@@ -254,7 +254,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
     for frame in reader.ledger.frames:
         _infer_give_up(frame)
     error = reader.ledger.error
-    # After an interrupt, the trace may lack the last events that our hooks saw.
+    # After an interrupt, the trace may lack the last events that our hooks recorded.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
         _mark_lost_metrics(reader.ledger.started_frames)
         reader.ledger.notes += _disagreements(reader.ledger)
@@ -278,17 +278,17 @@ class _LedgerReader:
 
     def __init__(self, packages: PackagePaths) -> None:
         self.ledger = Ledger(packages=packages)
-        self._names: dict[int, str] = {}  # file names by their number in the trace
-        self._current: dict[CompileKey, FrameLedger] = {}
-        self._compilations: Counter[CompileKey] = Counter()
-        self._unreadable: Counter[str] = Counter()
+        self._file_names: dict[int, str] = {}  # by their number in the trace
+        self._current_frames: dict[CompileKey, FrameLedger] = {}
+        self._compilation_counts: Counter[CompileKey] = Counter()
+        self._unreadable_counts: Counter[str] = Counter()
         self._first_errors: dict[str, str] = {}
 
     def read(self, record: Record) -> None:
         """Read one record; if that fails, count the record as unreadable."""
         ledger = self.ledger
-        ledger.records += 1
-        ledger.kinds[record.kind] += 1
+        ledger.record_count += 1
+        ledger.counts_by_kind[record.kind] += 1
         try:
             addition = additions.read_addition(record)
             if addition is None:
@@ -297,7 +297,7 @@ class _LedgerReader:
                 self._read_frame_addition(record, record.compile_key, addition)
         except Exception as error:  # noqa: BLE001 - an unreadable record must not prevent reading the others
             message = f"{type(error).__name__}: {error}"
-            self._unreadable[record.kind] += 1
+            self._unreadable_counts[record.kind] += 1
             self._first_errors.setdefault(record.kind, message[:_MAX_ERROR_LENGTH])
 
     def notes(self) -> list[Diagnostic]:
@@ -308,7 +308,7 @@ class _LedgerReader:
                 f"{'A record' if number == 1 else f'{number} records'} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
                 f"({self._first_errors[kind]}).",
             )
-            for kind, number in self._unreadable.items()
+            for kind, number in self._unreadable_counts.items()
         ]
 
     def _read_run_addition(self, record: Record, addition: additions.Addition) -> bool:
@@ -341,9 +341,9 @@ class _LedgerReader:
     def _add_refusal(self, key: CompileKey | None, refusal: additions.FrameRefused) -> None:
         if refusal.reason == "recompile limit" and key is not None:
             frame = self._frame(key)
-            frame.refusal, frame.refusal_order = refusal, self.ledger.records
+            frame.refusal, frame.refusal_order = refusal, self.ledger.record_count
         else:
-            self.ledger.refusals.append((refusal, self.ledger.records))
+            self.ledger.refusals.append((refusal, self.ledger.record_count))
 
     def _read_frame_addition(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
         if isinstance(addition, additions.FrameStarted):
@@ -352,7 +352,7 @@ class _LedgerReader:
         frame = self._frame(key)
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match addition:
-            case additions.BreakSeen():
+            case additions.BreakLogged():
                 frame.pending_break = msgspec.structs.replace(
                     addition, stack=strip_inserted_frames(addition.stack, self.ledger.packages)
                 )
@@ -377,7 +377,7 @@ class _LedgerReader:
     def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackEntry]:
         """Return a stack of PyTorch's trace with the names of the files, which the trace gives as numbers."""
         return [
-            StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
+            StackEntry(self._file_names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
             for entry in stack
         ]
 
@@ -385,12 +385,12 @@ class _LedgerReader:
         """Read one of PyTorch's own entries."""
         data, key = record.data, record.compile_key
         if record.kind == "str":
-            self._names[data[1]] = data[0]
+            self._file_names[data[1]] = data[0]
             return
         if key is None:
             return
         if record.kind == "dynamo_start":
-            current = self._current.get(key)
+            current = self._current_frames.get(key)
             # Our hooks recorded the same start just before. In a log there is only this entry.
             frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = self._named_stack(data["stack"])
@@ -436,13 +436,13 @@ class _LedgerReader:
 
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
         """Return the ledger of a compile id; ``is_new`` starts a new one, because Dynamo reuses ids after a reset."""
-        current = self._current.get(key)
+        current = self._current_frames.get(key)
         if current is not None and not (is_new and (current.is_started or current.metrics)):
             return current
-        self._compilations[key] += 1
-        number = self._compilations[key]
+        self._compilation_counts[key] += 1
+        number = self._compilation_counts[key]
         frame = FrameLedger(key, f"{key}#{number}" if number > 1 else str(key))
-        self._current[key] = frame
+        self._current_frames[key] = frame
         self.ledger.frames.append(frame)
         return frame
 
@@ -460,12 +460,12 @@ def _diagnostics(addition: additions.Note | additions.WatchFailed | additions.Un
 def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     text = record.payload or ""
     event = frame.give_up_event
-    if text.startswith(_REPETITION) and event is not None:
+    if text.startswith(_REPETITION_PREFIX) and event is not None:
         event.reached_user = False  # the user saw no error: the function then runs eagerly
-        ledger.kinds[record.kind] -= 1
+        ledger.counts_by_kind[record.kind] -= 1
         return
-    if text.startswith(_ANNOUNCEMENT):
-        ledger.kinds[record.kind] -= 1
+    if text.startswith(_ANNOUNCEMENT_PREFIX):
+        ledger.counts_by_kind[record.kind] -= 1
         return
     hooked_break, frame.pending_break = frame.pending_break, None
     message = messages.parse_break(text, hooked_break.type if hooked_break is not None else None, ledger.packages)
@@ -475,7 +475,9 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             message.cause, gb_id=hooked_break.gb_id, url=messages.page_url(hooked_break.gb_id)
         )
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.records))
+    frame.events.append(
+        BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.record_count)
+    )
 
 
 def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
@@ -508,7 +510,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             message,
             record.attempt,
             conditions,
-            ledger.records,
+            ledger.record_count,
             gave_up=True,
             reached_user=reached_user or hooked_failure is None,
         )
@@ -516,7 +518,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
 
 
 def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
-    """Return an error's message with the frame's callers added to the stack in it, which begins at the frame."""
+    """Return an error's message in which the stack, which begins at the frame, also contains the frame's callers."""
     if not (frame.trace_stack and message.stack):
         return message
     *callers, own_entry = frame.trace_stack
@@ -537,8 +539,10 @@ def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
     """Mark the metrics as lost if they show no compiled code although there are graphs or resume functions."""
     if any(frame.is_compiled for frame in frames):
         return
-    ended_well = (frame for frame in frames if frame.give_up_event is None and not frame.metrics.get("fail_type"))
-    if any(frame.graphs or frame.resumes for frame in ended_well):
+    frames_without_failure = (
+        frame for frame in frames if frame.give_up_event is None and not frame.metrics.get("fail_type")
+    )
+    if any(frame.graphs or frame.resumes for frame in frames_without_failure):
         for frame in frames:
             frame.are_metrics_lost = True
 
@@ -550,10 +554,10 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     """
     sentences = []
     for events, hook_kind, trace_kind in _EVENT_KINDS:
-        hook_count, trace_count = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
+        hook_count, trace_count = ledger.counts_by_kind[hook_kind], ledger.counts_by_kind[trace_kind]
         if hook_count != trace_count and (events == "Frames" or not hook_count or not trace_count):
             sentences.append(f"{events} recorded by the hooks: {hook_count}, by PyTorch's trace: {trace_count}.")
-    compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
+    compilations = max(ledger.run.begun or 0, *(ledger.counts_by_kind[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
         noun = "compilation" if compilations == 1 else "compilations"

@@ -21,7 +21,7 @@ from jupyter_graphbreak.analysis.functions import (
 )
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import trees_of
-from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
+from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_standard_library, is_typed_code
 from jupyter_graphbreak.records.records import is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ExpressionRange(NamedTuple):
-    """The first line and column and the last line and column (exclusive) of an expression, columns in UTF-8 bytes."""
+    """The start and the end of an expression, with columns in UTF-8 bytes; ``end_column`` is exclusive."""
 
     line: int
     column: int
@@ -74,7 +74,7 @@ def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | Non
 
     Python 3.11 gives every jump of ``a and b`` the position of ``a``, so it is unknown which of the two was evaluated.
     """
-    for test in _long_tests(tree):
+    for test in _compound_tests(tree):
         first: ast.expr = test
         while isinstance(first, ast.BoolOp):
             first = first.values[0]
@@ -83,12 +83,12 @@ def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | Non
     return None
 
 
-def is_in_long_test(tree: ast.AST, line: int) -> bool:
+def is_in_compound_test(tree: ast.AST, line: int) -> bool:
     """Return whether a line contains a part of an ``and``/``or`` test."""
-    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in _long_tests(tree))
+    return any(test.lineno <= line <= (test.end_lineno or test.lineno) for test in _compound_tests(tree))
 
 
-def _long_tests(tree: ast.AST) -> Iterator[ast.BoolOp]:
+def _compound_tests(tree: ast.AST) -> Iterator[ast.BoolOp]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.While | ast.Assert | ast.IfExp) and isinstance(node.test, ast.BoolOp):
             yield node.test
@@ -205,7 +205,7 @@ _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """A source as recorded.
+    """The recorded text of a source.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ class SourceText(msgspec.Struct, frozen=True):
     lines : dict
         Further single lines, by their line numbers in the code.
     line_offset, indent : int
-        The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
-        removed before it ran the cell.
+        The number of lines at the beginning of a cell, and of characters at the beginning of each line, that the
+        notebook removed before it ran the cell.
     """
 
     filename: str
@@ -284,7 +284,7 @@ class Sources:
         return "library" if module_path is not None or is_generated else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Return who owns the innermost frame of a stack; the standard library and machinery count as their caller's.
+        """Return the owner of the innermost frame of a stack. The standard library and machinery belong to the caller.
 
         Parameters
         ----------
@@ -296,7 +296,7 @@ class Sources:
             if kind in {"cell", "file"}:
                 return "own"
             path = self.module_path(entry.filename)
-            if kind == "library" and path is not None and not is_of_standard_library(path):
+            if kind == "library" and path is not None and not is_standard_library(path):
                 return "torch" if path.startswith("torch/") else "library"
         return "own"
 
@@ -318,7 +318,7 @@ class Sources:
         return files
 
     def name_by_id(self, ident: str) -> str:
-        """Return the user's name of the source with the given id."""
+        """Return the name to show for the source with the given id."""
         return next((self.name(filename) for filename, source_id in self._ids.items() if source_id == ident), ident)
 
     def set_function_name(self, filename: str, line: int, name: str) -> None:
@@ -346,13 +346,13 @@ class Sources:
         )
 
     def name(self, filename: str) -> str:
-        """Return the user's name of a source."""
+        """Return the name to show for a source."""
         text = self._texts.get(filename)
         name = text.name if text is not None else PurePath(filename).name or filename
         return _MARIMO_CELL.sub(r"marimo cell \1", name)
 
     def with_user_names(self, text: str | None) -> str | None:
-        """Return a text of PyTorch with the user's names and line numbers, and with shortened paths."""
+        """Return a message from PyTorch with the names and line numbers that the user knows, and with short paths."""
         if text is None:
             return None
         text = _TRACEBACK_LINE.sub(self._readable_location, text)
@@ -374,7 +374,7 @@ class Sources:
         *,
         is_branch: bool = False,
     ) -> Location | None:
-        """Return the location of a frame, with the user's names and line numbers.
+        """Return the location of a frame, with the names and line numbers that the user knows.
 
         Parameters
         ----------
@@ -383,9 +383,9 @@ class Sources:
         function : str or None
             The name of the code object.
         columns : tuple
-            First and last column in UTF-8 bytes and last line, if known: the fields of ``dis.Positions``.
+            The first and the last column in UTF-8 bytes, and the last line, if known, as in ``dis.Positions``.
         is_branch : bool
-            Whether there is a branch: the location then is the whole test, even if it has several operands.
+            Whether the frame is at a branch. The location is then the whole test, even if it has several operands.
         """
         if line is None:
             return None
@@ -399,9 +399,9 @@ class Sources:
         if expression is not None and is_branch:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
-        numbers = range(expression.line, expression.end_line + 1) if expression is not None else ()
-        lines = [code for number in numbers if (code := self._text_of_line(text, number)) is not None]
-        if expression is None or len(lines) < len(numbers):
+        line_numbers = range(expression.line, expression.end_line + 1) if expression is not None else ()
+        lines = [code for number in line_numbers if (code := self._text_of_line(text, number)) is not None]
+        if expression is None or len(lines) < len(line_numbers):
             code = self._text_of_line(text, source_line)
             stripped = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
             return Location(source, source_line, source_line, function=name, code=stripped)
@@ -451,7 +451,7 @@ class Sources:
 
         This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case
         in a test of several operands, because the whole test counts as one expression. If the text is unknown, the
-        answer is yes.
+        result is true.
         """
         text = self._texts.get(filename)
         source_line = line + self.line_offset(filename)
@@ -459,7 +459,7 @@ class Sources:
         if text is None or code is None:
             return True
         trees = self._trees_of(text)
-        if is_branch and any(is_in_long_test(tree, source_line) for tree in trees):
+        if is_branch and any(is_in_compound_test(tree, source_line) for tree in trees):
             return True
         return _WITH_OR_WHILE_HEAD.match(code) is not None or any(is_in_head(tree, source_line) for tree in trees)
 
@@ -471,7 +471,7 @@ class Sources:
         filename, name : str
             The file and the name in the code object.
         line : int or None
-            The first line of the code object, or the line at which a resume function continues.
+            The first line of the code object, or the line on which a resume function continues.
         """
         start = self.location(filename, line, name)
         text = self._texts.get(filename)
@@ -615,8 +615,8 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     """
     entries = list(stack)
     runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
-    program = runners[-1] + 1 if runners else 0
-    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
+    program_start = runners[-1] + 1 if runners else 0
+    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program_start:]]
     user_entries = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
     user_kinds = [kind for _, kind in user_entries]
     first_user_index = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)

@@ -69,18 +69,18 @@ class ReusableCode:
         self._cell_texts = [
             segment.text for source in other.sources if source.kind == "cell" for segment in source.segments
         ]
-        self._names = _source_paths(run)
-        names_of_other = _source_paths(other)
-        other_frames = [(_function_identity(frame, names_of_other), frame) for frame in other.frames]
-        compiled_by_other = {function for function, _ in other_frames}
-        skipped_by_other = {_function_identity(skipped, names_of_other) for skipped in other.skipped}
+        self._paths = _source_paths(run)
+        paths_of_other = _source_paths(other)
+        other_frames = [(_function_identity(frame, paths_of_other), frame) for frame in other.frames]
+        functions_compiled_by_other = {function for function, _ in other_frames}
+        functions_skipped_by_other = {_function_identity(skipped, paths_of_other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._reusable_functions = (
-            {_function_identity(frame, self._names) for frame in run.frames} - compiled_by_other
+            {_function_identity(frame, self._paths) for frame in run.frames} - functions_compiled_by_other
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._reused_functions = self._reusable_functions - compiled_by_other - skipped_by_other
+        self._reused_functions = self._reusable_functions - functions_compiled_by_other - functions_skipped_by_other
         #: Frames that the other run compiled from scratch.
         self._fresh_frames = [frame for function, frame in other_frames if function not in self._reusable_functions]
         self.hidden_breaks = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
@@ -88,21 +88,21 @@ class ReusableCode:
         traced_parts = [
             part for break_ in unmatched if id(break_) not in self._hidden_ids for part in self._code_of_break(break_)
         ]
-        self._retraced_functions = {_function_identity(part, self._names) for part in traced_parts}
+        self._retraced_functions = {_function_identity(part, self._paths) for part in traced_parts}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run may have reused, each once, those with hidden breaks first."""
-        of_breaks = [
+        parts_with_hidden_breaks = [
             part
             for break_ in self.hidden_breaks
             for part in self._code_of_break(break_)
-            if _function_identity(part, self._names) in self._reusable_functions
+            if _function_identity(part, self._paths) in self._reusable_functions
         ]
-        without_hidden_breaks = [frame for frame in self._run.frames if self._seems_reused(frame)]
+        reused_frames = [frame for frame in self._run.frames if self._seems_reused(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
-        for part in [*of_breaks, *without_hidden_breaks]:
-            unique.setdefault(_function_identity(part, self._names), part)
+        for part in [*parts_with_hidden_breaks, *reused_frames]:
+            unique.setdefault(_function_identity(part, self._paths), part)
         return list(unique.values())
 
     @property
@@ -136,13 +136,13 @@ class ReusableCode:
 
     def _seems_reused(self, part: Frame | Skipped) -> bool:
         """Return whether the other run seems to have reused a function instead of compiling it."""
-        function = _function_identity(part, self._names)
+        function = _function_identity(part, self._paths)
         return function in self._reused_functions and function not in self._retraced_functions
 
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
         parts = self._code_of_break(break_)
-        is_cached = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
+        is_cached = any(_function_identity(part, self._paths) in self._reusable_functions for part in parts)
         return is_cached and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
@@ -155,10 +155,10 @@ class ReusableCode:
         """Return whether the other run traced all code that led to a break, and so would have reported the break."""
         first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
-        compiled = [
+        compiled_frames = [
             frame for frame in self._fresh_frames if frame.function in functions and _first_line(frame) in first_lines
         ]
-        return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
+        return bool(compiled_frames) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled_frames)
 
     def _is_not_called(self, break_: Break) -> bool:
         """Return whether the text of the other run's cells lacks a call that led to a break."""
@@ -240,7 +240,7 @@ def compare_runs(before: Report, after: Report) -> Changes:
 def same_breaks(before: Report, after: Report) -> dict[str, str]:
     """Return, for each break that both runs have, its id in the later run by its id in the earlier run."""
     pairs, _, _ = _match_breaks(before.breaks, after.breaks, _corresponding_lines(before, after))
-    return {old.id: now.id for old, now in pairs}
+    return {earlier.id: later.id for earlier, later in pairs}
 
 
 def _match_breaks(
@@ -295,10 +295,10 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
-        for start, new_start, number in _aligned_blocks(
+        for start, new_start, line_count in _aligned_blocks(
             [text for _, text in old_lines], [text for _, text in new_lines]
         ):
-            for offset in range(number):
+            for offset in range(line_count):
                 old_line, new_line = old_lines[start + offset][0], new_lines[new_start + offset][0]
                 lines[old.id, old_line] = (new.id, new_line)
     return lines
@@ -316,8 +316,8 @@ def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, 
     yield len(old) - suffix, len(new) - suffix, suffix
     old, new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
     counts, new_counts = Counter(old), Counter(new)
-    steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
-    if steps > _MAX_LINE_COMPARISONS:
+    comparison_count = sum(count * new_counts[text] for text, count in counts.items()) * min(len(old), len(new))
+    if comparison_count > _MAX_LINE_COMPARISONS:
         indices = {text: index for index, text in enumerate(new) if new_counts[text] == 1}
         unique_pairs = [
             (index, indices[text]) for index, text in enumerate(old) if counts[text] == 1 and text in indices
@@ -353,7 +353,7 @@ def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, 
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:
-    """Yield the sources of both runs in pairs: files with equal paths, cells with equal texts, and cells that ran."""
+    """Yield the sources of both runs in pairs: files with equal paths, equal cells, and the cells that ran."""
     by_path = {(source.path, source.name): source for source in after.sources if source.kind != "cell"}
     new_cells = [source for source in after.sources if source.kind == "cell"]
     by_text = {source.segments[0].text: source for source in reversed(new_cells) if source.segments}

@@ -20,7 +20,7 @@ from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_ins
 _NO_FOLDERS = PackagePaths()
 # The patterns backtrack only within a line or a few thousand characters, so a malicious text is not slow to parse.
 _HEADER = re.compile(r"^Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*$", re.MULTILINE)
-_REASON = "Graph Break Reason: "
+_REASON_PREFIX = "Graph Break Reason: "
 _AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
 _TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stack>.*?)(?:\n\n|\Z)", re.DOTALL)
 _GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
@@ -105,7 +105,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
         The folders of the run's packages.
     """
     header = _HEADER.search(text)
-    reason = _reason(text)
+    reason = _reason_part(text)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
@@ -204,11 +204,11 @@ def _unindent(text: str) -> str:
     return (first.strip() + "\n" + textwrap.dedent(rest)).strip()
 
 
-def _reason(text: str) -> str | None:
+def _reason_part(text: str) -> str | None:
     """Return the part of a text that explains the break, ``None`` if there is none."""
-    start = text.find(_REASON)
+    start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
-    return text[start + len(_REASON) : end.start()] if end is not None else None
+    return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None
 
 
 def _innermost_location(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:

@@ -37,17 +37,17 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
 
 
 def _note_on_change(name: str, recorded_settings: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
-    steps: list[tuple[str, Any]] = []
+    changes: list[tuple[str, Any]] = []
     for frame, settings in recorded_settings:
         value = settings.values.get(name, _DEFAULT_VALUE)
-        if not steps or steps[-1][1] != value:
-            steps.append((frame, value))
-    if len(steps) == 1:
+        if not changes or changes[-1][1] != value:
+            changes.append((frame, value))
+    if len(changes) == 1:
         return None
-    (first, value), *later = steps
+    (first_frame, value), *later_changes = changes
     phrases = [
-        f"{_value_in_words(value)} for frame {first}",
-        *(f"{_value_in_words(value)} from frame {frame} on" for frame, value in later),
+        f"{_value_in_words(value)} for frame {first_frame}",
+        *(f"{_value_in_words(value)} from frame {frame} on" for frame, value in later_changes),
     ]
     return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(phrases)}.")
 

@@ -55,16 +55,16 @@ def _costs(report: Report) -> dict[str, BreakCost]:
     frames = {frame.id: frame for frame in report.frames}
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
-    first, separate = _first_graphs(report), _graphs_of_separate_calls(report)
+    first_graphs, separate_graphs = _first_graphs(report), _graphs_of_separate_calls(report)
     costs = {}
     for break_ in report.breaks:
         own_resumes = [resumes[ident] for ident in break_.resumes if ident in resumes]
-        compiled = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
-        seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
+        resume_frames = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
+        seconds = [frame.compile_s for frame in resume_frames if frame.compile_s is not None]
         eager = [skipped[ident] for ident in dict.fromkeys(break_.skipped) if ident in skipped]
-        graphs = {graph for resume in own_resumes for graph in resume.graphs} | separate[break_.id]
+        graphs = {graph for resume in own_resumes for graph in resume.graphs} | separate_graphs[break_.id]
         costs[break_.id] = BreakCost(
-            graphs=len(graphs - first),
+            graphs=len(graphs - first_graphs),
             compile_s=round(sum(seconds), 6) if seconds else None,
             eager=len(functions_worth_counting(report, eager)),
         )
@@ -88,23 +88,23 @@ def _graphs_of_separate_calls(report: Report) -> defaultdict[str, set[str]]:
 def _first_graphs(report: Report) -> set[str]:
     """Return the first graph of each call to a compiled function, which would also exist without any break."""
     frames = {frame.id: frame for frame in report.frames}
-    broken_in = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
-    broken_at = {resume.id: resume.break_ for resume in report.resumes}
+    frame_of_break = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
+    break_of_resume = {resume.id: resume.break_ for resume in report.resumes}
 
     def entry_of(ident: str) -> str:
-        seen = {ident}
+        visited_frames = {ident}
         while (frame := frames.get(ident)) is not None:
-            outer_frame = frame.caller or broken_in.get(broken_at.get(frame.resume or "") or "")
-            if outer_frame is None or outer_frame in seen:
+            outer_frame = frame.caller or frame_of_break.get(break_of_resume.get(frame.resume or "") or "")
+            if outer_frame is None or outer_frame in visited_frames:
                 break
-            seen.add(outer_frame)
+            visited_frames.add(outer_frame)
             ident = outer_frame
         return ident
 
-    first: dict[str, str] = {}
+    first_graph_by_entry: dict[str, str] = {}
     for graph in report.graphs:
-        first.setdefault(entry_of(graph.frame), graph.id)
-    return set(first.values())
+        first_graph_by_entry.setdefault(entry_of(graph.frame), graph.id)
+    return set(first_graph_by_entry.values())
 
 
 def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:

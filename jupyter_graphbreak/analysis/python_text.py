@@ -1,4 +1,4 @@
-"""Parse the text of a cell, or of a function without the rest of its file, as Python; list the names it binds."""
+"""Parse the text of a cell, or of a function without the rest of its file, as Python; find the names that it binds."""
 
 from __future__ import annotations
 

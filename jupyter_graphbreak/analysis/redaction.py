@@ -72,7 +72,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "id": "id resume caller graphs breaks recompile_of",
         "function": "function module",
         "parts": "location",
-        "kept": "role outcome attempts compile_s",
+        "kept": "role outcome attempts compile_s instance",
         "guards": "recompile_reasons",
     },
     "Graph": {
@@ -341,8 +341,8 @@ class _Redaction:
         self._words = {word for report in reports for word in _user_words(report)}
         self._functions: dict[str, str] = {}
         self._files: dict[str, str] = {}
-        self._numbers: Counter[str] = Counter()
-        self._generic: dict[str, bool] = {}
+        self._file_counts: Counter[str] = Counter()
+        self._generic_texts: dict[str, bool] = {}
         self._ids: dict[str, str] = {}
 
     def redact(self, struct: _S) -> _S:
@@ -418,10 +418,10 @@ class _Redaction:
 
     def _is_generic(self, text: str) -> bool:
         """Return whether a string is the same for every program and contains no word of the user's code by chance."""
-        if text not in self._generic:
+        if text not in self._generic_texts:
             is_known = text in all_advice() or is_registry_text(text)
-            self._generic[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
-        return self._generic[text]
+            self._generic_texts[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
+        return self._generic_texts[text]
 
     def _redact_id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
@@ -430,8 +430,8 @@ class _Redaction:
 
     def _redact_file(self, path: str, kind: str) -> str:
         if path not in self._files:
-            self._numbers[kind] += 1
-            self._files[path] = f"{kind}{self._numbers[kind]}"
+            self._file_counts[kind] += 1
+            self._files[path] = f"{kind}{self._file_counts[kind]}"
         return self._files[path]
 
     def _redact_function(self, name: str) -> str:

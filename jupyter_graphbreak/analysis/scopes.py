@@ -1,9 +1,9 @@
 """Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, from the recorded run and the source.
 
 The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
-A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not with
-the line of the scope: it is looked up as the ``with`` block around that line. If the source and the run disagree, the
-run counts.
+A scope that Dynamo reopens in a resume function is recorded with the line on which that function continues, not with
+the line of the scope. Such a scope is looked up as the ``with`` block around that line. If the source and the run
+disagree, the run counts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SourceRegions:
     Parameters
     ----------
     source : Source
-        Its segments are parsed one by one; a segment that is not Python is left out.
+        The source, whose segments are parsed one by one; a segment that is not Python is left out.
     """
 
     def __init__(self, source: Source) -> None:
@@ -72,10 +72,10 @@ class SourceRegions:
     def opener_at(self, line: int, column: int | None) -> Region | None:
         """Return the region that opens a scope on a line: a ``with`` item, a decorator, or else a call."""
         candidates = [region for region in self._regions if region.line <= line <= region.end_line]
-        order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
+        form_order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
         def distance(region: Region) -> tuple[bool, int, int]:
-            return not region.mentions_setting, order[region.form], abs(region.column - (column or region.column))
+            return not region.mentions_setting, form_order[region.form], abs(region.column - (column or region.column))
 
         return min(candidates, key=distance, default=None)
 
@@ -129,11 +129,11 @@ class ScopeTable:
             msgspec.structs.replace(scope, breaks=self._breaks.get(scope.id, [])) for scope in self._scopes.values()
         ]
 
-    def add_opened_scope(self, opened: additions.ScopeOpened) -> None:
+    def add_opened_scope(self, scope: additions.ScopeOpened) -> None:
         """Add a scope that the run opened, whether or not it governed a break."""
-        if not _is_reopened(opened):
-            outer_chain = self._scope_chain(opened.around, [])
-            self._find_scope(opened, [], None, outer_chain[-1] if outer_chain else None)
+        if not _is_reopened(scope):
+            outer_chain = self._scope_chain(scope.around, [])
+            self._find_scope(scope, [], None, outer_chain[-1] if outer_chain else None)
 
     def add_fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
         """Add the scope of a ``torch.compile(fullgraph=True)``, if it was recorded, and return its id."""
@@ -173,8 +173,8 @@ class ScopeTable:
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None
-        table = {scope.id: scope for scope in self._scopes.values()}
-        inner = table[chain[-1]] if chain else None
+        scope_by_id = {scope.id: scope for scope in self._scopes.values()}
+        inner = scope_by_id[chain[-1]] if chain else None
         if inner is None:
             disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
             return Setting(bool(in_force), ["default"], None, []), disagreement
@@ -186,7 +186,7 @@ class ScopeTable:
             )
             return Setting(bool(in_force), ["default"], None, chain), disagreement
         rules: list[Rule] = ["own" if _covers(inner, location) else "inherited"]
-        if any(table[ident].value is not inner.value for ident in chain[:-1]):
+        if any(scope_by_id[ident].value is not inner.value for ident in chain[:-1]):
             rules.append("inner over outer")
         return Setting(inner.value, rules, inner.id, chain), None
 
@@ -289,8 +289,8 @@ class ScopeTable:
         value: bool,
         setting: Literal["error_on_graph_break", "fullgraph"] = "error_on_graph_break",
     ) -> str:
-        place = (location.source, location.line, location.column) if location is not None else None
-        key = (setting, value, place, note if place is None else None)
+        position = (location.source, location.line, location.column) if location is not None else None
+        key = (setting, value, position, note if position is None else None)
         scope = self._scopes.get(key)
         if scope is None:
             ident = f"c{len(self._scopes) + 1}"

@@ -19,9 +19,9 @@ from jupyter_graphbreak.records.regular_files import atomic_replacement, open_re
 #: The prefix at the beginning of a name or after a dot.
 _WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
 #: The keys under which optimizers keep lists of names.
-_LISTS_OF_NAMES = frozenset({"params", "param_names"})
+_NAME_LIST_KEYS = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
-_VERSIONS = "_metadata"
+_VERSIONS_ATTRIBUTE = "_metadata"
 #: The limits of a file: bytes of its pickled objects, number of files in its archive, bytes of a safetensors header.
 _MAX_PICKLED_BYTES = 1 << 28
 _MAX_ENTRIES = 1 << 20
@@ -57,8 +57,8 @@ def repair_checkpoint(path: str | os.PathLike[str], new: str | os.PathLike[str])
 
     The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
     Everything else stays the same: tensors that share memory, their types and devices, the order, and the versions in a
-    state dict. If this machine lacks a device of the tensors, all of them move to the CPU. A file of ``torch.save`` is
-    loaded with ``weights_only=True``, so no code in it runs, and is mapped into memory rather than read.
+    state dict. If this machine lacks a device of the tensors, all of them move to the CPU. A file that ``torch.save``
+    wrote is loaded with ``weights_only=True``, so no code in it runs. It is memory-mapped rather than read.
 
     Parameters
     ----------
@@ -115,14 +115,14 @@ def _load_checkpoint(source: Path) -> tuple[Any, bool]:
             return torch.load(source, weights_only=True, mmap=True, map_location=device), device is not None
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001 - PyTorch raises all kinds of errors for files that are damaged
+        except Exception as error:  # noqa: BLE001 - PyTorch raises all kinds of errors for damaged files
             last_error = error
     reason = next((line.strip() for line in str(last_error).split("\n") if line.strip()), type(last_error).__name__)
     raise NotACheckpointError(f"{source} cannot be loaded with weights_only=True: {reason}")
 
 
 def _check_archive(path: Path) -> None:
-    """Reject files that ``torch.save`` did not write, and files that unpack to more than their size."""
+    """Reject a file that ``torch.save`` did not write, a compressed one, and one with too many entries or objects."""
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -140,17 +140,17 @@ def _rename_all_keys(loaded: Any) -> dict[str, str]:
     """Rename keys in place, at any depth; return the new names by the old ones."""
     renamed: dict[str, str] = {}
     pending: list[Any] = [loaded]
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     while pending:
         value = pending.pop()
-        if id(value) in seen or not isinstance(value, dict | list | tuple):
+        if id(value) in visited_ids or not isinstance(value, dict | list | tuple):
             continue
-        seen.add(id(value))
+        visited_ids.add(id(value))
         if not isinstance(value, dict):
             pending += reversed(value)
             continue
         renamed |= _rename_keys(value)
-        versions = getattr(value, _VERSIONS, None)
+        versions = getattr(value, _VERSIONS_ATTRIBUTE, None)
         if isinstance(versions, dict):
             # The wrapper has a separate entry, which the entry of the wrapped module replaces.
             renamed_versions = {
@@ -164,24 +164,24 @@ def _rename_all_keys(loaded: Any) -> dict[str, str]:
 
 def _rename_keys(mapping: dict[Any, Any]) -> dict[str, str]:
     renamed = {key: _without_prefix(key) for key in mapping if isinstance(key, str) and _WRAPPER_PREFIX.search(key)}
-    for name in _LISTS_OF_NAMES & mapping.keys():
-        names = mapping[name]
+    for list_key in _NAME_LIST_KEYS & mapping.keys():
+        names = mapping[list_key]
         if isinstance(names, list | tuple) and any(
             isinstance(item, str) and _WRAPPER_PREFIX.search(item) for item in names
         ):
-            mapping[name] = type(names)(_without_prefix(item) if isinstance(item, str) else item for item in names)
+            mapping[list_key] = type(names)(_without_prefix(item) if isinstance(item, str) else item for item in names)
             renamed |= {
                 item: _without_prefix(item) for item in names if isinstance(item, str) and _WRAPPER_PREFIX.search(item)
             }
     if renamed:
         items = [(renamed.get(key, key) if isinstance(key, str) else key, part) for key, part in mapping.items()]
-        _refuse_duplicates(items)
+        _reject_duplicate_names(items)
         mapping.clear()
         mapping.update(items)
     return renamed
 
 
-def _refuse_duplicates(items: list[tuple[Any, Any]]) -> None:
+def _reject_duplicate_names(items: list[tuple[Any, Any]]) -> None:
     names: set[Any] = set()
     for name, _ in items:
         if name in names:
@@ -190,11 +190,11 @@ def _refuse_duplicates(items: list[tuple[Any, Any]]) -> None:
 
 
 def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], bool]:
-    """Write the file with a new header; the data after it stays unchanged."""
+    """Write the file with a new header; the data after the header stays unchanged."""
     with open_regular(source) as file:
         size = os.fstat(file.fileno()).st_size
-        prefix = file.read(8)
-        length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size  # noqa: PLR2004
+        length_field = file.read(8)
+        length = struct.unpack("<Q", length_field)[0] if len(length_field) == 8 else size  # noqa: PLR2004
         if length > min(size - 8, _MAX_HEADER_BYTES):
             raise NotACheckpointError(f"{source} is not a safetensors file: its header is damaged")
         header = _parse_header(source, file.read(length))
@@ -202,7 +202,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
         renamed = {old: new for old, (new, _) in zip(header, pairs, strict=True) if old != new}
         if not renamed:
             return {}, False
-        _refuse_duplicates(pairs)
+        _reject_duplicate_names(pairs)
         text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 8)  # the format requires aligned data
         with atomic_replacement(target) as temporary, temporary.open("wb") as out:

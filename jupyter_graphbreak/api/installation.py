@@ -25,11 +25,11 @@ import msgspec
 from jupyter_graphbreak import __version__
 from jupyter_graphbreak._torch_compat.configuration import why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.toolchain import (
-    cache_folder,
     cpp_compiler,
     devices,
     import_compilers,
-    require_support,
+    make_cache_folder,
+    require_python_support,
     speed_up_cpu_compilation,
     why_no_cuda,
 )
@@ -41,26 +41,27 @@ if TYPE_CHECKING:
 
     import torch
 
-#: Inductor's code for the CPU includes these headers; the first is part of Python, the second of the compiler.
+#: The headers that Inductor's code for the CPU includes, with the compiler options that they need. The first is part of
+#: Python, the second of the compiler.
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
 _PROBE_SOURCE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_TIMEOUT_S = 60
-#: The beginnings of names of environment variables on which compiling depends.
+#: Compiling depends on environment variables whose names begin with these prefixes.
 _VARIABLE_PREFIXES = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL_COMMAND = "pip install --force-reinstall"
-_FIX_FORBIDDEN_PROGRAMS = (
-    "The cache folder may not allow programs to run (as on a disk mounted with noexec): set the variable "
+_HOW_TO_MOVE_CACHE_FOLDER = (
+    "Programs may not be allowed to run in the cache folder (as on a disk mounted with noexec): set the variable "
     "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
 _MIN_FREE_BYTES = 1 << 30
-_INSTALL_COMPILER = (
+_HOW_TO_INSTALL_COMPILER = (
     "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
     "the variable CXX may name a different one."
 )
 
 
 @dataclass(frozen=True)
-class Requirement:
+class RequirementFinding:
     """A finding about one requirement of compiling.
 
     Parameters
@@ -78,8 +79,8 @@ class Requirement:
     fix: str | None = None
 
 
-def examine_installation() -> Iterator[Requirement]:
-    """Yield findings about the requirements of compiling, and finally about a compiled function on each device.
+def examine_installation() -> Iterator[RequirementFinding]:
+    """Yield a finding about each requirement of compiling, and finally one about a compiled function on each device.
 
     If a part is missing, no function is compiled on the devices that need it. If an earlier check found no problem with
     the same versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not
@@ -100,20 +101,20 @@ def examine_installation() -> Iterator[Requirement]:
     yield python
     if python.fix is not None:
         return
-    compiler = _check_cpp_compiler(passed_check.state.compiler if passed_check is not None else None)
+    compiler = _check_cpp_compiler(passed_check.installation.compiler if passed_check is not None else None)
     yield compiler
     cuda = why_no_cuda()
     if cuda is not None:
         yield _finding_on_unused_gpu(cuda)
     switch = why_compile_is_disabled() if not is_verified else ""
     if switch:
-        yield Requirement("Settings", switch, "Unset the variable, or set it to 0.")
+        yield RequirementFinding("Settings", switch, "Unset the variable, or set it to 0.")
         return
     functions = []
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
             functions.append(
-                _finding_of_passed_check(device, passed_check)
+                _finding_from_passed_check(device, passed_check)
                 if passed_check is not None
                 else _check_compiled_function(device)
             )
@@ -132,20 +133,22 @@ class _Installation(msgspec.Struct, frozen=True):
     settings: dict[str, str]
 
     @classmethod
-    def now(cls, compiler: str) -> _Installation:
+    def current(cls, compiler: str) -> _Installation:
         import torch
 
         program = shlex.split(compiler)[0]
         path = os.path.realpath(shutil.which(program) or program)
         triton = importlib.util.find_spec("triton")
-        names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
+        device_names = [
+            torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()
+        ]
         return cls(
             [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
              _path_and_mtime(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
              torch.backends.cpu.get_cpu_capability()],
             compiler,
             (path, Path(path).stat().st_mtime_ns),
-            names,
+            device_names,
             {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIXES)},
         )  # fmt: skip
 
@@ -158,45 +161,46 @@ class _PassedCheck(msgspec.Struct, frozen=True):
     """The last check that found no problem."""
 
     date: str
-    state: _Installation
+    installation: _Installation
 
 
 def _passed_check_file() -> Path:
-    return cache_folder() / "graphbreak-doctor.json"
+    return make_cache_folder() / "graphbreak-doctor.json"
 
 
 def _load_passed_check() -> _PassedCheck | None:
     """Return the last check that found no problem, if nothing has changed since."""
     try:
         passed_check = msgspec.json.decode(read_regular(_passed_check_file(), 1 << 20), type=_PassedCheck)
-        return passed_check if passed_check.state == _Installation.now(passed_check.state.compiler) else None
+        earlier = passed_check.installation
+        return passed_check if earlier == _Installation.current(earlier.compiler) else None
     except (OSError, ValueError):
         return None
 
 
 def _save_passed_check() -> None:
     with contextlib.suppress(OSError):
-        passed_check = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.now(cpp_compiler()))
+        passed_check = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.current(cpp_compiler()))
         _passed_check_file().write_bytes(msgspec.json.encode(passed_check))
 
 
-def _finding_of_passed_check(device: torch.device, passed_check: _PassedCheck) -> Requirement:
+def _finding_from_passed_check(device: torch.device, passed_check: _PassedCheck) -> RequirementFinding:
     finding = f"a compiled function returned the right result on {passed_check.date}, and nothing has changed since"
-    return Requirement(str(device), f"{finding} (to compile one again, delete {_passed_check_file()}).")
+    return RequirementFinding(str(device), f"{finding} (to compile one again, delete {_passed_check_file()}).")
 
 
-def _check_pytorch() -> Requirement:
+def _check_pytorch() -> RequirementFinding:
     what = "PyTorch"
     if importlib.util.find_spec("torch") is not None:
         try:
             importlib.import_module("torch")
         except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-            return Requirement(what, _import_failure(error), f"Install it again: `{_REINSTALL_COMMAND} torch`.")
+            return RequirementFinding(what, _import_failure(error), f"Install it again: `{_REINSTALL_COMMAND} torch`.")
     try:
-        return Requirement(what, f"version {require_torch()} is installed.")
+        return RequirementFinding(what, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
         sentence, _, command = str(error).rpartition(": ")
-        return Requirement(what, f"{sentence}.", f"Install it: `{command}`.")
+        return RequirementFinding(what, f"{sentence}.", f"Install it: `{command}`.")
 
 
 def _import_failure(error: BaseException, version: str | None = None) -> str:
@@ -204,44 +208,44 @@ def _import_failure(error: BaseException, version: str | None = None) -> str:
     return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
-def _check_python(*, is_verified: bool) -> Requirement:
+def _check_python(*, is_verified: bool) -> RequirementFinding:
     version = f"Python {platform.python_version()}"
     if not is_verified:
         try:
             import_compilers()
         except Exception as error:  # noqa: BLE001 - the failure is the finding
-            return Requirement(
+            return RequirementFinding(
                 "PyTorch's compiler",
                 f"importing it fails with {type(error).__name__}: {_first_line(error)}",
                 f"Install PyTorch again: `{_REINSTALL_COMMAND} torch`.",
             )
         try:
-            require_support()
+            require_python_support()
         except RuntimeError as error:
-            return Requirement("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
-    return Requirement("Python", f"torch.compile supports {version}.")
+            return RequirementFinding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
+    return RequirementFinding("Python", f"torch.compile supports {version}.")
 
 
-def _check_cache_folder() -> Requirement:
+def _check_cache_folder() -> RequirementFinding:
     what = "Cache folder"
     fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
-        folder = cache_folder()
+        folder = make_cache_folder()
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
         configured = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
-        return Requirement(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
+        return RequirementFinding(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
     if free < _MIN_FREE_BYTES:
-        return Requirement(
+        return RequirementFinding(
             what,
             f"{folder} has only {free >> 20} MB left.",
             "Free some space, or choose a different folder.",
         )
-    return Requirement(what, f"{folder} can be written.")
+    return RequirementFinding(what, f"{folder} can be written.")
 
 
-def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
+def _check_cpp_compiler(verified_compiler: str | None) -> RequirementFinding:
     what = "C++ compiler"
     try:
         name = verified_compiler if verified_compiler is not None else cpp_compiler()
@@ -250,21 +254,21 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
         missing = (
             f"{configured}, to which CXX is set, does not run." if configured else "none was found; the CPU needs one."
         )
-        return Requirement(what, missing, _INSTALL_COMPILER)
+        return RequirementFinding(what, missing, _HOW_TO_INSTALL_COMPILER)
     if sys.platform != "linux":
-        return Requirement(what, f"{name} is found.")
+        return RequirementFinding(what, f"{name} was found.")
     failure_with_headers = _try_compiler(name, list(_HEADERS))
     if failure_with_headers is None:
-        return Requirement(what, f"{name} compiles code with Python's headers and OpenMP.")
+        return RequirementFinding(what, f"{name} compiles code with Python's headers and OpenMP.")
     failure_without_headers = _try_compiler(name, [])
     if failure_without_headers is not None and failure_without_headers.does_compile:
-        return Requirement(
+        return RequirementFinding(
             what,
             f"the code that {name} compiles cannot be loaded: {failure_without_headers.error}",
-            _FIX_FORBIDDEN_PROGRAMS,
+            _HOW_TO_MOVE_CACHE_FOLDER,
         )
     if failure_without_headers is not None:
-        return Requirement(what, f"{name} fails: {failure_without_headers.error}", _INSTALL_COMPILER)
+        return RequirementFinding(what, f"{name} fails: {failure_without_headers.error}", _HOW_TO_INSTALL_COMPILER)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -274,8 +278,8 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
     for header, fix in fixes.items():
         problem = _try_compiler(name, [header])
         if problem is not None:
-            return Requirement(what, f"{name} cannot use {header}: {problem.error}", fix)
-    return Requirement(what, f"{name} fails: {failure_with_headers.error}", _INSTALL_COMPILER)
+            return RequirementFinding(what, f"{name} cannot use {header}: {problem.error}", fix)
+    return RequirementFinding(what, f"{name} fails: {failure_with_headers.error}", _HOW_TO_INSTALL_COMPILER)
 
 
 @dataclass(frozen=True)
@@ -289,7 +293,7 @@ class _CompilerFailure:
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
     # Compile in the cache folder, from which Inductor loads its code, because programs may not be allowed to run there.
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+    with tempfile.TemporaryDirectory(dir=make_cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)
         options = [option for header in headers for option in _HEADERS[header]]
@@ -309,7 +313,7 @@ def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
         return None if result == 2 else _CompilerFailure("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _check_triton(*, is_verified: bool) -> tuple[Requirement, bool]:
+def _check_triton(*, is_verified: bool) -> tuple[RequirementFinding, bool]:
     """Check Triton; also return whether it prevents the import of PyTorch's compiler.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
@@ -322,24 +326,24 @@ def _check_triton(*, is_verified: bool) -> tuple[Requirement, bool]:
         version = None
     if version is None and importlib.util.find_spec("triton") is None:
         if not is_needed:
-            return Requirement(what, "it is not installed; only GPUs need it."), False
-        return Requirement(
+            return RequirementFinding(what, "it is not installed; only GPUs need it."), False
+        return RequirementFinding(
             what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{required}'`."
         ), False
     if is_needed and version is not None and not _is_allowed_by(version, required):
         says = f"version {version} is installed, and this PyTorch needs {required}."
-        return Requirement(what, says, f"Install it: `pip install '{required}'`."), False
+        return RequirementFinding(what, says, f"Install it: `pip install '{required}'`."), False
     try:
         if not is_verified:
             importlib.import_module("triton")
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
-            return Requirement(what, f"{says} (only GPUs need it)."), False
+            return RequirementFinding(what, f"{says} (only GPUs need it)."), False
         alternative = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
         fix = f"Install it again: `{_REINSTALL_COMMAND} '{required}'`{alternative}."
-        return Requirement(what, says, fix), breaks_pytorch
-    return Requirement(what, f"version {version} is installed." if version else "it is installed."), False
+        return RequirementFinding(what, says, fix), breaks_pytorch
+    return RequirementFinding(what, f"version {version} is installed." if version else "it is installed."), False
 
 
 def _required_triton() -> str:
@@ -360,16 +364,18 @@ def _is_allowed_by(version: str, requirement: str) -> bool:
     return version.startswith(number.rpartition(".")[0] + ".") if operator == "~=" else version == number
 
 
-def _finding_on_unused_gpu(reason: str) -> Requirement:
+def _finding_on_unused_gpu(reason: str) -> RequirementFinding:
     import torch
 
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
-        return Requirement("GPU", says)
-    return Requirement("GPU", says, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version.")
+        return RequirementFinding("GPU", says)
+    return RequirementFinding(
+        "GPU", says, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version."
+    )
 
 
-def _check_compiled_function(device: torch.device) -> Requirement:
+def _check_compiled_function(device: torch.device) -> RequirementFinding:
     """Compile a function with Inductor, and compare its result with the eager one."""
     import torch
 
@@ -383,11 +389,11 @@ def _check_compiled_function(device: torch.device) -> Requirement:
             result = torch.compile(function, fullgraph=True)(x)
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
-        return Requirement(what, sentence, "If everything above is ok, report it to PyTorch.")
+        return RequirementFinding(what, sentence, "If everything above is ok, report it to PyTorch.")
     seconds = time.monotonic() - start
     if not torch.allclose(result, function(x), atol=1e-4):
-        return Requirement(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
-    return Requirement(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
+        return RequirementFinding(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
+    return RequirementFinding(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
 
 
 def _first_line(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import RemoteFolder, UnreadableTrace, is_trace, is_url, trace_files
 from jupyter_graphbreak.trace.processes import read_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
+from jupyter_graphbreak.views.words.plain_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -48,7 +49,7 @@ class Logs(NamedTuple):
     sizes : dict
         The size of each file in bytes, by its name, in the order in which to read them.
     notes : list of str
-        Notes about other files.
+        Notes about files that are not read.
     local_file : callable
         Returns a context manager that provides a file on disk, given its name.
     display_name : callable
@@ -74,7 +75,7 @@ class LogProcess(msgspec.Struct):
 
 
 class LogContents(NamedTuple):
-    """The content of some logs: the processes (equal ones share a report), and notes on unreadable parts."""
+    """The content of logs: their processes, of which equal ones share a report, and notes on what cannot be read."""
 
     processes: list[LogProcess]
     notes: list[Diagnostic]
@@ -90,7 +91,7 @@ def find_logs(path: str | Path) -> Logs:
     """
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
-        return Logs(remote.sizes, remote.notes, remote.local_copy, remote.url_of, len(remote.sizes) == 1)
+        return Logs(remote.sizes, remote.notes, remote.download, remote.url_of, len(remote.sizes) == 1)
     files = trace_files(Path(path))
     sizes = {str(file): file.stat().st_size for file in files.files}
     return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, must_be_traces=True)
@@ -122,7 +123,7 @@ def read_logs(
     workers = min(_available_cores(), _MAX_WORKERS, len(logs.sizes))
     is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes
     deadline = Deadline(limits.seconds)
-    collected = _CollectedProcesses(limits)
+    collected_processes = _CollectedProcesses(limits)
     errors = []
     results = (
         _read_in_parallel(logs, sources, deadline, on_read, workers)
@@ -134,13 +135,14 @@ def read_logs(
             if result.error is not None:
                 errors.append(result.error)
             for process in result.processes:
-                collected.add(process)
-    if not collected.processes:
-        first = logs.display_name(next(iter(logs.sizes)))
-        no_trace = f"{first}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
+                collected_processes.add(process)
+    processes = collected_processes.processes
+    if not processes:
+        first_name = logs.display_name(next(iter(logs.sizes)))
+        no_trace = f"{first_name}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
         raise UnreadableTrace(errors[0] if errors else no_trace)
-    messages = [*logs.notes, *(f"{error}." for error in errors), *collected.notes()]
-    return LogContents(collected.processes, [Diagnostic("warning", message) for message in messages])
+    messages = [*logs.notes, *(f"{error}." for error in errors), *collected_processes.notes()]
+    return LogContents(processes, [Diagnostic("warning", message) for message in messages])
 
 
 def _available_cores() -> int:
@@ -186,7 +188,8 @@ class _CollectedProcesses:
         self.processes.append(LogProcess(summary.rank, summary.pid, report, summary.compile_times))
 
     def notes(self) -> list[str]:
-        note = f"The graphs of {self._reduced_count} processes are listed without operations: there are too many."
+        reports = count_text(self._reduced_count, "report")
+        note = f"The graphs of {reports} are listed without operations, because the reports are too large."
         return [note] if self._reduced_count else []
 
 
@@ -226,7 +229,7 @@ class FileExplainer:
 def _read_in_this_process(
     logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None]
 ) -> Generator[_LogResult]:
-    """Yield the content of each log, read in this process."""
+    """Read logs in this process, and yield the content of each."""
     explainer = FileExplainer(sources)
     for name in logs.sizes:
         yield _read_log(
@@ -249,7 +252,7 @@ def _read_log(logs: Logs, name: str, explain: Callable[[Path], _LogResult]) -> _
 def _read_in_parallel(
     logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None], worker_count: int
 ) -> Generator[_LogResult]:
-    """Yield the content of each log, in order, read in several processes."""
+    """Read logs in several processes, and yield the content of each, in order."""
     workers: list[_Worker] = []
     thread_state = threading.local()
 
@@ -258,7 +261,8 @@ def _read_in_parallel(
         workers.append(thread_state.worker)
 
     def read_with_worker(name: str) -> _LogResult:
-        # Workers take names in order, and results are used in that order: the first of equal reports is always sent.
+        # Workers take the names in order, and the results are used in that order. The first of several equal reports
+        # therefore always comes as JSON.
         worker: _Worker = thread_state.worker
         return _read_log(logs, name, lambda file: worker.explain(file, deadline, must_be_trace=logs.must_be_traces))
 
@@ -333,10 +337,10 @@ class _Worker:
 
     def _receive(self, size: int) -> bytes:
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
-        text = self._process.stdout.read(size)
-        if len(text) < size:
+        data = self._process.stdout.read(size)
+        if len(data) < size:
             raise EOFError
-        return text
+        return data
 
 
 def serve() -> None:

@@ -40,7 +40,7 @@ _TIME_LIMIT_S = 120.0
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
 #: The share of the time limit after which no further entry is analysed, and only a few calls are timed.
 _SHARE_FOR_STARTING = 0.5
-#: The minimum number of seconds for finding one script.
+#: The minimum time, in seconds, for finding one reproducing script.
 _MIN_FOR_SCRIPT_S = 15.0
 
 
@@ -48,24 +48,24 @@ class KeptRun(NamedTuple):
     """The parts of a run that are kept for further analyses: copies of its entries, and the times of its calls."""
 
     entries: RecordedEntries
-    warm: WarmCalls
+    warm_calls: WarmCalls
 
 
 @contextlib.contextmanager
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
-    """Keep copies of entries and times of calls for further analysis while the context is open.
+    """While the context is open, keep copies of entries and the times of calls for further analysis.
 
     Parameters
     ----------
     looks_for_nan : bool
-        Whether to look for the first call whose result has NaN; reading each result takes time.
+        Whether to look for the first call whose result contains NaN; reading each result takes time.
     """
     require_torch()
     from jupyter_graphbreak.experiments.cost.timing import time_calls
     from jupyter_graphbreak.experiments.trial.entry import record_entries
 
-    with time_calls() as warm, record_entries(looks_for_nan=looks_for_nan) as entries:
-        yield KeptRun(entries, warm)
+    with time_calls() as warm_calls, record_entries(looks_for_nan=looks_for_nan) as entries:
+        yield KeptRun(entries, warm_calls)
 
 
 def _collect_faults(method: _Method) -> _Method:
@@ -80,13 +80,13 @@ def _collect_faults(method: _Method) -> _Method:
 
 
 class Rerun:
-    """The entries that were kept from a run, and its report, to which each analysis adds.
+    """The kept entries of a run and its report, to which each analysis adds its results.
 
     Parameters
     ----------
     files : mapping
         The file name of each source of the report, by source id.
-    kept : KeptRun
+    kept_run : KeptRun
         The kept parts of the run.
 
     Attributes
@@ -99,14 +99,14 @@ class Rerun:
         self,
         report: Report,
         files: Mapping[str, str],
-        kept: KeptRun,
+        kept_run: KeptRun,
         find_cell: FindCell = cell_of_shell,
         on_status: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.report = report
         self._files = files
-        self._kept_entries = kept.entries
-        self._warm_calls = kept.warm
+        self._kept_entries = kept_run.entries
+        self._warm_calls = kept_run.warm_calls
         self._find_cell = find_cell
         self._on_status = on_status
         self._found_remedies: FoundRemedies | None = None
@@ -171,7 +171,7 @@ class Rerun:
         from jupyter_graphbreak.experiments.trial.entry import backend_name
 
         end, latest_start = _deadlines(seconds)
-        costs, starts = [], []
+        costs, startups = [], []
         for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._note_failures(f"Measuring {entry.function}", entry), limit_time(end):
@@ -183,11 +183,11 @@ class Rerun:
                 }
                 measured = measure_entry(entry, contexts, self.report, end=latest_start, find_cell=self._find_cell)
                 costs.append(replace(measured.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
-                starts.append(measured.startup)
+                startups.append(measured.startup)
         if costs:
             first_entry = self._kept_entries.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
-            return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combine_startups(starts))))
+            return self._update(prioritize_breaks(replace(self.report, cost=cost, startup=combine_startups(startups))))
         return self._update(self.report)
 
     @_collect_faults
@@ -205,7 +205,7 @@ class Rerun:
         checks = []
         groups = {id(group[0]): group for group in group_instances(self._kept_entries.entries)}
         for entry in self._entries(latest_start, "checked"):
-            if id(entry) not in groups:  # the entry is checked with the first entry of its group
+            if id(entry) not in groups:  # the entry is checked together with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(end):
@@ -217,7 +217,7 @@ class Rerun:
 
     @_collect_faults
     def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
-        """Record the values of the entries' lines, and find where NaN and Inf arise.
+        """Record the values that the entries' lines compute, and find where NaN and Inf arise.
 
         Parameters
         ----------
@@ -232,22 +232,27 @@ class Rerun:
         requested_lines = parse_lines(at)
         end, latest_start = _deadlines(seconds)
         entry_values = []
-        for entry in self._entries(latest_start, "looked into"):
+        for entry in self._entries(latest_start, "run operation by operation"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
             calls = self._kept_entries.count_calls(entry)
             number, entry_with_nan = self._kept_entries.call_with_nan(entry) or (1, None)
             if entry_with_nan is None and number > 1:
                 self._notes.append(
-                    f"The result of call {number} of {entry.function} has NaN, but there was not enough memory to keep "
-                    "its arguments."
+                    f"The result of call {number} of {entry.function} contains NaN, but there was not enough memory to "
+                    "keep the arguments of this call."
                 )
-            observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
+            observed_entry, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
-                found_values = values_of_entry(
-                    observed, self.report, lines=requested_lines, number=number, calls=calls, find_cell=self._find_cell
+                result = values_of_entry(
+                    observed_entry,
+                    self.report,
+                    lines=requested_lines,
+                    call_number=number,
+                    calls=calls,
+                    find_cell=self._find_cell,
                 )
-                entry_values.append(found_values.values)
+                entry_values.append(result.values)
         self._notes += sentences_about_missing_lines(requested_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 
@@ -314,16 +319,17 @@ class Rerun:
         """Yield the entries until time is up; then add a note about the entries that are left out."""
         for number, entry in enumerate(self._kept_entries.entries):
             if time.monotonic() > latest_start:
-                left_out = len(self._kept_entries.entries) - number
-                self._notes.append(f"{left_out} of {number + left_out} calls were not {verb}: time was up.")
+                total = len(self._kept_entries.entries)
+                not_run = "One call was" if total - number == 1 else f"{total - number} calls were"
+                self._notes.append(f"{not_run} not {verb} (of {total} in total): time was up.")
                 return
             yield entry
 
     @contextlib.contextmanager
     def _note_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
-        """Add a note instead of an exception if an activity fails, so that the other entries or scripts still follow.
+        """If an activity fails, add a note instead of raising, so that the remaining entries or scripts still follow.
 
-        If an entry is stopped because of an effect outside its copies, later analyses leave it out.
+        If an entry is stopped because of an effect outside its copies, later analyses leave the entry out.
 
         Parameters
         ----------
@@ -337,7 +343,7 @@ class Rerun:
             yield
         except TimeUpError:
             self._notes.append(f"{activity} took too long and was stopped.")
-        except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
+        except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that is needed
             if isinstance(fault, TrialStoppedError) and entry is not None:
                 self._kept_entries.leave_out(entry, fault.effect)
                 return

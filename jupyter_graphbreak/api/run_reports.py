@@ -83,11 +83,8 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
         return ChildProcesses()
     traces_by_id = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]
     return ChildProcesses(
-        [
-            Process(name, trace.rank, trace.pid or None, None, build_report(trace.records))
-            for name, trace in traces_by_id
-        ],
-        {name: trace.compile_times for name, trace in traces_by_id},
+        [Process(id_, trace.rank, trace.pid or None, None, build_report(trace.records)) for id_, trace in traces_by_id],
+        {id_: trace.compile_times for id_, trace in traces_by_id},
     )
 
 

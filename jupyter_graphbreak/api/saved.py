@@ -21,8 +21,8 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     Parameters
     ----------
     path : str or Path
-        A folder of logs, or one log; or the URL of one in object storage that ``fsspec`` opens, such as
-        ``s3://bucket/traces``. Logs may be compressed with gzip or zstd, or incomplete. Many logs are read in several
+        A folder of logs or a single log, on disk or as the URL of object storage that ``fsspec`` opens, such as
+        ``s3://bucket/traces``. Logs may be compressed with gzip or zstd, or incomplete. Large logs are read in several
         processes.
     sources : iterable of str or Path
         Folders from which the source files mentioned in the logs may be read, in addition to the working folder and
@@ -33,7 +33,8 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     Returns
     -------
     Report or Job
-        A report if one process wrote the logs; otherwise, a job with a report of each process, which equal ranks share.
+        A report if one process wrote the logs; otherwise, a job with the reports of all processes. Equal ranks share
+        a report.
         The ``diagnostics`` list unreadable files and entries.
 
     Raises
@@ -115,11 +116,11 @@ def explain_notebook(
 
     with tqdm(unit="cell", leave=False, disable=not progress) as bar:
 
-        def show(done: int, total: int) -> None:
+        def update_bar(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        notebook, error = execute(Path(path), kernel, show)
+        notebook, error = execute(Path(path), kernel, update_bar)
     reports = [Report.of(report) for report in reports_in(notebook, max_reports=None).reports]
     explained = ExplainedNotebook(reports, notebook, error)
     if output is not None:

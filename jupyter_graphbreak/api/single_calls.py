@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
 #: The share of the time limit after which only a few calls are timed.
-_SHARE_OF_CALLS = 0.5
+_FULL_TIMING_SHARE = 0.5
 
 
 def try_remedies(
@@ -64,7 +64,7 @@ def try_remedies(
         Your own changes: functions to use instead of ``fn``, or files with unified diffs of its source. They are judged
         in the same way, before all other changes; their family is ``own``.
     seconds : float or None
-        Time limit in seconds; by default 100.
+        The time limit; by default 100 seconds.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def try_remedies(
 
 
 def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
-    """Measure the cost and the savings of compiling a function, and the parts of the compiled call's time.
+    """Measure what compiling a function costs and saves, and how a compiled call spends its time.
 
     The function is called up to a few hundred times on copies of itself, of the objects it uses and of the arguments,
     alternating between eager and compiled, after a warm-up. Your objects stay untouched. If the function would do
@@ -158,7 +158,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     def measure_call(entry: Entry) -> schema.Report:
         try:
             with limit_time(start + limit):
-                cost, report, _ = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
+                cost, report, _ = measure_entry(entry, end=start + _FULL_TIMING_SHARE * limit)
         except Exception as error:
             if isinstance(error, TrialStoppedError) or is_internal(error) or _call_raises(entry):
                 raise
@@ -175,11 +175,11 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Check that a compiled function computes the same values and gradients as the eager function.
 
-    Both are called on copies, with the same random numbers. A run in double precision shows how much rounding explains.
-    If they differ by more, the report names the first operation with a different result, its graph, and the
-    compilation step that introduces the difference. If the function would do something that a copy cannot contain,
-    such as writing to a file, it is stopped before that: ``report.effects`` lists the effect, and nothing is compared.
-    If both raise the same exception, ``report.check`` is empty.
+    Both are called on copies, with the same random numbers. A run in double precision shows how large a difference
+    rounding explains. If the results differ by more, the report gives the first operation with a different result, its
+    graph, and the compilation step that introduces the difference. If the function would do something that a copy
+    cannot contain, such as writing to a file, it is stopped before that: ``report.effects`` lists the effect, and
+    nothing is compared. If both raise the same exception, ``report.check`` is empty.
 
     Parameters
     ----------
@@ -223,8 +223,8 @@ def values(
 ) -> Report:
     """Look at the values inside a compiled function, and find where NaN and Inf arise, forward and backward.
 
-    The function runs on copies. The operations of its graphs run one by one, in place of the code that the backend
-    makes of them, so looking at the values adds no break. The eager function and the backend's code also run:
+    The function runs on copies. The operations of its graphs run one by one, instead of the code that the backend
+    generates from them, so looking at the values adds no break. The eager function and the backend's code also run:
     the report says which of them computes NaN or Inf. The backward pass begins at the results of the call. If the
     function would do something that a copy cannot contain, such as writing to a file, it is stopped before that:
     ``report.effects`` lists the effect, and there are no values.
@@ -255,8 +255,8 @@ def values(
 
     Examples
     --------
-    >>> (found,) = jupyter_graphbreak.values(step, batch).values  # doctest: +SKIP
-    >>> found.first[0].kind, found.first[0].location.line  # doctest: +SKIP
+    >>> (entry,) = jupyter_graphbreak.values(step, batch).values  # doctest: +SKIP
+    >>> entry.first[0].kind, entry.first[0].location.line  # doctest: +SKIP
     ('nan', 12)
     """
     require_torch()
@@ -292,7 +292,7 @@ def _analyse_call(
     analyse : callable
         Analyses the entry of the call; it is not called if the call may not be repeated.
     fields_if_stopped : callable
-        Returns the fields of the report if the call was stopped before it had an effect outside its copies.
+        Returns the fields to set in the report if the call is stopped before it has an effect outside its copies.
     """
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -312,9 +312,10 @@ def _analyse_call(
 
 
 def _run_analysis(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
-    """Return the report of an analysis with notes about internal errors, one of which may leave the report empty.
+    """Return the report of an analysis, with notes about internal errors.
 
-    Exceptions that the user's code raises are passed on.
+    If an internal error ends the analysis, the report contains only a note and ``fields_if_empty``. Exceptions that the
+    user's code raises are passed on.
     """
     require_torch()
     sentences: list[str] = []
@@ -336,11 +337,11 @@ def _run_analysis(activity: str, analyse: Callable[[], schema.Report], **fields_
 
 
 def _why_not_repeated(fault: Exception) -> Diagnostic | None:
-    """Return a note if an exception rules out a run on copies because of the user's other threads, else ``None``."""
+    """Return a note if another of the user's threads would have seen the copies; ``None`` for any other exception."""
     from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 
-    is_ruled_out = isinstance(fault, ThreadSeesCopyError)
-    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if is_ruled_out else None
+    thread_sees_copy = isinstance(fault, ThreadSeesCopyError)
+    return Diagnostic("warning", f"The call was not run on copies: {fault}.") if thread_sees_copy else None
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -352,7 +353,7 @@ def _empty_report(note: Diagnostic) -> schema.Report:
 def compare_frontends(
     fn: Callable[..., Any], *args: Any, also: Sequence[Any] = (), seconds: float | None = None, **kwargs: Any
 ) -> Frontends:
-    """Capture a function with each of PyTorch's front ends, and find out which captured programs are right.
+    """Capture a function with each of PyTorch's front ends, and find out which captured programs are correct.
 
     Each front end captures the function with the given arguments. The captured program then runs with these and with
     further inputs, and its results and changes to the arguments are compared with those of the function itself. Each
@@ -396,10 +397,10 @@ def compare_frontends(
             return inputs
         return Arguments(*inputs, **kwargs) if type(inputs) is tuple else Arguments(inputs, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [as_arguments(inputs) for inputs in also], seconds=seconds)
+    return compare_on_inputs(fn, Arguments(*args, **kwargs), [as_arguments(inputs) for inputs in also], seconds=seconds)
 
 
-def compare(
+def compare_on_inputs(
     fn: Callable[..., Any],
     first: Arguments,
     others: Sequence[Arguments] = (),
@@ -423,7 +424,7 @@ def compare(
     seconds : float or None
         The time limit; by default 120 seconds.
     copies : CopiedCalls or None
-        The copies, if ``fn`` is a copy.
+        The copied calls to which ``fn`` belongs, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """
@@ -476,7 +477,7 @@ def _call_raises(entry: Entry) -> bool:
 
     with entry.set_up(), sandbox_runs():
         subject = Subject(entry.call, entry.arguments)
-        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).raised is not None
+        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
 
 
 def _report_until_stopped(

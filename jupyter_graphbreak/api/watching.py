@@ -75,14 +75,14 @@ class Run:
         """Store the recording, which has begun."""
         self._recording = recording
 
-    def finish(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
-        """Build the report of a complete recording; with a folder of traces of child processes, also build the job."""
+    def finish(self, recording: recorder.Recording, trace_folder: Path | None, kept_run: KeptRun | None) -> None:
+        """Build the report of a complete recording, and the job if there is a folder with traces of child processes."""
         self._report, files = report_of(recording)
-        if kept is not None:
-            self._rerun = Rerun(self._report, files, kept)
+        if kept_run is not None:
+            self._rerun = Rerun(self._report, files, kept_run)
             self._report.set_reproduce_function(self._rerun.reproduce)
-        if children is not None:
-            self.job = job_of(self._report, processes_in(children))
+        if trace_folder is not None:
+            self.job = job_of(self._report, processes_in(trace_folder))
 
     def note_failure(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error that prevented the report or the job."""
@@ -98,7 +98,7 @@ class Run:
         also : sequence of path
             Files with your own patches, as unified diffs; they are judged in the same way.
         seconds : float or None
-            Time limit in seconds; by default 100.
+            The time limit; by default 100 seconds.
 
         Returns
         -------
@@ -116,7 +116,7 @@ class Run:
         """
         from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
-        return self._kept_run().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
+        return self._get_rerun().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
 
     def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and saves.
@@ -138,7 +138,7 @@ class Run:
         RuntimeError
             If the run kept no copies: use ``capture(entries=True)``.
         """
-        return self._kept_run().measure(seconds)
+        return self._get_rerun().measure(seconds)
 
     def check(self, seconds: float | None = None) -> Report:
         """Compare the compiled results of the block's entries with eager ones.
@@ -158,7 +158,7 @@ class Run:
         RuntimeError
             If the run kept no copies: use ``capture(entries=True)``.
         """
-        return self._kept_run().check(seconds)
+        return self._get_rerun().check(seconds)
 
     def values(self, *, at: Sequence[str] = (), seconds: float | None = None) -> Report:
         """Look at the values inside the block's compiled code, and find where NaN and Inf arise.
@@ -182,7 +182,7 @@ class Run:
         ValueError
             If an item of ``at`` is not a line.
         """
-        return self._kept_run().look_at_values(at, seconds)
+        return self._get_rerun().look_at_values(at, seconds)
 
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
         """Return a standalone script that reproduces a finding of the block; see :meth:`Report.reproducer`.
@@ -196,7 +196,7 @@ class Run:
         LookupError
             If the report has no such id.
         """
-        return Reproducer.of(self._kept_run().reproduce(ident, redacted=redacted, seconds=seconds))
+        return Reproducer.of(self._get_rerun().reproduce(ident, redacted=redacted, seconds=seconds))
 
     def add_cost(self) -> None:
         """Add the cost of the entries to the report, or a note if they cannot be measured."""
@@ -206,7 +206,7 @@ class Run:
             note = Diagnostic("error", internal_error_sentence("measuring", fault))
             self._report = msgspec.structs.replace(self.report, diagnostics=[*self.report.diagnostics, note])
 
-    def _kept_run(self) -> Rerun:
+    def _get_rerun(self) -> Rerun:
         if self._rerun is None:
             raise RuntimeError("no copies of the compiled functions were kept; use capture(entries=True)")
         return self._rerun
@@ -239,13 +239,13 @@ def capture(
         Whether to measure, after the block, what compiling these functions costs and saves. A block that raises is not
         measured.
     compile : bool
-        Whether to compile the outermost call of each module in the block with the backend ``eager``;
-        ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
+        Whether to compile the outermost call to each module in the block with the backend ``eager``;
+        ``report.compiled`` lists the modules. Functions are not compiled: use :func:`explain` for a function.
     on_event : callable or None
-        Called with an event for each compilation, recompilation, break, failure, and function that runs eagerly, when
-        PyTorch finishes or gives up compiling the function, on the thread that compiles. ``print`` and
-        ``logger.info`` are such functions: ``str`` of an event is a sentence. If it raises an exception, it is not
-        called again, and ``report.diagnostics`` has a note.
+        Called with an event for each compilation, recompilation, break and failure, and for each function that runs
+        eagerly. The call comes when PyTorch finishes or gives up compiling the function, on the thread that compiles.
+        ``print`` and ``logger.info`` are suitable, because ``str`` of an event is a sentence. If the callable raises an
+        exception, it is not called again, and ``report.diagnostics`` has a note.
 
     Yields
     ------
@@ -285,8 +285,10 @@ def capture(
 
     with (
         claim_thread(),
-        trace_child_processes(add_note) if processes else contextlib.nullcontext() as children,
-        keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext() as kept,
+        trace_child_processes(add_note) if processes else contextlib.nullcontext() as trace_folder,
+        (
+            keep_for_analysis(looks_for_nan=entries and not cost) if entries or cost else contextlib.nullcontext()
+        ) as kept_run,
     ):
         try:
             with recorder.record(on_record=events.receive if events is not None else None) as recording:
@@ -302,7 +304,7 @@ def capture(
         finally:
             if recording is not None:
                 with suppress_faults("making the report", run.note_failure):
-                    run.finish(recording, children, kept)
+                    run.finish(recording, trace_folder, kept_run)
     if cost:
         run.add_cost()
 
@@ -353,9 +355,9 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         from jupyter_graphbreak.experiments.reproducer.finding import reproduce
         from jupyter_graphbreak.experiments.trial.entry import RecordedEntries
 
-        kept = RecordedEntries()
-        kept.entries.append(entry_of(compiled, *args, **kwargs))
-        return reproduce(run.report, kept, ident, **options)
+        recorded_entries = RecordedEntries()
+        recorded_entries.entries.append(entry_of(compiled, *args, **kwargs))
+        return reproduce(run.report, recorded_entries, ident, **options)
 
     return run.report.set_reproduce_function(reproduce)
 
@@ -375,7 +377,7 @@ class EventStream:
         self._on_event: Callable[[Event], object] | None = on_event
         self._on_error = on_error
         self._lock = threading.Lock()
-        self._file_names: list[Record] = []
+        self._file_name_records: list[Record] = []
         self._records_by_compilation: dict[CompileKey, list[Record]] = {}
         self._sent_breaks: set[str] = set()
 
@@ -386,13 +388,13 @@ class EventStream:
         key = record.compile_key
         with self._lock:
             if record.kind == "str":
-                self._file_names.append(record)
+                self._file_name_records.append(record)
             if key is None:
                 return
             self._records_by_compilation.setdefault(key, []).append(record)
             if not record.kind.endswith("compilation_metrics"):
                 return
-            records = [*self._file_names, *self._records_by_compilation.pop(key)]
+            records = [*self._file_name_records, *self._records_by_compilation.pop(key)]
         if record.kind == "compilation_metrics":
             self._send_events(records)
 
@@ -408,6 +410,6 @@ class EventStream:
                 self._sent_breaks.add(event.text)
             try:
                 self._on_event(event)
-            except Exception as error:  # noqa: BLE001 - it must not reach the user's program
+            except Exception as error:  # noqa: BLE001 - an error in on_event must not reach the user's program
                 self._on_event = None
                 self._on_error(error)

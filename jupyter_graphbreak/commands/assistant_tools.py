@@ -31,9 +31,9 @@ from jupyter_graphbreak.views.words.jobs import (
     job_headline,
     job_location_text,
     process_name,
-    processes_with_break,
+    processes_text,
 )
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
@@ -50,8 +50,8 @@ _MAX_REPORTS = 32
 #: The limits of an answer: the entries of each list, and the characters of each string.
 _MAX_ENTRIES = 20
 _MAX_TEXT_LENGTH = 400
-#: The maximum numbers of characters of one part of a report, and of a patch or of the end of a program's output; the
-#: maximum number of bytes of a report's file.
+#: The maximum length, in characters, of one part of a report, and of a patch or the end of a program's output; the
+#: maximum size, in bytes, of a report file.
 _MAX_PART_LENGTH = 20_000
 _MAX_OUTPUT_LENGTH = 2_000
 _MAX_FILE_BYTES = 512 << 20
@@ -60,14 +60,14 @@ _COMMAND_LINE = "from jupyter_graphbreak.cli import main; main()"
 _INSTRUCTIONS = (
     "Explains what torch.compile does with a program: graph breaks, recompiles, functions that run eagerly, their "
     "causes, and changes that were tried. An answer is short and has the id of a report; read_report returns any part "
-    "of it. Before you propose a change for a break or a recompile, test it with judge_patch: accept only the verdict "
-    "'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
+    "of that report. Before you propose a change for a break or a recompile, test it with judge_patch: accept only the "
+    "verdict 'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
 )
 _RUNNING_NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
 
 FilePath = Annotated[str, Field(description="Path of a file, relative to the folder that the user chose.")]
-Arguments = Annotated[list[str], Field(description="The program's command-line arguments.")]
-Compile = Annotated[
+ProgramArguments = Annotated[list[str], Field(description="The program's command-line arguments.")]
+CompileFlag = Annotated[
     bool, Field(description="Compile what the program calls, for a program that does not use torch.compile.")
 ]
 
@@ -150,8 +150,8 @@ class AssistantTools:
     def explain_script(
         self,
         path: FilePath,
-        arguments: Arguments = [],  # noqa: B006 - never changed, and shown in the tool's schema
-        compile: Compile = False,  # noqa: A002, FBT002 - the word in torch; given by name
+        arguments: ProgramArguments = [],  # noqa: B006 - never changed, and shown in the tool's schema
+        compile: CompileFlag = False,  # noqa: A002, FBT002 - the word in torch; given by name
         try_changes: Annotated[  # noqa: FBT002 - given by name
             bool, Field(description="Also try changes that remove breaks and recompiles; takes up to two minutes.")
         ] = False,
@@ -163,8 +163,8 @@ class AssistantTools:
         self,
         path: FilePath,
         patch: Annotated[str, Field(description="A unified diff with paths relative to the chosen folder.")],
-        arguments: Arguments = [],  # noqa: B006
-        compile: Compile = False,  # noqa: A002, FBT002
+        arguments: ProgramArguments = [],  # noqa: B006
+        compile: CompileFlag = False,  # noqa: A002, FBT002
     ) -> dict[str, Any]:
         """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare the results.
 
@@ -192,8 +192,8 @@ class AssistantTools:
     def measure(
         self,
         path: FilePath,
-        arguments: Arguments = [],  # noqa: B006
-        compile: Compile = False,  # noqa: A002, FBT002
+        arguments: ProgramArguments = [],  # noqa: B006
+        compile: CompileFlag = False,  # noqa: A002, FBT002
     ) -> dict[str, Any]:
         """Run a program once, then time its compiled calls and eager ones on copies, and measure each break's cost."""
         return self._run_script(path, arguments, "--cost", compiles=compile)
@@ -310,15 +310,15 @@ def _summarize(result: Report | Job, ident: str) -> dict[str, Any]:
 
 
 def _summarize_report(report: Report, ident: str) -> dict[str, Any]:
-    """Return a summary of a report; long lists are cut, and ``counts`` contains their full lengths."""
+    """Return a summary of a report; long lists are cut, and ``counts`` contains the totals."""
     breaks = {break_.id: break_ for break_ in report.breaks}
-    ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
+    ordered_breaks = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
     summary_fields: dict[str, Any] = {
         "report": ident,
         "verdict": _shorten(verdict(report)[1]),
         "summary": _shorten(summary(report)),
         "counts": msgspec.to_builtins(report.summary),
-        "breaks": [_summarize_break(report, break_) for break_ in ordered[:_MAX_ENTRIES]],
+        "breaks": [_summarize_break(report, break_) for break_ in ordered_breaks[:_MAX_ENTRIES]],
         "recompiles": [
             {
                 "id": recompile.id,
@@ -394,7 +394,7 @@ def _summarize_job(job: Job, ident: str) -> dict[str, Any]:
                 "place": job_location_text(break_.place),
                 "reason": _shorten(reason_of(break_)),
                 "gb_id": break_.gb_id,
-                "processes": processes_with_break(job, break_),
+                "processes": processes_text(job, break_),
             }
             for break_ in job.breaks[:_MAX_ENTRIES]
         ],

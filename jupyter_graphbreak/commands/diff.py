@@ -1,4 +1,4 @@
-"""``graphbreak diff``: what changed from one run to a later one."""
+"""``graphbreak diff``: show the changes from one run to a later one."""
 
 from __future__ import annotations
 
@@ -72,11 +72,13 @@ def _read_report(path: Path) -> Report:
     try:
         if path.is_file() and _read_first_byte(path) in {b"{", b"["}:
             return Report.from_json(read_regular(path, _MAX_BYTES))
-        read_result = read_trace(path)
+        report_or_job = read_trace(path)
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
-    if not isinstance(read_result, Report):
-        raise click.UsageError(f"{path}: it has {len(read_result.processes)} processes; compare the log of one of them")
-    return read_result
+    if not isinstance(report_or_job, Report):
+        raise click.UsageError(
+            f"{path}: it has {len(report_or_job.processes)} processes; compare the log of one of them"
+        )
+    return report_or_job

@@ -1,4 +1,4 @@
-"""``graphbreak doctor``: whether PyTorch can compile on this machine."""
+"""``graphbreak doctor``: check whether PyTorch can compile on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak.api.installation import Requirement
+    from jupyter_graphbreak.api.installation import RequirementFinding
 
 
 @click.command("doctor", short_help="Check whether PyTorch can compile here, and list what is missing.")
@@ -30,7 +30,7 @@ def doctor_command(form: str) -> int:
     """
     from jupyter_graphbreak.api.installation import examine_installation
 
-    findings: list[Requirement] = []
+    findings: list[RequirementFinding] = []
     with _hide_warnings():
         for finding in examine_installation():
             findings.append(finding)
@@ -49,9 +49,9 @@ def doctor_command(form: str) -> int:
 @contextlib.contextmanager
 def _hide_warnings() -> Iterator[None]:
     """Hide PyTorch's warnings, which would repeat the findings between the lines of the output."""
-    before = logging.root.manager.disable
+    previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(previous_level)

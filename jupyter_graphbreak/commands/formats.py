@@ -45,7 +45,7 @@ class CommandResult:
 
 
 def result_of_job(job: Job) -> CommandResult:
-    """Return the result for a job of several processes."""
+    """Return a job of several processes as the result of a command."""
     from jupyter_graphbreak.results import Report
 
     return CommandResult([Report.of(process.report) for process in job.processes], job)
@@ -66,18 +66,18 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
         Whether to leave out the user's code.
     """
     new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
-    shown = result.redacted() if redacted else result
+    shown_result = result.redacted() if redacted else result
     match form:
         case "json":
-            return _render_json(shown)
+            return _render_json(shown_result)
         case "html":
-            return _render_html(shown)
+            return _render_html(shown_result)
         case "markdown":
-            return _render_markdown(shown, verdict, new_break_ids or [], redacted=redacted)
+            return _render_markdown(shown_result, verdict, new_break_ids or [], redacted=redacted)
         case "sarif":
-            return _render_sarif(shown, new_break_ids)
+            return _render_sarif(shown_result, new_break_ids)
         case _:
-            return _render_text(shown, verdict, redacted=redacted)
+            return _render_text(shown_result, verdict, redacted=redacted)
 
 
 def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
@@ -127,7 +127,7 @@ def _render_markdown(
         job_headline,
         job_location_text,
         process_name,
-        processes_with_break,
+        processes_text,
     )
 
     parts = []
@@ -138,7 +138,7 @@ def _render_markdown(
     if result.job is not None:
         job = result.job
         uneven_breaks = [
-            f"{job_location_text(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
+            f"{job_location_text(break_.place)}: {break_.gb_type}, {processes_text(job, break_)}"
             for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN_BREAKS)
         ]
         parts.append(render_markdown_lines(job_headline(job), [*uneven_breaks, *compiling_lines(job)]))

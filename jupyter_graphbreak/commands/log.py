@@ -1,4 +1,4 @@
-"""``graphbreak log``: explain what a program wrote with TORCH_TRACE."""
+"""``graphbreak log``: explain the logs that a program wrote with TORCH_TRACE."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def log_command(path: str, *, sources: tuple[Path, ...], **shared: Any) -> int:
             raise click.UsageError(f"--sources {folder}: no such folder")
     gate = Gate(SharedOptions(**shared))
     try:
-        result = read_trace(path, sources=sources, progress=sys.stderr.isatty())
+        report_or_job = read_trace(path, sources=sources, progress=sys.stderr.isatty())
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
-    return gate.finish(result_of_job(result) if isinstance(result, Job) else CommandResult([result]))
+    return gate.finish(
+        result_of_job(report_or_job) if isinstance(report_or_job, Job) else CommandResult([report_or_job])
+    )

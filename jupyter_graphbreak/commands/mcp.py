@@ -16,7 +16,9 @@ import click
     help="The folder whose files may be read and, with --allow-run, run.",
 )
 @click.option("--allow-run", is_flag=True, help="Let the assistant run programs and notebooks in the folder.")
-@click.option("--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The limit for one run.")
+@click.option(
+    "--seconds", type=click.IntRange(min=1), default=600, show_default=True, help="The time limit for one run."
+)
 def mcp_command(folder: Path, *, allow_run: bool, seconds: int) -> int:
     """Serve tools of the Model Context Protocol on standard input and output, for a coding assistant.
 

@@ -75,9 +75,9 @@ class Gate:
     Raises
     ------
     UsageError
-        If there is no baseline for ``--update-baseline`` to write, or if the folder of the baseline is missing.
+        If ``--update-baseline`` has no ``--baseline`` to write, or if the folder of that file is missing.
     FileProblem
-        If the baseline is missing or cannot be read. An unreadable baseline is not rewritten either.
+        If the baseline cannot be read, even with ``--update-baseline``, or if it is missing without that option.
     """
 
     def __init__(self, shared: SharedOptions) -> None:
@@ -101,7 +101,7 @@ class Gate:
             raise FileProblem(f"--baseline {path}: {_failure_reason(error)}") from None
 
     def finish(self, result: CommandResult) -> int:
-        """Print the result and the gate's verdict; return the exit status."""
+        """Print the result, judge it or write the baseline, and return the exit status."""
         shared = self._shared
         verdict = None
         if self._baseline is not None and not shared.update_baseline:

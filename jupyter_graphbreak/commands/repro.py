@@ -15,7 +15,7 @@ from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_p
               help="What to show: the id of a break (b1) or a recompile (r1), `error`, or `check` for a wrong result. "
               "By default, the first of them in the report.")  # fmt: skip
 @click.option("--issue", is_flag=True, help="Print the text for PyTorch's bug report form instead of the script.")
-@click.option("--redact", is_flag=True, help="Replace the names and texts of the program.")
+@click.option("--redact", is_flag=True, help="Replace the names and strings of the program.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.pass_context
 def repro_command(
@@ -29,9 +29,10 @@ def repro_command(
 ) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
-    The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by step,
-    and has run in its own process, in an empty folder. The calls of the program that are repeated for it are stopped
-    before they have an effect on files, connections or processes. The exit status is 1 if there is no such script.
+    The script contains the functions involved, random inputs of the same kind and the settings. It is reduced step by
+    step, and has run in its own process, in an empty folder. Finding it means repeating calls of the program; these
+    are stopped before they have an effect on files, connections or processes. The exit status is 1 if there is no such
+    script.
     """
     from jupyter_graphbreak.experiments.reproducer.target import CHECK, reproducible_ids
     from jupyter_graphbreak.results import NotReproducedError

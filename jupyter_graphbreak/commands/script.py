@@ -57,7 +57,9 @@ class ProgramCommand(click.Command):
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
 @click.option(
-    "--patch", metavar="FILE", help="Try only your own change, a unified diff; with --try, before all others."
+    "--patch",
+    metavar="FILE",
+    help="Try only your own change, given as a unified diff; with --try, it is tried before all other changes.",
 )
 @click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
 @click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
@@ -66,7 +68,7 @@ class ProgramCommand(click.Command):
     "--at",
     multiple=True,
     metavar="LINE",
-    help="As --values, but only this line, operation by operation: 12 or model.py:12; can be repeated.",
+    help="Like --values, but only for this line, operation by operation: 12 or model.py:12; can be repeated.",
 )
 @shared_options
 @click.pass_context
@@ -133,7 +135,7 @@ def program_of(context: click.Context) -> RequestedProgram:
     Raises
     ------
     UsageError
-        If there is none.
+        If the command line names no program, or one that does not exist.
     """
     words = context.meta["program"]
     if words[:1] == ["-m"]:
@@ -188,8 +190,8 @@ def run_program(
                     runpy.run_path(file, run_name="__main__")  # an archive
                 else:
                     _run_as_main(file, module, compiles_calls=compiles)
-        except SystemExit as end:
-            status = _exit_status(end.code)
+        except SystemExit as exit_:
+            status = _exit_status(exit_.code)
         except KeyboardInterrupt:
             status = INTERRUPTED
         except Exception as error:  # noqa: BLE001 - any error that the program raises
@@ -204,7 +206,8 @@ def run_program(
 def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None:
     """Run a file, or a module as ``python -m`` does, as ``__main__``.
 
-    The module stays ``__main__``, because Dynamo looks globals up there when its functions run again.
+    The program's module remains ``__main__`` afterwards, because Dynamo looks up globals there when the program's
+    functions run again.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class CompileOptions(msgspec.Struct, frozen=True):
     Parameters
     ----------
     draws_as_eager : bool
-        Whether inductor draws the same random numbers as eager code, which is slower.
+        Whether Inductor draws the same random numbers as eager code, which is slower.
     """
 
     backend: str | None = None

@@ -29,7 +29,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
 )
 from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
+from jupyter_graphbreak.compiling.descriptions import CompiledCallable, expression_for
 from jupyter_graphbreak.compiling.roles import (
     is_driver,
     is_metric,
@@ -75,9 +75,9 @@ def _redirect_to_source_line(message: Any) -> tuple[Callable[..., None], tuple[A
     if outer is None:
         return None
     filename, line, _ = stack[-1]
-    scope = outer.f_globals
-    registry = scope.setdefault("__warningregistry__", {})
-    name = scope.get("__name__", "<unknown>")
+    globals_ = outer.f_globals
+    registry = globals_.setdefault("__warningregistry__", {})
+    name = globals_.get("__name__", "<unknown>")
     return warnings.warn_explicit, (message.message, message.category, filename, line, name, registry), {}
 
 
@@ -142,74 +142,77 @@ class CompiledCalls:
         if remaining_routes:
             active_routes[self._thread] = remaining_routes
 
-    def route(self, call: Any) -> Any:
-        """Return the callable to call instead: the same one, a copy with routed calls, or a wrapper that decides."""
+    def route(self, callable_: Any) -> Any:
+        """Return the callable to call instead: the same one, a copy with routed calls, or a wrapper that decides later.
+
+        The wrapper decides when it is called, because the decision depends on the arguments.
+        """
         if (
             not self._exit_stack.is_complete
             or self._depth > _MAX_DEPTH
             or self._state.is_inside_call
-            or not may_be_compiled(call)
-            or _is_compiled(call)
+            or not may_be_compiled(callable_)
+            or _is_compiled(callable_)
             or is_traced_or_disabled()
         ):
-            return call
-        if isinstance(call, torch.nn.Module):
-            return make_interceptor(call, self._state, functools.partial(self._plan_own_call, call))
+            return callable_
+        if isinstance(callable_, torch.nn.Module):
+            return make_interceptor(callable_, self._state, functools.partial(self._plan_own_call, callable_))
         try:
-            role = self._role_of(call)
+            role = self._role_of(callable_)
             if role == "look inside":
-                return self._with_routed_calls(call)
+                return self._with_routed_calls(callable_)
         except RecursionError:  # the program's own recursion is near its limit
-            return call
+            return callable_
         return (
-            call
+            callable_
             if role == "leave"
-            else make_interceptor(call, self._state, functools.partial(self._plan_routed_call, call))
+            else make_interceptor(callable_, self._state, functools.partial(self._plan_routed_call, callable_))
         )
 
-    def _role_of(self, call: Any) -> Role | None:
+    def _role_of(self, callable_: Any) -> Role | None:
         """Return the role of a callable, cached by its code."""
-        function = plain_function(call)
-        if function is None or isinstance(call, functools.partial):
-            return role_of(call)
+        function = plain_function(callable_)
+        if function is None or isinstance(callable_, functools.partial):
+            return role_of(callable_)
         if function.__code__ not in self._roles:
-            self._roles[function.__code__] = role_of(call)
+            self._roles[function.__code__] = role_of(callable_)
         return self._roles[function.__code__]
 
-    def _role_with(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Role:
+    def _role_of_call(self, callable_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Role:
         """Return the role of a call, cached by its code and the types of the arguments."""
-        function = plain_function(call)
+        function = plain_function(callable_)
         if function is None:
-            return role_with_arguments(call, args, kwargs)
+            return role_with_arguments(callable_, args, kwargs)
         key = (function.__code__, tuple(map(type, args)), tuple((name, type(kwargs[name])) for name in sorted(kwargs)))
         if key not in self._roles_by_types:
-            self._roles_by_types[key] = role_with_arguments(call, args, kwargs)
+            self._roles_by_types[key] = role_with_arguments(callable_, args, kwargs)
         return self._roles_by_types[key]
 
-    def _plan_routed_call(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
+    def _plan_routed_call(self, callable_: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
         """Return the call that replaces a routed call."""
-        while isinstance(call, functools.partial):
-            call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
+        while isinstance(callable_, functools.partial):
+            callable_, args, kwargs = callable_.func, (*callable_.args, *args), {**callable_.keywords, **kwargs}
         role: Role = "leave"
         with contextlib.suppress(RecursionError):  # the program's own recursion is near its limit
-            role = self._role_with(call, args, kwargs)
+            role = self._role_of_call(callable_, args, kwargs)
             if role == "look inside":
-                call = self._with_routed_calls(call)
-        substitute = self.plan_compiled_call(call, call, args, kwargs) if role == "compile" else None
+                callable_ = self._with_routed_calls(callable_)
+        substitute = self.plan_compiled_call(callable_, callable_, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return substitute or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
+        return substitute or SubstituteCall(callable_, args, kwargs, hide_compilation, self._leave_call)
 
-    def _with_routed_calls(self, call: Any) -> Any:
+    def _with_routed_calls(self, callable_: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
-        bound = call if isinstance(call, types.MethodType) else None
-        if bound is None and not isinstance(call, types.FunctionType):
-            bound = getattr(call, "__call__", None)  # noqa: B004 - the method of an instance
-        function = bound.__func__ if isinstance(bound, types.MethodType) else call
+        bound = callable_ if isinstance(callable_, types.MethodType) else None
+        if bound is None and not isinstance(callable_, types.FunctionType):
+            bound = getattr(callable_, "__call__", None)  # noqa: B004 - the method of an instance
+        function = bound.__func__ if isinstance(bound, types.MethodType) else callable_
         if not isinstance(function, types.FunctionType):
-            return call
+            return callable_
         routed_function = self._routed_functions.copy_with_routed_calls(function)
         if routed_function is None:
-            return call
+            return callable_
         return (
             types.MethodType(routed_function, bound.__self__)
             if isinstance(bound, types.MethodType)
@@ -217,7 +220,7 @@ class CompiledCalls:
         )
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
-        """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it as is."""
+        """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it uncompiled."""
         reason = why_not_compiled(module)
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
@@ -227,7 +230,7 @@ class CompiledCalls:
     def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SubstituteCall | None:
-        is_listed = self._find_compiled(module) is not None
+        is_listed = self._find_entry(module) is not None
         reason = None if is_listed else _why_run_eagerly(module)
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
@@ -238,7 +241,7 @@ class CompiledCalls:
         return substitute
 
     def plan_compiled_call(
-        self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, callable_: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SubstituteCall | None:
         """Return the compiled call to make; ``None`` if it cannot be compiled.
 
@@ -247,13 +250,13 @@ class CompiledCalls:
         call : callable
             The callable to compile.
         target : object
-            The object that a user would compile: the module that ``call`` is bound to, or ``call`` itself.
+            The object that a user would compile: the module to which the callable is bound, or the callable itself.
         """
         caller = self._prepare()
         if caller is None:
             return None
-        traceable_callable = self._traceable_callables.make_traceable(call, target)
-        self._add_compiled(target)
+        traceable_callable = self._traceable_callables.make_traceable(callable_, target)
+        self._list_compiled_callable(target)
         on_failure = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
         return SubstituteCall(caller, (traceable_callable, args, kwargs), {}, on_failure, self._leave_call)
@@ -300,9 +303,9 @@ class CompiledCalls:
                         self._exit_stack.is_complete = True
         return self._caller
 
-    def _add_compiled(self, target: Any) -> None:
+    def _list_compiled_callable(self, target: Any) -> None:
         """Add a callable to the list of compiled callables, unless it is already listed."""
-        if target is self._cell or self._find_compiled(target) is not None:
+        if target is self._cell or self._find_entry(target) is not None:
             return
         reference: Callable[[], Any]
         try:
@@ -313,15 +316,15 @@ class CompiledCalls:
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
         name = module_type or _name_of(target)
         line = _running_top_level_line(self.filename) if self.filename is not None else None
-        path = _name_in_callers(target) if self.filename is None else None
-        compiled = CompiledCallable(reference, name, module_type, line, path)
-        self.compiled_callables.append(compiled)
-        self._compiled_by_key[_identity(target)] = compiled
+        expression = _expression_in_callers(target) if self.filename is None else None
+        entry = CompiledCallable(reference, name, module_type, line, expression)
+        self.compiled_callables.append(entry)
+        self._compiled_by_key[_identity(target)] = entry
 
-    def _find_compiled(self, target: Any) -> CompiledCallable | None:
-        """Return the list's entry for a callable; ``None`` if it has not been compiled."""
+    def _find_entry(self, target: Any) -> CompiledCallable | None:
+        """Return the entry of a callable in the list of compiled callables; ``None`` if it has not been compiled."""
         entry = self._compiled_by_key.get(_identity(target))
-        return entry if entry is not None and _identity(entry.target()) == _identity(target) else None
+        return entry if entry is not None and _identity(entry.get_target()) == _identity(target) else None
 
 
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
@@ -330,7 +333,7 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
     Parameters
     ----------
     grad_mode : bool or None
-        The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves it off.
+        The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves gradients off.
     """
     replacement = _restore_after_failure(grad_mode, error) if grad_mode is not None else None
     hide_compiler(replacement or error)
@@ -373,30 +376,30 @@ def _identity(target: Any) -> tuple[int, ...]:
     return (id(target),)
 
 
-def _is_compiled(call: Any) -> bool:
+def _is_compiled(callable_: Any) -> bool:
     """Return whether a callable is compiled; fast for functions, because this is checked for every call."""
-    if type(call) is types.FunctionType:
-        return "_torchdynamo_orig_callable" in vars(call)
-    return is_compiled(call)
+    if type(callable_) is types.FunctionType:
+        return "_torchdynamo_orig_callable" in vars(callable_)
+    return is_compiled(callable_)
 
 
 def _no_object() -> None:
     return None
 
 
-def _name_in_callers(target: Any) -> str | None:
+def _expression_in_callers(target: Any) -> str | None:
     """Return the expression that the outermost caller outside libraries uses for an object."""
     callers = []
     for frame, _ in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         filename = frame.f_code.co_filename
         if not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename):
             callers.append(frame)
-    paths = (path_to(target, {**caller.f_globals, **caller.f_locals}) for caller in reversed(callers))
-    return next((path for path in paths if path is not None), None)
+    expressions = (expression_for(target, {**caller.f_globals, **caller.f_locals}) for caller in reversed(callers))
+    return next((expression for expression in expressions if expression is not None), None)
 
 
 def _running_top_level_line(filename: str) -> int | None:
-    """Return the line of a program's top level that is running, ``None`` if none is."""
+    """Return the line of a program's top level that is running; ``None`` if none is running."""
     for frame, line in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         if frame.f_code.co_filename == filename and frame.f_code.co_name == "<module>":
             return line

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
-#: The number of attributes of an object to search for a name.
+#: The maximum number of an object's attributes to search for a name.
 _MAX_ATTRIBUTES = 200
 
 
@@ -28,23 +28,23 @@ class CompiledCallable(NamedTuple):
 
     Parameters
     ----------
-    target : callable
-        A weak reference to the module or the function; returns ``None`` if it no longer exists.
+    get_target : callable
+        Returns the module or the function; ``None`` if it no longer exists.
     name : str
         The class of the module, or the qualified name of the function.
     module_type : str or None
         The class of the module.
     line : int or None
         The line of the program's top level that was running during the first call.
-    path : str or None
+    expression : str or None
         The caller's expression for the callable in the first call; only if the program's file is unknown.
     """
 
-    target: Callable[[], Any]
+    get_target: Callable[[], Any]
     name: str
     module_type: str | None = None
     line: int | None = None
-    path: str | None = None
+    expression: str | None = None
 
 
 def describe_compiled_callables(
@@ -61,29 +61,29 @@ def describe_compiled_callables(
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []
-    for call in callables:
-        target = call.target()
-        name = call.path if target is None or namespace is None else path_to(target, namespace)
-        module_type = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type
+    for callable_ in callables:
+        target = callable_.get_target()
+        name = callable_.expression if target is None or namespace is None else expression_for(target, namespace)
+        module_type = type(target).__name__ if is_instance(target, torch.nn.Module) else callable_.module_type
         code = _compile_statement(name, target, namespace) if name is not None else None
         line = (
-            _first_line_if_bound_before(statements, call.line, name or "")
-            if code is not None and call.line is not None
+            _first_line_if_bound_before(statements, callable_.line, name or "")
+            if code is not None and callable_.line is not None
             else None
         )
         descriptions.append(
             CompiledForReport(
-                name=name or call.name, type=module_type, code=code, filename=filename if line else None, line=line
+                name=name or callable_.name, type=module_type, code=code, filename=filename if line else None, line=line
             )
         )
     return descriptions
 
 
-def path_to(target: Any, namespace: Mapping[str, Any]) -> str | None:
+def expression_for(target: Any, namespace: Mapping[str, Any]) -> str | None:
     """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``."""
     owner = getattr(target, "__self__", None) if is_instance(target, types.MethodType) else None
     if owner is not None:
-        name = path_to(owner, namespace)
+        name = expression_for(owner, namespace)
         return f"{name}.{target.__name__}" if name is not None else None
     for name, value in namespace.items():
         if value is target and not name.startswith("_"):

@@ -72,62 +72,62 @@ _CALCULATING_INSTRUCTIONS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIV
 _UNCOMPILABLE_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: The maximum depth and the maximum total number of a function's helpers that are examined.
 _MAX_DEPTH, _MAX_FUNCTIONS = 4, 200
-#: The number of items to examine in a container.
+#: The maximum number of items to examine in a container.
 _MAX_ITEMS = 50
 
 
-def may_be_compiled(call: Any) -> bool:
+def may_be_compiled(callable_: Any) -> bool:
     """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python.
 
     Modules count only if their class overrides ``__call__``; the others are intercepted in ``nn.Module.__call__``.
     """
-    if is_instance(call, types.FunctionType | types.MethodType | functools.partial):
+    if is_instance(callable_, types.FunctionType | types.MethodType | functools.partial):
         return True
-    if is_instance(call, torch.nn.Module):
-        return overrides_call(call)
-    if is_instance(call, type | types.BuiltinFunctionType):
+    if is_instance(callable_, torch.nn.Module):
+        return overrides_call(callable_)
+    if is_instance(callable_, type | types.BuiltinFunctionType):
         return False
-    return is_instance(getattr(type(call), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
+    return is_instance(getattr(type(callable_), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
 
 
-def role_of(call: Any) -> Role | None:
+def role_of(callable_: Any) -> Role | None:
     """Return how to treat calls to a callable, ``None`` if that depends on the arguments.
 
     Parameters
     ----------
-    call : callable
+    callable_ : callable
         A callable for which :func:`may_be_compiled` is true.
     """
-    while is_instance(call, functools.partial):
-        call = call.func
-    if not may_be_compiled(call) or not is_user_code(call):
+    while is_instance(callable_, functools.partial):
+        callable_ = callable_.func
+    if not may_be_compiled(callable_) or not is_user_code(callable_):
         return "leave"
-    function = plain_function(call)
+    function = plain_function(callable_)
     if function is None:
         return None  # a torch.func transform of a module
     if function.__code__.co_flags & _UNCOMPILABLE_FLAGS:
         return "look inside"
-    names = _Uses(function, _owner(call)).names
+    names = _Uses(function, _receiver_of(callable_)).names
     drives = bool(names & _DRIVING_NAMES) or any(pair <= names for pair in _DRIVING_PAIRS)
     return "look inside" if drives else None
 
 
-def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
+def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
     """Return how to treat a call to a callable for which :func:`role_of` returns ``None``.
 
     Parameters
     ----------
-    call : callable
+    callable_ : callable
         Any callable except a partial.
     """
-    if is_instance(call, torch.nn.Module):
+    if is_instance(callable_, torch.nn.Module):
         return "leave"  # calls to modules are compiled elsewhere
-    function = plain_function(call)
+    function = plain_function(callable_)
     if function is None:
         return "compile"
-    uses = _Uses(function, _owner(call))
+    uses = _Uses(function, _receiver_of(callable_))
     handled_values = [*args, *kwargs.values(), *uses.values]
-    if is_transform(call):  # Dynamo cannot begin to trace within a transform
+    if is_transform(callable_):  # Dynamo cannot begin to trace within a transform
         return "leave" if any(map(_drives, handled_values)) else "compile"
     if any(map(_drives, handled_values)) or not any(map(_holds_tensor, handled_values)) or _computes_in_numpy(uses):
         return "look inside"
@@ -137,15 +137,15 @@ def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) 
     return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_user_functions or has_module) else "compile"
 
 
-def _owner(call: Any) -> Any:
+def _receiver_of(callable_: Any) -> Any:
     """Return the instance whose method or ``__call__`` is called; ``None`` for a function."""
-    if is_instance(call, types.FunctionType):
+    if is_instance(callable_, types.FunctionType):
         return None
-    return getattr(call, "__self__", call)
+    return getattr(callable_, "__self__", callable_)
 
 
 def is_driver(module: torch.nn.Module) -> bool:
-    """Return whether the ``forward`` of a user's module trains, such as with a backward pass or an optimizer."""
+    """Return whether the ``forward`` of a user's module trains, for example with a backward pass or an optimizer."""
     forward: Any = getattr(type(module), "forward", None)
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False
@@ -156,27 +156,27 @@ def is_driver(module: torch.nn.Module) -> bool:
 
 def is_metric(module: torch.nn.Module) -> bool:
     """Return whether a module is a metric of torchmetrics, which only collects values and is not compiled."""
-    return any(kind.__module__.startswith("torchmetrics.") for kind in type(module).__mro__)
+    return any(class_.__module__.startswith("torchmetrics.") for class_ in type(module).__mro__)
 
 
-def is_user_code(call: Any) -> bool:
+def is_user_code(callable_: Any) -> bool:
     """Return whether a callable is the user's code, possibly in a wrapper such as ``torch.no_grad()`` or ``vmap``."""
-    if is_instance(call, types.FunctionType) and is_instance(inspect.unwrap(call), torch.nn.Module):
+    if is_instance(callable_, types.FunctionType) and is_instance(inspect.unwrap(callable_), torch.nn.Module):
         return True
-    return is_user_written(call)
+    return is_user_written(callable_)
 
 
-def is_transform(call: Any) -> bool:
+def is_transform(callable_: Any) -> bool:
     """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
-    module_name = call.__globals__.get("__name__") if is_instance(call, types.FunctionType) else None
+    module_name = callable_.__globals__.get("__name__") if is_instance(callable_, types.FunctionType) else None
     return isinstance(module_name, str) and module_name.startswith("torch._functorch.")
 
 
-def plain_function(call: Any) -> types.FunctionType | None:
+def plain_function(callable_: Any) -> types.FunctionType | None:
     """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself."""
-    if is_instance(call, functools.partial):
-        return plain_function(call.func)
-    function = inspect.unwrap(getattr(call, "__func__", call))
+    if is_instance(callable_, functools.partial):
+        return plain_function(callable_.func)
+    function = inspect.unwrap(getattr(callable_, "__func__", callable_))
     if not is_instance(function, types.FunctionType):
         function = inspect.unwrap(getattr(type(function), "__call__", function))  # noqa: B004 - the class's own
     return function if is_instance(function, types.FunctionType) else None
@@ -197,34 +197,36 @@ class _Uses:
         Whether the function may do more with a tensor than show or store its values.
     """
 
-    def __init__(self, function: types.FunctionType, owner: Any) -> None:
+    def __init__(self, function: types.FunctionType, receiver: Any) -> None:
         self.names: set[str] = set()
         self.values: list[Any] = []
         self.calls_user_functions = False
         self.computes = _calculates(function)
-        seen: set[types.CodeType] = set()
-        pending: list[tuple[types.FunctionType, Any, int]] = [(function, owner, 0)]
-        while pending and len(seen) < _MAX_FUNCTIONS:
-            current, holder, depth = pending.pop()
-            if current.__code__ in seen:
+        visited_codes: set[types.CodeType] = set()
+        pending: list[tuple[types.FunctionType, Any, int]] = [(function, receiver, 0)]
+        while pending and len(visited_codes) < _MAX_FUNCTIONS:
+            current, instance, depth = pending.pop()
+            if current.__code__ in visited_codes:
                 continue
-            seen.add(current.__code__)
+            visited_codes.add(current.__code__)
             names = set(_names(current.__code__))
             self.names |= names
-            attributes = getattr(holder, "__dict__", {})
+            attributes = getattr(instance, "__dict__", {})
             values = [
                 *_named_values(current, names),
                 *(attributes[name] for name in sorted(names) if name in attributes),
             ]
             self.values += values
-            methods = [] if holder is None else [(getattr(type(holder), name, None), holder) for name in sorted(names)]
-            for value, receiver in [*((value, None) for value in values), *methods]:
+            methods = (
+                [] if instance is None else [(getattr(type(instance), name, None), instance) for name in sorted(names)]
+            )
+            for value, helper_receiver in [*((value, None) for value in values), *methods]:
                 helper: Any = inspect.unwrap(value) if is_instance(value, types.FunctionType) else None
                 if is_instance(helper, types.FunctionType) and may_be_user_defined(helper) and is_user_written(helper):
                     self.calls_user_functions = True
                     self.computes = self.computes or _calculates(helper)
                     if depth < _MAX_DEPTH:
-                        pending.append((helper, receiver, depth + 1))
+                        pending.append((helper, helper_receiver, depth + 1))
 
 
 def _computes_in_numpy(uses: _Uses) -> bool:

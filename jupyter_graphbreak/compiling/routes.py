@@ -32,13 +32,13 @@ _SCOPE_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _FUTURE_FLAGS = 0x1FF0000
 
 
-def _route(call: Any) -> Any:
+def _route(callable_: Any) -> Any:
     route_functions = active_routes.get(threading.get_ident())
-    return route_functions[-1](call) if route_functions else call
+    return route_functions[-1](callable_) if route_functions else callable_
 
 
 #: The function that routed code calls; it returns the replacement for a callable.
-route = with_fallback("deciding what to compile", _route, lambda call: call, report_to_run)
+route = with_fallback("deciding what to compile", _route, lambda callable_: callable_, report_to_run)
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:
@@ -53,17 +53,17 @@ def route_calls(statements: Iterable[ast.stmt]) -> None:
             current.func = _route_call(current.func)
             pending += [current.func.args[0], *current.args, *current.keywords]
         elif isinstance(current, _SCOPE_NODES):
-            pending += _evaluated_outside(current)
+            pending += _parts_evaluated_outside(current)
         else:
             pending += ast.iter_child_nodes(current)
 
 
-def _evaluated_outside(scope: ast.AST) -> Iterator[ast.AST]:
+def _parts_evaluated_outside(definition: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a definition that are evaluated outside it: decorators, defaults, base classes."""
-    yield from getattr(scope, "decorator_list", ())
-    yield from getattr(scope, "bases", ())
-    yield from getattr(scope, "keywords", ())
-    arguments = getattr(scope, "args", None)
+    yield from getattr(definition, "decorator_list", ())
+    yield from getattr(definition, "bases", ())
+    yield from getattr(definition, "keywords", ())
+    arguments = getattr(definition, "args", None)
     if isinstance(arguments, ast.arguments):
         yield from arguments.defaults
         yield from (default for default in arguments.kw_defaults if default is not None)
@@ -112,7 +112,7 @@ def route_code(code: types.CodeType) -> types.CodeType | None:
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         return None
-    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as in cells
+    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as IPython compiles cells
     try:
         tree = ast.parse(text)
         original = _find_code(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)

@@ -68,12 +68,12 @@ def check_hiding() -> None:
         "def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH_FILE_PREFIX}.tested", "exec"
     ).co_consts[0]
     node = types.SimpleNamespace(name="y", stack_trace=f'File "{filename}", line 2, in {resume_code.co_name}')
-    holder = types.SimpleNamespace(graph=types.SimpleNamespace(nodes=[node]))
+    graph_module = types.SimpleNamespace(graph=types.SimpleNamespace(nodes=[node]))
     linecache.cache[graph_code.co_filename] = 1, None, ["def forward(self, x):\n", " y: 'Any' = x.missing\n"], ""
     try:
-        scope: dict[str, Any] = {"self": functools.partial(types.FunctionType(graph_code, {}), holder)}
-        scope[_TESTED_RESUME_NAME] = types.FunctionType(resume_code, scope)
-        types.FunctionType(function, scope)(None)
+        namespace: dict[str, Any] = {"self": functools.partial(types.FunctionType(graph_code, {}), graph_module)}
+        namespace[_TESTED_RESUME_NAME] = types.FunctionType(resume_code, namespace)
+        types.FunctionType(function, namespace)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
         entries = list(_drop_machinery(_insert_program_lines(list(_traceback_entries(error.__traceback__)))))
@@ -99,14 +99,14 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
     if "_assert_async" not in line and "_assert_scalar" not in line:
         return None
     message = str(error)
-    assertion = AssertionError() if message == _NO_MESSAGE else AssertionError(message)
+    assertion = AssertionError() if message == _DEFAULT_ASSERT_MESSAGE else AssertionError(message)
     return assertion.with_traceback(error.__traceback__)
 
 
 #: The instruction index of a traceback entry if only its line is known.
 _NO_INSTRUCTION = -1
-#: The message of an ``assert`` without a message in a graph.
-_NO_MESSAGE = "assertion error"
+#: The message that PyTorch gives to an ``assert`` without a message in a graph.
+_DEFAULT_ASSERT_MESSAGE = "assertion error"
 _ASSIGNED_NAME = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
 _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 
@@ -165,7 +165,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 
 
 def trim_error(error: BaseException) -> None:
-    """Remove the frames that would be missing in a plain run from the traceback of an error and of its chained errors.
+    """Remove frames that a plain run would not have from the tracebacks of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
     function that it resumes.
@@ -184,11 +184,11 @@ def trim_error(error: BaseException) -> None:
 
 def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
-    seen: set[int] = set()
+    yielded_ids: set[int] = set()
     while pending:
         chained_error = pending.pop()
-        if chained_error is not None and id(chained_error) not in seen:
-            seen.add(id(chained_error))
+        if chained_error is not None and id(chained_error) not in yielded_ids:
+            yielded_ids.add(id(chained_error))
             yield chained_error
             pending += [chained_error.__cause__, chained_error.__context__]
 
@@ -252,7 +252,7 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
 
 
 def _link(
-    entry: types.TracebackType, function: types.CodeType, next_entry: types.TracebackType | None
+    entry: types.TracebackType, function_code: types.CodeType, next_entry: types.TracebackType | None
 ) -> types.TracebackType:
     """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
@@ -261,32 +261,32 @@ def _link(
     code = entry.tb_frame.f_code
     needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not is_hashable(code)
     if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
-        stand_in = _stand_in(entry, function)
+        stand_in = _stand_in(entry, function_code)
         if stand_in is not None:
             return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
     return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
 
 
 @hide_python_warnings()
-def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
+def _stand_in(entry: types.TracebackType, function_code: types.CodeType) -> types.TracebackType | None:
     """Return a traceback entry for the same position in the code, with the user's name of the function."""
     frame = entry.tb_frame
     filename, name = frame.f_code.co_filename, original_name(frame.f_code.co_name)
     statement = _raising_statement(entry)
-    scope: dict[str, Any] = {_RAISER_NAME: _Raiser()}
+    namespace: dict[str, Any] = {_RAISER_NAME: _Raiser()}
     try:
         if name == "<module>":
             code = compile(ast.Module([statement], []), filename, "exec")
-            exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
+            exec(code, frame.f_globals, namespace)  # noqa: S102 - the statement above
         else:
-            arguments, keywords = _call_arguments(function, frame.f_locals)
-            definition = _stand_in_function(statement, function)
+            args, kwargs = _call_arguments(function_code, frame.f_locals)
+            definition = _stand_in_function(statement, function_code)
             code = compile(ast.Module([definition], []), filename, "exec")
-            scope = {**frame.f_globals, **scope}
-            exec(code, scope)  # noqa: S102 - as above
-            stand_in = scope["stand_in"]
+            namespace = {**frame.f_globals, **namespace}
+            exec(code, namespace)  # noqa: S102 - as above
+            stand_in = namespace["stand_in"]
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
-            stand_in(*arguments, **keywords)
+            stand_in(*args, **kwargs)
     except StopIteration as error:
         own_entry = error.__traceback__
         return own_entry.tb_next if own_entry is not None else None
@@ -359,37 +359,37 @@ def _node_at(filename: str, source_range: tuple[int, int, int, int]) -> ast.expr
     return None
 
 
-def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
+def _parameters(function_code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
     """Return the names of a function's parameters: positional, keyword-only, ``*`` and ``**``."""
-    names = iter(function.co_varnames)
-    positional_names = tuple(itertools.islice(names, function.co_argcount))
-    keyword_only_names = tuple(itertools.islice(names, function.co_kwonlyargcount))
-    args_name = next(names) if function.co_flags & inspect.CO_VARARGS else None
+    names = iter(function_code.co_varnames)
+    positional_names = tuple(itertools.islice(names, function_code.co_argcount))
+    keyword_only_names = tuple(itertools.islice(names, function_code.co_kwonlyargcount))
+    args_name = next(names) if function_code.co_flags & inspect.CO_VARARGS else None
     return (
         positional_names,
         keyword_only_names,
         args_name,
-        next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None,
+        next(names) if function_code.co_flags & inspect.CO_VARKEYWORDS else None,
     )
 
 
-def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _call_arguments(function_code: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a function call from the variables of its frame."""
-    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function)
-    arguments = [*(values.get(name) for name in positional_names), *(values.get(args_name, ()) if args_name else ())]
-    keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
-    return arguments, {**keywords, **{name: values.get(name) for name in keyword_only_names}}
+    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function_code)
+    args = [*(values.get(name) for name in positional_names), *(values.get(args_name, ()) if args_name else ())]
+    kwargs = dict(values.get(kwargs_name, {}) if kwargs_name else {})
+    return args, {**kwargs, **{name: values.get(name) for name in keyword_only_names}}
 
 
-def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
-    line = function.co_firstlineno
+def _stand_in_function(statement: ast.stmt, function_code: types.CodeType) -> ast.FunctionDef:
+    line = function_code.co_firstlineno
     line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
 
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), line_range)
 
-    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function)
-    arguments = ast.arguments(
+    positional_names, keyword_only_names, args_name, kwargs_name = _parameters(function_code)
+    args = ast.arguments(
         posonlyargs=[],
         args=[parameter(name) for name in positional_names],
         vararg=parameter(args_name) if args_name is not None else None,
@@ -398,7 +398,7 @@ def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.Fun
         kwarg=parameter(kwargs_name) if kwargs_name is not None else None,
         defaults=[],
     )
-    definition = ast.FunctionDef("stand_in", arguments, [statement], [])
+    definition = ast.FunctionDef("stand_in", args, [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
     return ast.copy_location(definition, line_range)

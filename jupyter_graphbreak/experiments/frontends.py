@@ -51,41 +51,41 @@ if TYPE_CHECKING:
     Capture = Callable[[Any, Arguments], Program]
 
 
-def _wrap_in_module(call: Any) -> Any:
+def _wrap_in_module(fn: Any) -> Any:
     """Return a module that wraps a callable, because ``torch.export`` accepts only modules."""
 
     def forward(_: Any, *args: Any, **kwargs: Any) -> Any:
-        return call(*args, **kwargs)
+        return fn(*args, **kwargs)
 
-    scope = getattr(call, "__globals__", None)
-    if scope is not None:
+    namespace = getattr(fn, "__globals__", None)
+    if namespace is not None:
         # Otherwise Dynamo imports the function's module by name and writes to the globals of that module (torch 2.9).
-        forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
+        forward = types.FunctionType(forward.__code__, namespace, "forward", None, forward.__closure__)
     module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
     # A front end looks for parameters in the attributes of this module.
-    module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
+    module.owner = fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None)
     return module
 
 
-def _capture_with_trace(call: Any, first: Arguments) -> Program:
-    if not first.kwargs:
-        program: Program = torch.jit.trace(call, first.args)
+def _capture_with_trace(fn: Any, arguments: Arguments) -> Program:
+    if not arguments.kwargs:
+        program: Program = torch.jit.trace(fn, arguments.args)
         return program
-    named_arguments = first.by_name(call)
-    traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
-    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).by_name(call))
+    named_arguments = arguments.by_name(fn)
+    traced_module = torch.jit.trace(fn, example_kwarg_inputs=named_arguments)
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).by_name(fn))
 
 
-def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
-    return torch.compile(call, backend=clone_backend(backend), fullgraph=fullgraph)
+def _capture_with_compile(fn: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
+    return torch.compile(fn, backend=clone_backend(backend), fullgraph=fullgraph)
 
 
-def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
-    module = call if isinstance(call, torch.nn.Module) else _wrap_in_module(call)
+def _capture_with_export(fn: Any, arguments: Arguments, *, strict: bool) -> Program:
+    module = fn if isinstance(fn, torch.nn.Module) else _wrap_in_module(fn)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
-        module = _wrap_in_module(call)  # strict export would make Dynamo forget the compiled code of the module
-    return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
+        module = _wrap_in_module(fn)  # strict export would make Dynamo forget the compiled code of the module
+    return torch.export.export(module, arguments.args, arguments.kwargs or None, strict=strict).module()
 
 
 def capture_functions(backend: str) -> list[tuple[str, Capture]]:
@@ -98,8 +98,8 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
     """
     return [
         ("torch.jit.trace", _capture_with_trace),
-        ("torch.jit.script", lambda call, _: torch.jit.script(call)),
-        ("torch.fx.symbolic_trace", lambda call, _: torch.fx.symbolic_trace(call)),
+        ("torch.jit.script", lambda fn, _: torch.jit.script(fn)),
+        ("torch.fx.symbolic_trace", lambda fn, _: torch.fx.symbolic_trace(fn)),
         ("torch.compile", functools.partial(_capture_with_compile, backend=backend, fullgraph=False)),
         ("torch.compile(fullgraph=True)", functools.partial(_capture_with_compile, backend=backend, fullgraph=True)),
         ("torch.export.export", functools.partial(_capture_with_export, strict=False)),
@@ -115,7 +115,7 @@ _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
 _NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
-class Examination:
+class FrontendExamination:
     """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Examination:
         self.notes: list[str] = []
         self._eager = eager
         self._compares_values = eager.is_repeatable
-        self._subject = Subject(eager.fn, eager.first.arguments)
+        self._subject = Subject(eager.fn, eager.first_input.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         codes = [*user_codes(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
@@ -151,7 +151,7 @@ class Examination:
         self._new_warnings = [warning for warning in warnings_in_capture if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
-        """Capture the function, and run the program with the first input; return the program unless an error occurs."""
+        """Capture the function, run the program with the first input, and return the program unless an error occurs."""
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
@@ -159,7 +159,7 @@ class Examination:
                 self._subject.activate(),
                 prevent_effects(self._subject.call, changeable_parts=self._subject.changeable_parts),
             ):
-                arguments = self._subject.replace_with_copies(eager.first.arguments)
+                arguments = self._subject.replace_with_copies(eager.first_input.arguments)
                 program = capture(self._subject.call, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = describe_raised(error, "capture")
@@ -167,23 +167,23 @@ class Examination:
         compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
             with recorder.record(find_cell) as recording:
-                result = self._run(program, eager.first)
+                result = self._run(program, eager.first_input)
             self.report = build_report(recording.records)
         else:
-            result = self._run(program, eager.first)
-        if result.raised is not None:
-            self.raised = describe_raised(result.raised, "capture" if compiles else "program")
+            result = self._run(program, eager.first_input)
+        if result.error is not None:
+            self.raised = describe_raised(result.error, "capture" if compiles else "program")
             return None
         mismatch = self._describe_mismatch(eager.result, result)
-        if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first, eager.result)):
+        if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first_input, eager.result)):
             eager.is_repeatable = self._compares_values = False
             mismatch = self._describe_mismatch(eager.result, result)
         if mismatch and eager.is_random and self._draws_at_runtime(program, result):
             self._compares_values = False
-            self.notes.append("draws different random numbers than eager from the same seed")
+            self.notes.append("draws different random numbers than eager code from the same seed")
             mismatch = self._describe_mismatch(eager.result, result)
         if mismatch:
-            self.difference = (eager.first, mismatch)
+            self.difference = (eager.first_input, mismatch)
         self._note_side_effects(result)
         actual_type, expected_type = type(result.value).__name__, type(eager.result.value).__name__
         if actual_type != expected_type and not mismatch:
@@ -192,8 +192,8 @@ class Examination:
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
         """Return whether a program draws new random numbers in each run, instead of reusing those of the capture."""
-        other = self._run(program, replace(self._eager.first, seed=1))
-        return other.raised is None and describe_difference(result.value, other.value) is not None
+        other = self._run(program, replace(self._eager.first_input, seed=1))
+        return other.error is None and describe_difference(result.value, other.value) is not None
 
     def _run_other_inputs(self, program: Program, cases: list[ReferenceCase]) -> None:
         for case in cases:
@@ -202,8 +202,8 @@ class Examination:
             except TrialStoppedError as error:
                 self.rejected_inputs.append((case.input, error))
                 continue
-            if result.raised is not None and case.expected.raised is None:
-                self.rejected_inputs.append((case.input, result.raised.with_traceback(None)))
+            if result.error is not None and case.expected.error is None:
+                self.rejected_inputs.append((case.input, result.error.with_traceback(None)))
             elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
@@ -214,11 +214,11 @@ class Examination:
         return result
 
     def _describe_mismatch(self, expected: Result, result: Result) -> str | None:
-        if expected.raised is not None:
-            if result.raised is not None:
+        if expected.error is not None:
+            if result.error is not None:
                 return None
-            raised = describe_raised(expected.raised, "program")
-            return f"{short_repr(result.value)}, but eager raises {raised.type}: {raised.message}"
+            raised = describe_raised(expected.error, "program")
+            return f"{short_repr(result.value)}, but eager code raises {raised.type}: {raised.message}"
         value_difference = describe_difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
@@ -237,8 +237,8 @@ class Examination:
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
         elif eager.is_repeatable and eager.result.printed != result.printed:
-            self.notes.append("prints something else")
-        for name in sorted(eager.changed):
+            self.notes.append("prints different text")
+        for name in sorted(eager.changed_names):
             if describe_difference(
                 eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable
             ):
@@ -250,7 +250,7 @@ class Examination:
         Parameters
         ----------
         has_derived_inputs : bool
-            Whether the further inputs were derived from the first one; a program may then reject the special inputs.
+            Whether the further inputs were derived from the first one. A program may then reject the special inputs.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
@@ -271,7 +271,7 @@ class Examination:
             special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
-            notes.append("eager's own result differs each time; only types and shapes are compared")
+            notes.append("the eager result differs in each run, so only types and shapes are compared")
         if self.raised is not None:
             outcome = "raises"
         return Verdict(
@@ -300,8 +300,8 @@ def _first_sentence(warning: warnings.WarningMessage) -> str:
 
 def compare(
     fn: Callable[..., Any],
-    first: Arguments,
-    others: Sequence[Arguments] = (),
+    first_arguments: Arguments,
+    further_arguments: Sequence[Arguments] = (),
     *,
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
@@ -311,15 +311,16 @@ def compare(
     Parameters
     ----------
     fn : callable
-        A function, a method or a module; for a compiled callable, the original callable is compared.
-    first : Arguments
+        A function, a method or a module. For a compiled callable, the original callable is compared.
+    first_arguments : Arguments
         The arguments with which each front end captures the function.
-    others : sequence of Arguments
-        Further arguments with which to call the captured programs; if empty, inputs are derived from ``first``.
+    further_arguments : sequence of Arguments
+        Further arguments with which to call the captured programs. If empty, inputs are derived from
+        ``first_arguments``.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
-        Returns the cell of a code object, given the name of the code's file; used for the report.
+        Returns the cell of a code object, given the name of the code's file, for the report.
 
     Raises
     ------
@@ -330,9 +331,9 @@ def compare(
     """
     version = require_torch()
     fn = _uncompiled_function(fn)
-    first = first.to_positional(fn)
-    further_inputs = [arguments.to_positional(fn) for arguments in others]
-    example = describe("the first input", first, fn)
+    first_arguments = first_arguments.to_positional(fn)
+    further_arguments = [arguments.to_positional(fn) for arguments in further_arguments]
+    example = describe("the first input", first_arguments, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
     verdicts: list[Verdict] = []
@@ -344,26 +345,26 @@ def compare(
 
     remaining_names = [name for name, _ in capture_functions(backend)]
     with sandbox_runs(), contextlib.suppress(TimeUpError):
-        eager = Reference(fn, Input(first, example))
-        changes = sorted(eager.changed)
-        cases = eager.cases(further_inputs)
+        eager = Reference(fn, Input(first_arguments, example))
+        changes = sorted(eager.changed_names)
+        cases = eager.cases(further_arguments)
         for name, capture in capture_functions(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, errors_to_raise=(TrialStoppedError,)):
-                examination = Examination(name, capture, eager, cases, find_cell)
-                verdicts.append(examination.verdict(has_derived_inputs=not further_inputs))
+                examination = FrontendExamination(name, capture, eager, cases, find_cell)
+                verdicts.append(examination.verdict(has_derived_inputs=not further_arguments))
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results
             remaining_names.remove(name)
-            eager.subject.memory.release()
+            eager.subject.memory.collect_garbage()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
         function=callable_name(fn),
         torch=version,
         example=example,
         others=[case.example() for case in cases],
-        searched=not further_inputs,
+        searched=not further_arguments,
         changes=changes,
         verdicts=verdicts,
         advice=advice[0] if advice else None,
@@ -373,7 +374,7 @@ def compare(
     )
 
 
-def frontends_without_verdicts(fn: Callable[..., Any], first: Arguments, report: Report) -> Frontends:
+def frontends_without_verdicts(fn: Callable[..., Any], arguments: Arguments, report: Report) -> Frontends:
     """Return a comparison without verdicts.
 
     Parameters
@@ -385,7 +386,7 @@ def frontends_without_verdicts(fn: Callable[..., Any], first: Arguments, report:
     return Frontends(
         function=callable_name(fn),
         torch=require_torch(),
-        example=describe("the first input", first, fn),
+        example=describe("the first input", arguments, fn),
         others=[],
         searched=False,
         verdicts=[],
@@ -409,11 +410,13 @@ class CopiedCalls(NamedTuple):
     name_snapshot: NameSnapshot
 
 
-def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
+def copy_for_comparison(
+    fn: Callable[..., Any], first_arguments: Arguments, further_arguments: Sequence[Arguments]
+) -> CopiedCalls:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
-    subject = Subject(_uncompiled_function(fn), first, memory)
-    inputs = [subject.arguments or first, *map(subject.copy_arguments, others)]
+    subject = Subject(_uncompiled_function(fn), first_arguments, memory)
+    inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
     return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _FORMAT_VERSION = 1
 _MEMORY_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
 _STRING_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
-#: A baseline with more dots than this in one line, outside strings, is rejected; the keys of a valid one have two parts
-#: at most.
+#: A baseline with more dots than this in one line, outside strings, is rejected. The keys of a valid baseline have at
+#: most two parts.
 _MAX_DOTS_IN_KEY = 10
 _FILE_HEADER = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
@@ -91,7 +91,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recompiles: list[AllowedRecompiles] = []
 
 
-def read_baseline(text: str) -> Baseline:
+def parse_baseline(text: str) -> Baseline:
     """Parse the text of a baseline.
 
     Raises
@@ -120,7 +120,7 @@ def _has_long_key(line: str) -> bool:
     )
 
 
-def write_baseline(baseline: Baseline) -> str:
+def format_baseline(baseline: Baseline) -> str:
     """Return a baseline as TOML, with sorted entries."""
     lines = [_FILE_HEADER, f"version = {baseline.version}"]
     if baseline.torch:
@@ -172,7 +172,7 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
         libraries={name: version for report in reports for name, version in report.libraries.items()},
         breaks=sorted(breaks.elements()),
         eager=sorted(eager.elements()),
-        recompiles=sorted(AllowedRecompiles(*place, times) for place, times in recompiles.items()),
+        recompiles=sorted(AllowedRecompiles(path, function, times) for (path, function), times in recompiles.items()),
     )
 
 
@@ -180,14 +180,14 @@ def baseline_entries(report: Report) -> list[AllowedBreak]:
     """Return the entries that allow the breaks of a report, one for each break, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
     lines = _SourceLines(report)
-    allowed = []
+    entries = []
     for break_ in report.breaks:
         location = break_.location
         path, function = _path_and_function(paths, location, location.function if location is not None else None)
         line = " ".join((lines.line_at(location) or "").split())
         cause = " ".join(_MEMORY_ADDRESS.sub("0x", break_.gb_type).split())
-        allowed.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
-    return allowed
+        entries.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
+    return entries
 
 
 def _path_and_function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:
@@ -243,7 +243,7 @@ def load_baseline(path: Path) -> Baseline:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
         raise MalformedBaseline("it is not UTF-8 text") from None
-    return read_baseline(text)
+    return parse_baseline(text)
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
@@ -258,7 +258,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     MalformedBaseline
         If a file with this path exists that is not a baseline; it is not replaced.
     """
-    content = write_baseline(baseline).encode()
+    content = format_baseline(baseline).encode()
     if len(content) > _MAX_BYTES:
         raise OSError(errno.EFBIG, f"it would be larger than {_MAX_BYTES >> 20} MiB", str(path))
     target = Path(os.path.realpath(path))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
 _Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
-#: How to pair old and new entries, the most certain way first: functions that return the key by which to pair, and
+#: The ways to pair old and new entries, most certain first: a function that returns the key by which to pair, and
 #: whether to pair only entries whose function is gone.
 _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
@@ -38,7 +38,7 @@ _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
 )
 #: The same for breaks of a different release of PyTorch, which may have renamed the cause.
-_BREAK_KEYS_OF_RELEASE: _Keys[AllowedBreak] = (
+_BREAK_KEYS_ACROSS_RELEASES: _Keys[AllowedBreak] = (
     *_BREAK_KEYS,
     (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False),
 )
@@ -107,7 +107,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
         return (old.path, old.function) not in existing_functions
 
     is_same_release = _release_of(baseline.torch) == _release_of(current.torch)
-    break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_OF_RELEASE
+    break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_ACROSS_RELEASES
     _, gone, new_breaks = _pair_entries(baseline.breaks, current.breaks, break_keys, is_gone)
     _, _, new_eager = _pair_entries(baseline.eager, current.eager, _EAGER_KEYS, is_gone)
     pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, _RECOMPILE_KEYS, is_gone)
@@ -151,7 +151,7 @@ def _pair_entries(
     keys: _Keys[_Allowed],
     is_gone: Callable[[_Allowed], bool],
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
-    """Pair old and new entries, the most certain pairs first; return the pairs, and the other old and new entries.
+    """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 
     Parameters
     ----------
@@ -186,17 +186,22 @@ def _existing_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
     functions = set()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
-        places = [
+        locations = [
             *(frame.location for frame in report.frames),
             *(skipped.location for skipped in report.skipped),
             *(op.location for graph in report.graphs for op in graph.ops),
-            *(place for break_ in report.breaks for occurrence in break_.occurrences for place in occurrence.stack),
+            *(
+                location
+                for break_ in report.breaks
+                for occurrence in break_.occurrences
+                for location in occurrence.stack
+            ),
             *(break_.location for break_ in report.breaks),
         ]
-        for place in places:
-            if place is not None:
-                function = place.function or ""
-                functions.add((paths.get(place.source, ""), "" if function == "<module>" else function))
+        for location in locations:
+            if location is not None:
+                function = location.function or ""
+                functions.add((paths.get(location.source, ""), "" if function == "<module>" else function))
         for source in report.sources:
             for segment in source.segments:
                 for line in segment.text.split("\n"):
@@ -257,13 +262,13 @@ def details(verdict: GateVerdict) -> list[str]:
     return [
         *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new_breaks),
         *(
-            f"eager  {_place_text(function.path, function.function)}: {function.reason}"
+            f"eager  {_location_text(function.path, function.function)}: {function.reason}"
             f"{_library_change_note(verdict, function.path)}"
             for function in verdict.newly_eager
         ),
         *(
-            f"again  {_place_text(function.path, function.function)}: recompiled {function.times} times, "
-            f"{function.allowed_times} allowed"
+            f"again  {_location_text(function.path, function.function)}: "
+            f"recompiled {_count_text(function.times, 'time')}, {function.allowed_times} allowed"
             for function in verdict.more_recompiles
         ),
         *(
@@ -289,12 +294,12 @@ def _library_change_note(verdict: GateVerdict, path: str) -> str:
 
 def _break_text(break_: AllowedBreak) -> str:
     cause = break_.cause + (f" ({break_.gb_id})" if break_.gb_id else "")
-    return "   ".join(part for part in (_place_text(break_.path, break_.function), break_.line, cause) if part)
+    return "   ".join(part for part in (_location_text(break_.path, break_.function), break_.line, cause) if part)
 
 
-def _place_text(path: str, function: str) -> str:
-    place = path or "a cell"
-    return f"{place} in {function}" if function else place
+def _location_text(path: str, function: str) -> str:
+    file = path or "a cell"
+    return f"{file} in {function}" if function else file
 
 
 def _count_text(number: int, singular: str, plural: str | None = None) -> str:

@@ -51,8 +51,8 @@ class FrontendComparison:
         Raises
         ------
         UsageError
-            If the cell calls none of the user's functions, or assigns to their arguments afterwards, or if evaluating
-            the arguments again would have a side effect.
+            If the cell calls none of the user's functions, if it assigns to the arguments after the call, or if
+            evaluating the arguments again would have a side effect.
         """
         calls = calls_to_last_function(tree, self._is_users_function)
         if not calls:
@@ -74,10 +74,10 @@ class FrontendComparison:
     def _compare(
         self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: CopiedCalls | None = None
     ) -> Frontends:
-        from jupyter_graphbreak.api.single_calls import compare
+        from jupyter_graphbreak.api.single_calls import compare_on_inputs
 
         first, *others = inputs
-        return compare(
+        return compare_on_inputs(
             function, first, others, backend=self._backend, find_cell=self._cells.find, copies=copies, effects=effects
         )
 
@@ -85,7 +85,7 @@ class FrontendComparison:
         """Evaluate the arguments of a call that the cell has already made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
-            return evaluate(call, self._namespace)
+            return evaluate_without_calling(call, self._namespace)
         from jupyter_graphbreak.experiments.trial.guard import prevent_effects
         from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -125,10 +125,10 @@ class FrontendComparison:
 def _as_arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-    return [Arguments(*arguments, **keywords) for _, arguments, keywords in calls]
+    return [Arguments(*args, **kwargs) for _, args, kwargs in calls]
 
 
-def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
+def evaluate_without_calling(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
     """Evaluate the function and the arguments of a call, in the notebook's namespace, without making the call."""
     collecting_call = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
     code = compile(ast.fix_missing_locations(ast.Expression(collecting_call)), "<compile_explain>", "eval")

@@ -1,4 +1,4 @@
-"""The magic on a cell: observe it, compile its calls if it compiles nothing itself, and show a report."""
+"""Run the cell magic: observe the cell, compile its calls if the cell compiles nothing itself, and show a report."""
 
 from __future__ import annotations
 
@@ -74,19 +74,20 @@ class _InitialState(NamedTuple):
 
 
 class CellRuns:
-    """The observed cells of a shell, one after the other."""
+    """Observes the cells of a shell, one after the other."""
 
-    def __init__(self, shell: InteractiveShell, cells: CellTexts, live: LiveOutputs) -> None:
+    def __init__(self, shell: InteractiveShell, cells: CellTexts, live_outputs: LiveOutputs) -> None:
         self._shell = shell
         self._cells = cells
-        self._live = live
+        self._live_outputs = live_outputs
         self._initial_state: _InitialState | None = None
         self._will_repeat = False
         self._observation: Observation | None = None
         self._inner_cell_count = 0
         self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
-        self._earlier_notes: set[str] = set()  # the expressions that were noted, and the sentences of other notes
+        #: The code that notes on earlier cells are about, and the sentences of the other notes on earlier cells.
+        self._already_noted: set[str] = set()
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
@@ -126,7 +127,7 @@ class CellRuns:
             with faults.suppress_faults("undoing our changes"):
                 observation.undo()
 
-    def drop(self, _: ExecutionResult | None) -> None:
+    def undo_observation(self, _: ExecutionResult | None) -> None:
         """Undo the observation's changes without a report, because :meth:`end` failed."""
         observation, self._observation = self._observation, None
         if observation is not None:
@@ -182,7 +183,7 @@ class CellRuns:
             The texts, before and after, of cells that were edited but not run, to try as remedies.
         """
         self._inner_cell_count = 0
-        self.end(None)  # in case the front end never ended the previous cell
+        self.end(None)  # in case IPython did not announce the end of the previous cell
         if options.expression:
             raise UsageError(
                 f"%%compile_explain takes options only, not {options.expression!r}; "
@@ -198,7 +199,7 @@ class CellRuns:
         objects = mentioned_objects(tree, self._shell.user_ns)
         is_worth_showing = functools.partial(_is_about_torch, plan) if only_torch else None
         observation = Observation(
-            self._shell, self._cells, options, objects, self._live, self._running_cell_id(), is_worth_showing
+            self._shell, self._cells, options, objects, self._live_outputs, self._running_cell_id(), is_worth_showing
         )
         self._observation = observation
         observation.edited_cells = edited_cells
@@ -235,7 +236,7 @@ class CellRuns:
         """Undo the changes of the cell's function, and return whether the cell should run again unchanged.
 
         A graph binds the cell's names only after it has run. If the graph raised an error, a run without the compiler
-        would have bound the names above the error.
+        would still have bound the names that are assigned before the error.
         """
         from jupyter_graphbreak.compiling.tracebacks import is_raised_in_graph
 
@@ -263,18 +264,18 @@ class CellRuns:
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
         # Saves in functions were noted while the cell ran, because the namespace lacks their variables.
-        earlier_notes = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
-        new_notes = [Diagnostic("info", note) for code, note in notes.items() if code not in self._earlier_notes]
+        notes_of_run = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
+        new_notes = [Diagnostic("info", note) for code, note in notes.items() if code not in self._already_noted]
         new_notes += [
-            note for message, note in earlier_notes.items() if not notes and message not in self._earlier_notes
+            note for message, note in notes_of_run.items() if not notes and message not in self._already_noted
         ]
-        self._earlier_notes |= notes.keys() | earlier_notes.keys()
+        self._already_noted |= notes.keys() | notes_of_run.keys()
         if tree is not None and not report.summary.frames and not report.skipped and report.error is None:
             note_on_call = note_on_methods(tree, self._shell.user_ns)
             new_notes += [Diagnostic("info", note_on_call)] if note_on_call is not None else []
-        other_notes = [note for note in report.diagnostics if note.message not in earlier_notes]
+        other_notes = [note for note in report.diagnostics if note.message not in notes_of_run]
         return self._with_advice(
-            replace(report, diagnostics=[*other_notes, *new_notes]) if new_notes or earlier_notes else report
+            replace(report, diagnostics=[*other_notes, *new_notes]) if new_notes or notes_of_run else report
         )
 
     def _with_advice(self, report: Report) -> Report:
@@ -301,7 +302,7 @@ class CellRuns:
         return replace(report, changes=previous_report.diff(report)) if previous_report is not None else report
 
     def _keep_remedies(self, observation: Observation) -> None:
-        """Keep the remedies: if the trials were interrupted, the next run of the cell begins with the untried ones."""
+        """Keep the remedies, so that the next run of the cell begins with those that an interrupt left untried."""
         report = self._last_reports.get(observation.cell_id or "")
         if report is not None and observation.remedies is not None:
             self._last_reports[observation.cell_id or ""] = replace(report, remedies=observation.remedies)
@@ -330,7 +331,7 @@ def _is_about_torch(plan: Plan, report: Report) -> bool:
 
 
 def _has_dynamo_events(report: Report) -> bool:
-    """Return whether Dynamo captured a graph, broke one, skipped a function or failed."""
+    """Return whether Dynamo captured or broke a graph, skipped a function, recompiled one or failed."""
     summary = report.summary
     return bool(summary.graphs or summary.breaks or summary.skipped or summary.errors or report.recompiles)
 

@@ -15,7 +15,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
-from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
+from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate_without_calling
 from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects
 from jupyter_graphbreak.ipython.cell.rewriting import MAGIC, CellRewriter, replace_magic_line, without_magic_line
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
@@ -36,14 +36,14 @@ _LOADED_MAGICS: dict[int, CompileExplain] = {}
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics with a shell, if they are not registered."""
+    """Register the magics with a shell, unless they are already registered."""
     if id(shell) not in _LOADED_MAGICS:
         _LOADED_MAGICS[id(shell)] = magic = CompileExplain(shell)
         magic.connect()
 
 
 def answer_requests(shell: InteractiveShell) -> None:
-    """Load the extension for a front end that requests reports in the metadata of its messages."""
+    """Load the extension for a front end that requests reports in the metadata of its execute requests."""
     if not hasattr(shell, "get_parent"):
         raise UsageError("this kernel does not pass on the metadata of requests")
     load(shell)
@@ -66,8 +66,8 @@ def _begin(
     only_torch: bool,  # noqa: FBT001 - rewritten cells pass it by position
     edited_cells: tuple[tuple[str, str], ...] = (),
 ) -> None:
-    """Begin to observe the cell that calls this."""
-    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above the shielding one
+    """Begin to observe the cell that calls this function."""
+    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above that of with_fallback
     magic = _loaded_magic()
     options = read_options(magic.parser, line)
     magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited_cells=edited_cells)
@@ -126,7 +126,7 @@ def _loaded_magic() -> CompileExplain:
     return magic
 
 
-#: If this fails, the cell runs without the magic.
+#: If :func:`replace_magic_line` fails, the cell runs without the magic.
 _replace_magic_line = with_fallback("reading the cell", replace_magic_line, without_magic_line)
 
 
@@ -136,10 +136,10 @@ class CompileExplain(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._ip = shell  # its type says that self.shell may be None
+        self._ip = shell  # the declared type of self.shell allows None
         self._cells = CellTexts(shell)
-        self._live = LiveOutputs()
-        self.runs = CellRuns(shell, self._cells, self._live)
+        self._live_outputs = LiveOutputs()
+        self.runs = CellRuns(shell, self._cells, self._live_outputs)
         self._is_running_cell = False
         self._ast_transformer: Any = CellRewriter(  # IPython only needs visit()
             self.runs.uses_compile,
@@ -156,7 +156,7 @@ class CompileExplain(Magics):
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
             "pre_run_cell": with_fallback("reading the request", self.runs.read_request, lambda _: None),
-            "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.drop),
+            "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.undo_observation),
         }
 
     @property
@@ -209,9 +209,10 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "-b", "--backend", default=None, metavar="NAME",
-        help="The backend for everything that is compiled while the cell runs, also by its own calls to torch.compile. "
-        "By default, these keep their backends and the magic compiles with eager, which has the same graphs and "
-        "breaks but no code generation; with --mode, --cost or --check, it compiles with inductor.",
+        help="The backend for everything that is compiled while the cell runs, including by the cell's own calls to "
+        "torch.compile. By default, those calls keep their backends and the magic compiles with eager, which has the "
+        "same graphs and breaks but generates no code; with --mode, --cost or --check, the magic compiles with "
+        "inductor.",
     )  # fmt: skip
     @argument("--fullgraph", action="store_true", help="Compile with fullgraph=True: a break is an error.")
     @argument(
@@ -239,13 +240,12 @@ class CompileExplain(Magics):
         "--try",
         dest="remedies",
         action="store_true",
-        help="Try to remove breaks and recompiles: changes of code and settings, run on copies and compared with the "
-        "original.",
+        help="Try changes to code and settings that may remove breaks and recompiles; each change runs on copies and "
+        "is compared with the original.",
     )
     @argument(
         "--patch", default=None, metavar="PATH",
-        help="Try only your own change, a unified diff, which an assistant may have written; with --try, before all "
-        "others.",
+        help="Try only your own change, given as a unified diff; with --try, it is tried before all other changes.",
     )  # fmt: skip
     @argument(
         "--cost",
@@ -265,7 +265,7 @@ class CompileExplain(Magics):
     )
     @argument(
         "--at", action="append", default=None, metavar="LINE",
-        help="As --values, but only this line, operation by operation: 12 or model.py:12; can be repeated.",
+        help="Like --values, but only for this line, operation by operation: 12 or model.py:12; can be repeated.",
     )  # fmt: skip
     @argument(
         "--repro",
@@ -302,7 +302,7 @@ class CompileExplain(Magics):
         capture; and the code that runs eagerly, with the reason.
         """
         if cell is None:
-            return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)
+            return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live_outputs)
         # A different cell runs this cell as a string, or an internal error prevented replacing the magic's line.
         text = cell if self._is_running_cell else f"{MAGIC} {line}\n{cell}"
         self._is_running_cell = True
@@ -314,7 +314,7 @@ class CompileExplain(Magics):
         return result.result
 
 
-def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live: LiveOutputs) -> Any:
+def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live_outputs: LiveOutputs) -> Any:
     """Compile the function of a call, make the call and explain what happened; return the result.
 
     With ``--log``, explain a log instead, and return ``None``.
@@ -334,14 +334,14 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     observation: Observation | None = None
     with suppress_faults("watching the call", errors_to_raise=(UsageError,)):
         cells.note_calling_cell()
-        observation = Observation(shell, cells, options, mentioned_objects(tree, shell.user_ns), live)
+        observation = Observation(shell, cells, options, mentioned_objects(tree, shell.user_ns), live_outputs)
     if observation is None:
-        function, arguments, keywords = evaluate(calls[0], shell.user_ns)
-        return function(*arguments, **keywords)
+        function, args, kwargs = evaluate_without_calling(calls[0], shell.user_ns)
+        return function(*args, **kwargs)
     error_of_call: BaseException | None = None
     try:
-        evaluated_calls = [evaluate(call, shell.user_ns) for call in calls]
-        function, arguments, keywords = evaluated_calls[0]
+        evaluated_calls = [evaluate_without_calling(call, shell.user_ns) for call in calls]
+        function, args, kwargs = evaluated_calls[0]
         with suppress_faults("copying the inputs for the front ends", observation.note_fault):
             if options.frontends:
                 observation.compare = FrontendComparison(shell, cells, options).prepare(evaluated_calls)
@@ -350,7 +350,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
                 observation.ignore_compile_options("the function is already compiled")
             forget_compiled_code(function)
             function = ensure_compiled(function, options.compile_options())
-        return function(*arguments, **keywords)
+        return function(*args, **kwargs)
     except BaseException as error:
         error_of_call = error
         raise

@@ -1,4 +1,4 @@
-"""The observation of one run, with one exit stack that undoes all its changes."""
+"""Observe one run; a single exit stack undoes all changes that the observation makes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
-#: The maximum number of seconds for a cell and its reruns together; if the cell takes long, the reruns still get the
-#: minimum. No rerun takes longer than ``_MAX_RERUN_S``.
+#: The time limit, in seconds, of a cell and its reruns together. If the cell takes long, its reruns still get
+#: ``_MIN_RERUNS_S``. No rerun gets more than ``_MAX_RERUN_S``.
 _MAX_TOTAL_S = 140.0
 _MIN_RERUNS_S = 60.0
 _MAX_RERUN_S = 100.0
@@ -65,12 +65,12 @@ class Observation:
         Finds cells by the file names of code objects.
     mentioned_objects : dict
         The objects of the notebook to which the code refers.
-    live : LiveOutputs
+    live_outputs : LiveOutputs
         The live outputs, to which this run's output is added.
     cell_id : str or None
         The front end's id of the running cell, if it sends one.
     is_worth_showing : callable or None
-        Returns whether to show a report; the output then waits until there is something to show.
+        Returns whether to show a report. If given, the output waits until there is something to show.
 
     Raises
     ------
@@ -84,13 +84,13 @@ class Observation:
         cells: CellTexts,
         options: Options,
         mentioned_objects: dict[str, Any],
-        live: LiveOutputs,
+        live_outputs: LiveOutputs,
         cell_id: str | None = None,
         is_worth_showing: Callable[[Report], bool] | None = None,
     ) -> None:
         self.cell_id = cell_id
         self.is_worth_showing = is_worth_showing
-        self._live = live
+        self._live_outputs = live_outputs
         self.options = options
         #: The texts, before and after, of cells that were edited but not run, to try as remedies.
         self.edited_cells: Sequence[tuple[str, str]] = ()
@@ -139,7 +139,7 @@ class Observation:
 
             self._effects = exit_stack.enter("watching for side effects", observe_effects, None)
         if not self.options.frontends:
-            self._live.make_room()
+            self._live_outputs.make_room()
             self._output = Output(self._shell, waits_for_graph=self.is_worth_showing is not None)
             problem = exit_stack.enter("showing the live view", self._output.show_live, None)
             if problem is not None:
@@ -176,7 +176,7 @@ class Observation:
         exit_stack.enter("setting the default device", lambda: use_default_device(self._device), None)
 
     def compile_calls(self) -> None:
-        """Compile the calls of the code from now on."""
+        """Compile the calls that the code makes from now on."""
         from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 
         options, filename = self.options.compile_options(), self._cells.running_filename
@@ -184,7 +184,7 @@ class Observation:
         self._compiled_calls = self._exit_stack.enter("compiling what the cell calls", start_compiling, None)
 
     def _note_compiled_callables(self) -> None:
-        """Record which callables were compiled for the report."""
+        """Record, for the report, which callables were compiled."""
         from jupyter_graphbreak.compiling.descriptions import describe_compiled_callables
 
         if self._compiled_calls is not None and self.recording is not None:
@@ -203,7 +203,7 @@ class Observation:
         return function
 
     def _choose_device(self, mentioned_objects: dict[str, Any]) -> DeviceChoice | None:
-        """Check the options and choose the device; every misuse is a :class:`UsageError`."""
+        """Check the options and choose the device; raise :class:`UsageError` for any misuse."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
         misuse = (TorchUnavailable, ValueError, UsageError)
@@ -289,7 +289,7 @@ class Observation:
             if self._output is not None:
                 if job is not None or self._should_show(report):
                     self._output.show_report(report, self._notes, job)
-                    self._live.add(self._output, self.cell_id)
+                    self._live_outputs.add(self._output, self.cell_id)
                 else:
                     self._output.apply_pending_clear()
             elif self.options.output is None:
@@ -336,7 +336,7 @@ class Observation:
 
             self._children = processes_in(self._trace_folder, self._cells.find)
 
-    def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
+    def _run_again(self, report: Report, files: dict[str, str], kept_run: KeptRun) -> Report:
         """Run the kept entries again on copies, without their output, and return the report with the results."""
         from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.api.rerun import Rerun
@@ -346,7 +346,7 @@ class Observation:
         find = self._cells.find
         compile_text = compiler_for(self._shell, find)
         own_edits = [*([EditedCells(tuple(self.edited_cells))] if self.edited_cells else []), *self._patches_to_try]
-        rerun = Rerun(report, files, kept, find, self._show_status)
+        rerun = Rerun(report, files, kept_run, find, self._show_status)
 
         def try_remedies(seconds: float) -> Report:
             return rerun.try_remedies(
@@ -357,16 +357,16 @@ class Observation:
             )
 
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
-        steps: list[tuple[bool, str, Callable[..., Report]]] = [
+        analyses: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries_changes, "trying remedies", try_remedies),
             (self.options.cost, "measuring", rerun.measure),
             (self.options.check, "checking", rerun.check),
             (self.options.looks_at_values, "recording values", look_at_values),
             (self.options.repro, "reproducing", rerun.reproduce_all),
         ]
-        requested = [activity for is_requested, activity, _ in steps if is_requested]
-        shares = _time_shares(requested, time.perf_counter() - self._started_at)
-        for is_requested, activity, step in steps:
+        requested_activities = [activity for is_requested, activity, _ in analyses if is_requested]
+        shares = _time_shares(requested_activities, time.perf_counter() - self._started_at)
+        for is_requested, activity, analyse in analyses:
             if is_requested:
                 seconds = next(shares)
                 self._phase = activity.split()[0]
@@ -375,7 +375,7 @@ class Observation:
                 note_count = len(self._notes)
                 try:
                     with suppress_faults(activity, self.note_fault), use_default_device(self._device), _hide_output():
-                        step(seconds=seconds)
+                        analyse(seconds=seconds)
                 except KeyboardInterrupt:
                     self.note("warning", f"{activity.capitalize()} was interrupted.")
                 rerun.report = replace(rerun.report, diagnostics=[*rerun.report.diagnostics, *self._notes[note_count:]])
@@ -383,7 +383,7 @@ class Observation:
         return rerun.report
 
     def _breaks_left_untried(self, report: Report) -> list[str]:
-        """Return the ids of the breaks for which the previous run of the cell tried no remedy when interrupted."""
+        """Return the ids of the breaks whose remedies an interrupt left untried in the previous run of the cell."""
         from jupyter_graphbreak.analysis.matching import same_breaks
         from jupyter_graphbreak.report.remedies import INTERRUPTED
 
@@ -486,7 +486,7 @@ def _hide_output() -> Iterator[None]:
 
 
 def _patches_to_try(options: Options) -> list[Patch]:
-    """Return the patch to try, if there is one; a patch that cannot be read is a :class:`UsageError`."""
+    """Return the patch to try, if there is one; raise :class:`UsageError` if it cannot be read."""
     if options.patch is None:
         return []
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
@@ -501,11 +501,11 @@ def _choose_default_device(options: Options, mentioned_objects: dict[str, Any]) 
     from jupyter_graphbreak._torch_compat.configuration import backend_names, mode_names
     from jupyter_graphbreak._torch_compat.default_device import CudaDevices, cuda_devices
     from jupyter_graphbreak.ipython.options import choose_device
-    from jupyter_graphbreak.recording.targets import add_used_globals
+    from jupyter_graphbreak.recording.targets import with_used_globals
 
     if options.backend is not None and options.backend not in (known := backend_names()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := mode_names()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
-    return choose_device(options.device, cuda, add_used_globals(mentioned_objects))
+    return choose_device(options.device, cuda, with_used_globals(mentioned_objects))

@@ -66,7 +66,8 @@ class Options(msgspec.Struct, frozen=True):
             mode=self.mode,
             fullgraph=self.fullgraph,
             dynamic=dynamic,
-            # `--check` compiles with this setting again; the times of `--cost` are those without it.
+            # `--check` reruns the code with this setting. With `--cost`, the code is compiled without it, so that the
+            # measured times are the usual ones.
             draws_as_eager=self.check and not self.cost,
         )
 
@@ -82,7 +83,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def tries_changes(self) -> bool:
-        """Whether to try changes: ours or the user's patch."""
+        """Whether to try changes: those of this package or the user's patch."""
         return self.remedies or self.patch is not None
 
     def used_compile_options(self) -> list[str]:
@@ -91,7 +92,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
-    """Read the magic's line.
+    """Return the options on the magic's line.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ class DeviceChoice(msgspec.Struct, frozen=True):
     default: str | None = None
 
 
-def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) -> DeviceChoice:
+def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[str, Any]) -> DeviceChoice:
     """Choose the default device of a run.
 
     Parameters
@@ -141,8 +142,8 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
     cuda : CudaDevices
         The CUDA devices of the kernel.
-    values : mapping
-        The objects that the code mentions. Tensors and modules among them have their own devices.
+    mentioned_objects : mapping
+        The objects that the code mentions, by name. Tensors and modules among them have their own devices.
 
     Returns
     -------
@@ -161,7 +162,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
         return _choose_cuda(requested, cuda)
     if not cuda.names:
         return DeviceChoice(Device("auto", "cpu", note=cuda.why_none))
-    on_cpu = [name for name, value in values.items() if "cpu" in devices_of(value)]
+    on_cpu = [name for name, value in mentioned_objects.items() if "cpu" in device_types_of(value)]
     if on_cpu:
         names = f"{join_words(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
         return DeviceChoice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
@@ -179,7 +180,7 @@ def _choose_cuda(requested: str, cuda: CudaDevices) -> DeviceChoice:
     return DeviceChoice(Device(requested, f"cuda:{number}", cuda.names[number]), f"cuda:{number}")
 
 
-def devices_of(value: Any) -> set[str]:
+def device_types_of(value: Any) -> set[str]:
     """Return the device types of the tensors in an object: a tensor, a module, or a container of them."""
     return {
         device_type

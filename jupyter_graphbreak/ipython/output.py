@@ -56,7 +56,8 @@ class Output:
         Yields
         ------
         str or None
-            The reason why nothing can be shown during the run, if so; the cell runs anyway.
+            A sentence that says why nothing can be shown during the run; ``None`` if the live view works or waits. The
+            cell runs in any case.
         """
         problem = None
         if self.is_updatable and not self._waits_for_graph:
@@ -82,13 +83,13 @@ class Output:
         send: Callable[..., Any] = session.send
 
         def send_and_watch(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
-            kind = message if isinstance(message, str) else message["header"]["msg_type"]
-            if kind == "clear_output":
+            message_type = message if isinstance(message, str) else message["header"]["msg_type"]
+            if message_type == "clear_output":
                 if message["content"]["wait"]:
                     self._pending_clear = functools.partial(send, stream, message, *args, **kwargs)
                     return message
                 self._is_shown, self._pending_clear = False, None
-            elif kind != "status":
+            elif message_type != "status":
                 self.apply_pending_clear()
             return send(stream, message, *args, **kwargs)
 
@@ -102,7 +103,7 @@ class Output:
                 del vars(session)["send"]
 
     def apply_pending_clear(self) -> None:
-        """Clear the outputs, if the cell asked for that as soon as the next output arrives."""
+        """Clear the outputs if the cell asked to clear them when the next output arrives."""
         clear, self._pending_clear = self._pending_clear, None
         if clear is not None:
             self._is_shown = False

@@ -1,4 +1,4 @@
-"""The reasons why PyTorch does not cache a graph; every start of the program then compiles the graph again."""
+"""The table of reasons why PyTorch does not cache a graph, which every start of the program then compiles again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CACHE_BYPASSES = (
         "`torch.cond`, `while_loop` and other operations that call functions",
         ("HigherOrderOperator", "target cond", "target while_loop"),
         "Unsupported call_function target cond; inductor: Can't cache HigherOrderOperator: cond",
-        "if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+        "if both branches of a torch.cond are cheap, compute both and choose with torch.where",
     ),
     CacheBypass(
         "selective checkpointing",

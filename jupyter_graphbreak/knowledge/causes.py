@@ -13,7 +13,7 @@ from dataclasses import replace
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.entries import CONFIG, DynamoSetting, KnownCall, KnownCause, ManualStep, title_of
 from jupyter_graphbreak.knowledge.known_bugs import bugs_with_messages
-from jupyter_graphbreak.knowledge.owners import owner_advice
+from jupyter_graphbreak.knowledge.owners import all_owner_advice
 from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 _ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
@@ -42,7 +42,8 @@ _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=F
 
 _FLAG_STEP = ManualStep(
     "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set together "
-    "with it. If not, decide whether both sides can always be computed, so that torch.where can choose between them.",
+    "with it. If not, decide whether both branches can always be computed, so that torch.where can choose between "
+    "them.",
     obsolete_if_failed="torch.where",
     text_after_failure=(
         "Decide whether this tensor is a flag that changes only once. If it is, test a Python bool that you set "
@@ -51,7 +52,7 @@ _FLAG_STEP = ManualStep(
     ),
 )
 _BRANCH_STEP = ManualStep(
-    "Decide whether both sides can always be computed, so that torch.where can choose between "
+    "Decide whether both branches can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
     "whether the loop can always run its maximum number of times.",
     obsolete_if_failed="torch.where",
@@ -281,7 +282,7 @@ CAUSES = (
         title="`assert` that fails while Dynamo traces",
         advice=(
             "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
-            "code catches the error, ask with if instead"
+            "code catches the error, test with if instead"
         ),
         page="errors.md#your-own-error-met-while-compiling",
     ),
@@ -740,7 +741,9 @@ CAUSES = (
         "GB0170",
         ("Data-dependent branching",),
         title="Branch on a tensor's value",
-        advice="compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout",
+        advice=(
+            "compute both branches with torch.where(condition, a, b); or use torch.cond, unless a branch has dropout"
+        ),
         advice_by_use=(
             (
                 "error",
@@ -760,7 +763,7 @@ CAUSES = (
                 "flag",
                 (
                     "if this tensor is a flag that changes only once, such as 'initialized', test a Python bool that "
-                    "you set together with it; otherwise compute both sides with torch.where(condition, a, b)"
+                    "you set together with it; otherwise compute both branches with torch.where(condition, a, b)"
                 ),
             ),
             (
@@ -1675,7 +1678,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
-    """Return whether the code of a break does not belong in a compiled function, as is true of a backward pass.
+    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function.
 
     The parameters are those of :func:`known_cause`.
     """
@@ -1684,7 +1687,7 @@ def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
 
 
 def cause_name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause of a message from an older PyTorch that contains neither an id nor a name."""
+    """Return the cause's name for an older PyTorch message with neither an id nor a name; ``None`` if unknown."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
@@ -1697,13 +1700,13 @@ def setting_titles() -> frozenset[str]:
 
 @functools.cache
 def all_advice() -> frozenset[str]:
-    """Return all our advice; no advice quotes a user's program."""
+    """Return all advice in the tables; none of it quotes a user's program."""
     entries = (*CAUSES, *CALLS)
     sentences = {sentence for entry in entries for sentence in (entry.advice, entry.setting_advice)}
     sentences |= {cause.advice_if_consequence for cause in CAUSES}
     sentences |= {sentence for cause in CAUSES for _, sentence in cause.advice_by_use}
     sentences |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
-    return frozenset(sentence for sentence in sentences if sentence is not None) | owner_advice()
+    return frozenset(sentence for sentence in sentences if sentence is not None) | all_owner_advice()
 
 
 @functools.cache

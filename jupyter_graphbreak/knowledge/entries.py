@@ -1,4 +1,4 @@
-"""The types of the entries in the tables."""
+"""Define the types of the entries in the tables of this folder."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class DynamoSetting:
     name : str
         The name in ``torch._dynamo.config``.
     value : bool or int
+        The value to set.
     is_safe : bool or None
         Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
     since : str or None
@@ -71,6 +72,7 @@ class ManualStep:
     Parameters
     ----------
     text : str
+        The decision, in one or more sentences.
     obsolete_if_failed : str
         A part of the title of a remedy. If such a remedy failed, ``text`` is obsolete.
     text_after_failure : str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The beginnings of the hints.
+#: The beginnings of some hints.
 _USER_ERROR = "Your code may result in an error when running in eager"
 #: The same hint before torch 2.12.
 _FORMER_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
@@ -63,9 +63,9 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
     return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
 
 
-def fullgraph_captures_values(torch: str | None) -> bool | None:
-    """Return whether ``fullgraph=True`` captures numbers and sizes in this PyTorch; ``None`` if that is unknown."""
-    numbers = re.match(r"(\d+)\.(\d+)", torch or "")
+def fullgraph_captures_values(torch_version: str | None) -> bool | None:
+    """Return whether ``fullgraph=True`` captures numbers and sizes in a PyTorch version; ``None`` if unknown."""
+    numbers = re.match(r"(\d+)\.(\d+)", torch_version or "")
     return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE_RELEASE if numbers is not None else None
 
 

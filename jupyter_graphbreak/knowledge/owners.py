@@ -1,4 +1,4 @@
-"""Advice about a line that belongs to a library or to PyTorch: only its owner can change it."""
+"""Advice about lines that belong to a library or to PyTorch, because the reader cannot change these lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownOwner:
+class OwnerAdvice:
     """Advice about a break in somebody else's code.
 
     Parameters
@@ -35,24 +35,24 @@ class KnownOwner:
     step_for_error: str
 
 
-OPTIMIZER = (
+OPTIMIZER_ADVICE = (
     "PyTorch breaks in its optimizers on purpose, and still compiles the update as one graph: leave it, or call the "
     "optimizer after the compiled function"
 )
-OPTIMIZER_STEP = (
+OPTIMIZER_MANUAL_STEP = (
     "Leave it, or call the optimizer after the compiled function: PyTorch breaks in its optimizers on purpose, and "
     "still compiles the update as one graph."
 )
-LIBRARY_OPTIMIZER = (
+LIBRARY_OPTIMIZER_ADVICE = (
     "leave the optimizer's step uncompiled: call it outside of compiled functions, and report the break to the library"
 )
-LIBRARY_OPTIMIZER_STEP = (
+LIBRARY_OPTIMIZER_MANUAL_STEP = (
     "Leave the optimizer's step uncompiled: call it outside of compiled functions. Report the break to the library."
 )
 
 #: The advice by the owner of a line. The reader's own lines are missing: their advice depends on the cause.
-OWNERS: Mapping[Owner, KnownOwner] = {
-    "library": KnownOwner(
+ADVICE_BY_OWNER: Mapping[Owner, OwnerAdvice] = {
+    "library": OwnerAdvice(
         advice_if_deliberate=(
             "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
         ),
@@ -69,7 +69,7 @@ OWNERS: Mapping[Owner, KnownOwner] = {
         ),
         step_for_error="Move {call} out of the compiled function, and report the error to the library.",
     ),
-    "torch": KnownOwner(
+    "torch": OwnerAdvice(
         advice_if_deliberate=(
             "PyTorch breaks here on purpose: make the call that leads here outside of the compiled function"
         ),
@@ -87,10 +87,14 @@ OWNERS: Mapping[Owner, KnownOwner] = {
 }
 
 
-def owner_advice() -> set[str]:
+def all_owner_advice() -> set[str]:
     """Return all strings of this module that a report may contain as advice."""
     return {
-        OPTIMIZER,
-        LIBRARY_OPTIMIZER,
-        *(advice for owner in OWNERS.values() for advice in (owner.advice_if_deliberate, owner.advice_if_unintended)),
+        OPTIMIZER_ADVICE,
+        LIBRARY_OPTIMIZER_ADVICE,
+        *(
+            advice
+            for owner in ADVICE_BY_OWNER.values()
+            for advice in (owner.advice_if_deliberate, owner.advice_if_unintended)
+        ),
     }

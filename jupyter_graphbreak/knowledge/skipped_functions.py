@@ -51,7 +51,7 @@ ESCAPING_GENERATOR = SkipReason(
     "consume the generator before the compiled code ends, for example with list(...)",
     page="causes/gb0003.md",
 )
-MODE = SkipReason(
+DISPATCH_MODE = SkipReason(
     "dispatch mode",
     "a TorchDispatchMode was active, and Dynamo compiles nothing in such a mode",
     "call it outside the mode",

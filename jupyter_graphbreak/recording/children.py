@@ -37,17 +37,17 @@ _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNOREC
 _MAX_COMMAND_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
 _MIN_WORK_S = 0.2
-#: The audit events of starting a process that inherits the environment.
+#: The audit events for starting a process that may inherit the environment.
 _START_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
-# Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
+# Folders to remove once more later: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
 _blocks: list[_WatchedBlock] = []
-#: Whether ``TORCH_TRACE`` is missing because a thread outside all blocks started a process.
-_is_removed = [False]
+#: Whether we removed ``TORCH_TRACE`` because a thread outside all blocks started a process.
+_is_variable_removed = [False]
 _start_lock = threading.RLock()
 #: Whether the hooks are installed. Neither an audit hook nor a function that runs after a fork can be removed.
-_is_hooked = [False]
+_has_hooks = [False]
 
 
 class _WatchedBlock(NamedTuple):
@@ -70,13 +70,13 @@ class _WatchedBlock(NamedTuple):
 def trace_child_processes(on_note: Callable[[str], None]) -> Iterator[Path]:
     """Yield a temporary folder for the traces of the processes that the ``with`` block starts.
 
-    If the user has set ``TORCH_TRACE``, it stays in force, and the yielded folder is empty.
+    If the user has set ``TORCH_TRACE``, that setting stays in force, and the yielded folder is empty.
 
     Parameters
     ----------
     on_note : callable
-        Receives a sentence about traces that are elsewhere, and one about each process that cannot be watched, if
-        ``subprocess`` starts it in this process.
+        Receives a sentence if the traces are written to the user's folder, and one about each process that cannot be
+        watched. Such processes are noticed only if this process starts them with ``subprocess``.
     """
     if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
         user_folder = os.environ[_TRACE_VARIABLE]
@@ -144,7 +144,7 @@ def _child_processor_seconds() -> dict[tuple[int, float], float]:
 
     The command line is ignored, because Ray's workers replace it with a title.
     """
-    work = {}
+    processor_seconds = {}
     with contextlib.suppress(Exception):  # the user's program must not notice us
         import psutil
 
@@ -152,8 +152,8 @@ def _child_processor_seconds() -> dict[tuple[int, float], float]:
             with contextlib.suppress(psutil.Error, OSError):
                 if _PYTHON_COMMAND.search(child.exe()):
                     times = child.cpu_times()
-                    work[child.pid, child.create_time()] = times.user + times.system
-    return work
+                    processor_seconds[child.pid, child.create_time()] = times.user + times.system
+    return processor_seconds
 
 
 def _is_set_by_user(value: str | None) -> bool:
@@ -171,7 +171,7 @@ def _restore_environment(folder: str) -> None:
     if os.environ.get(_TRACE_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
-        _is_removed[0] = False
+        _is_variable_removed[0] = False
 
 
 def _set_variable(folder: str | None) -> None:
@@ -182,29 +182,29 @@ def _set_variable(folder: str | None) -> None:
 
 
 def _controls_variable() -> bool:
-    """Return whether we set the variable; the user's program may set or remove it."""
+    """Return whether the variable is as we left it; the user's program may have set or removed it."""
     value = os.environ.get(_TRACE_VARIABLE)
-    return bool(_blocks) and not _is_set_by_user(value) and (value is not None or _is_removed[0])
+    return bool(_blocks) and not _is_set_by_user(value) and (value is not None or _is_variable_removed[0])
 
 
-def _choose_folder() -> None:
+def _set_variable_for_thread() -> None:
     """Set the variable, which a new process inherits, to the folder of this thread's block."""
     if not _controls_variable():
         return
     block = _current_block()
-    _is_removed[0] = block is None
+    _is_variable_removed[0] = block is None
     _set_variable(None if block is None else block.folder)
 
 
 def _install_hooks() -> None:
-    if not _is_hooked[0]:
+    if not _has_hooks[0]:
         sys.addaudithook(_before_start)
         atexit.register(_remove_folders)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_write_after_fork)
+            os.register_at_fork(after_in_child=_trace_after_fork)
             # A different thread, which the child does not have, may have held the lock.
             os.register_at_fork(after_in_child=_start_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
-        _is_hooked[0] = True
+        _has_hooks[0] = True
 
 
 @contextlib.contextmanager
@@ -218,7 +218,7 @@ def _patch_process_starts() -> Iterator[None]:
         for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
             original = getattr(owner, name, None)
             if original is not None:  # not on every system
-                stack.enter_context(patch_attribute(owner, name, _choose_folder_before(original)))
+                stack.enter_context(patch_attribute(owner, name, _set_variable_before(original)))
         if os.name == "posix":
             system = _set_variable_in_shell(os.system)
             stack.enter_context(break_at_call(system))
@@ -226,12 +226,12 @@ def _patch_process_starts() -> Iterator[None]:
         yield
 
 
-def _choose_folder_before(original: Callable[..., Any]) -> Callable[..., Any]:
+def _set_variable_before(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start(*args: Any, **kwargs: Any) -> Any:
         with _start_lock:
             with contextlib.suppress(Exception):  # the user's program must not notice us
-                _choose_folder()
+                _set_variable_for_thread()
             return original(*args, **kwargs)
 
     return start
@@ -268,12 +268,12 @@ def _remove_folders() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_after_fork() -> None:
+def _trace_after_fork() -> None:
     _folders_to_remove.clear()  # the parent removes them
     if not _blocks:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us
-        _choose_folder()
+        _set_variable_for_thread()
         block = _current_block()
         if block is not None:
             trace_logger().handlers = [trace_writer(block.folder)]
@@ -285,13 +285,13 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us
         with _start_lock:
-            _choose_folder()
+            _set_variable_for_thread()
         block = _current_block()
         if event == "subprocess.Popen" and block is not None:
-            _report_unwatched(block, arguments[1], arguments[3])
+            _note_if_unwatched(block, arguments[1], arguments[3])
 
 
-def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
+def _note_if_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
     if not isinstance(environment, dict):  # the new process inherits the environment of this process
         return
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}

@@ -79,12 +79,12 @@ def defer_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    delayed: list[int] = []
+    delayed_signals: list[int] = []
 
-    def delay(number: int, frame: Any) -> None:
-        delayed.append(number)
-        if len(delayed) > 1:
-            handler(number, frame)
+    def delay(signal_number: int, frame: Any) -> None:
+        delayed_signals.append(signal_number)
+        if len(delayed_signals) > 1:
+            handler(signal_number, frame)
 
     vars(delay)[DEFERRED_HANDLER_ATTRIBUTE] = handler
     signal.signal(signal.SIGINT, delay)
@@ -92,5 +92,5 @@ def defer_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if len(delayed) == 1:
+        if len(delayed_signals) == 1:
             handler(signal.SIGINT, None)

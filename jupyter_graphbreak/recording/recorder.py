@@ -126,12 +126,12 @@ class Recording:
     def note_compiled_callables(self, callables: Iterable[additions.CompiledForReport]) -> None:
         """Record the code that was compiled for the report although the program does not compile it."""
         self._has_compiled_calls = True
-        for call in callables:
-            self._append_without_context(call)
+        for compiled_callable in callables:
+            self._append_without_context(compiled_callable)
 
     def started_codes(self) -> list[tuple[str, str, int]]:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
-        return [frame_start.place for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
+        return [frame_start.code_key for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
 
     def fail(self, error: BaseException) -> None:
         """Record the exception that ended the run."""
@@ -199,7 +199,7 @@ class Recording:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for frame_start in additions.additions_of(self.records, additions.FrameStarted):
-            started_ids.setdefault(frame_start.place, set()).add(frame_start.id)
+            started_ids.setdefault(frame_start.code_key, set()).add(frame_start.id)
         for reference in earlier_codes:
             code = reference()
             if code is None or not is_known_code(code):
@@ -216,7 +216,7 @@ class Recording:
     def _note_why_compile_is_disabled(self) -> None:
         try:
             reason = why_compile_is_disabled()
-        except Exception as error:  # noqa: BLE001 - an unknown torch
+        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
             reason = f"Cannot tell whether torch.compile is switched off ({type(error).__name__}: {error})."
         if reason:
             self.note("warning", reason)
@@ -224,7 +224,7 @@ class Recording:
     def _settings(self) -> dict[str, Any]:
         try:
             return dynamo_settings()[0]
-        except Exception as error:  # noqa: BLE001 - an unknown torch
+        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
             self.note("warning", f"The settings of Dynamo could not be read ({type(error).__name__}: {error}).")
             return {}
 
@@ -237,7 +237,7 @@ def record(
 ) -> Iterator[Recording]:
     """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
-    This covers the calling thread and threads that it starts in the meantime, except threads that record themselves.
+    This covers the calling thread and threads that it starts within the block, except threads that record themselves.
     Recordings may be nested, and several threads may record at the same time.
 
     An exception of the block is recorded and passed on unchanged. After the block, the recording is complete: it ends
@@ -259,7 +259,7 @@ def record(
     try:
         with (
             claim_thread(recording.note_fault) as claim,
-            _earlier_codes(recording.note_fault) as earlier_codes,
+            _snapshot_earlier_codes(recording.note_fault) as earlier_codes,
             count_compilations(claim) as get_compilation_count,
             _attach_handler(handler := _TraceHandler(recording, claim)),
             restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
@@ -278,8 +278,8 @@ def record(
 
 
 @contextlib.contextmanager
-def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`snapshot_known_codes`."""
+def _snapshot_earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
+    """Yield the code objects that Dynamo knows now, or ``None`` if listing them fails."""
     with contextlib.ExitStack() as stack:
         earlier_codes = None
         try:
@@ -313,7 +313,7 @@ class _TraceHandler(logging.Handler):
         super().__init__(logging.DEBUG)
         self._recording = recording
         self._claim = claim
-        self._named_files: set[int] = set()
+        self._named_file_numbers: set[int] = set()
 
     def emit(self, entry: logging.LogRecord) -> None:
         start = time.perf_counter()
@@ -334,15 +334,15 @@ class _TraceHandler(logging.Handler):
         if record.kind not in NEEDED_ENTRIES:
             return
         if (stack := _STACK_KEYS.get(record.kind)) is not None:
-            self._name_files(record.data.get(stack) or ())
+            self._append_file_names(record.data.get(stack) or ())
         self._recording.append(reduce_record(record))
 
-    def _name_files(self, stack: Any) -> None:
-        """Add the names of interned files; they may have been interned before recording began."""
+    def _append_file_names(self, stack: Any) -> None:
+        """Append the names of the files in a stack; PyTorch may have interned them before recording began."""
         for entry in stack:
             number = entry.get("filename")
-            if isinstance(number, int) and number not in self._named_files:
-                self._named_files.add(number)
+            if isinstance(number, int) and number not in self._named_file_numbers:
+                self._named_file_numbers.add(number)
                 name = interned_name(number)
                 if name is not None:
                     self._recording.append(Record({"str": [name, number]}))
@@ -353,12 +353,12 @@ def _record_of(addition: Addition) -> Record:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an exception, or its argument types if making the message would run the user's code."""
+    """Return the message of an exception, or its arguments' types if making the message would run the user's code."""
     if any(map(_needs_user_code, error.args)):
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:
         return BaseException.__str__(error) if _needs_user_code(error) else str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ of a library must not make this fail
+    except Exception:  # noqa: BLE001 - the __str__ of a library may be broken
         return f"<{type(error).__name__} whose message cannot be read>"
 
 

@@ -1,4 +1,4 @@
-"""The cells of this process's IPython shell."""
+"""Find the cells of this process's IPython shell."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jupyter_graphbreak.records.source_texts import CellText
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell of this process's IPython that has a file name, ``None`` if there is none.
+    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
 
-    Its text is the one that tracebacks show.
+    The text of the cell is the one that tracebacks show.
     """
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None

@@ -44,9 +44,9 @@ _MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 _OPERATOR_TYPES = frozenset({"OpOverload", "OpOverloadPacket"})
 #: The type that ``functools.lru_cache`` returns.
 _LRU_CACHE_TYPE = type(functools.lru_cache(len))
-#: The number of items to examine in a container.
+#: The maximum number of items to examine in a container.
 _MAX_ITEMS = 100
-#: The number of items to examine in all containers together: a data set of nested lists has millions.
+#: The maximum number of items to examine in all containers together: a data set of nested lists has millions.
 _MAX_TOTAL_ITEMS = 10_000
 
 
@@ -56,7 +56,7 @@ def is_compiled(value: Any) -> bool:
 
 
 def any_uses_torch_compile(values: Iterable[Any]) -> bool:
-    """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
+    """Return whether any of the objects is compiled, is ``torch.compile`` itself, or uses such an object."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
         for value in reachable_objects(*values)
@@ -95,7 +95,7 @@ def user_codes(*values: Any) -> Iterator[types.CodeType]:
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
-    """Return module and ``__name__`` of each function that the objects use, by the global name that refers to it."""
+    """Return the module and ``__name__`` of each function that the objects use, by the global that refers to it."""
     functions: dict[str, tuple[str, str]] = {}
     for value in reachable_objects(*values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
@@ -105,14 +105,14 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     return functions
 
 
-def add_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given objects by name, and the globals that their functions use directly or indirectly."""
-    names = dict(values)
+    objects = dict(values)
     for value in reachable_objects(*values.values()):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, referenced in _globals(value).items():
-                names.setdefault(name, referenced)
-    return names
+                objects.setdefault(name, referenced)
+    return objects
 
 
 def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[tuple[str, str, int]]) -> list[str]:
@@ -138,20 +138,20 @@ def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[
 
 def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
     """Yield the code objects of functions, and those of the functions that they define."""
-    seen: set[types.CodeType] = set()
+    visited_codes: set[types.CodeType] = set()
     for value in values:
         code = attribute_of(value, "__code__")
         pending = [code] if isinstance(code, types.CodeType) else []
         while pending:
             inner = pending.pop()
-            if inner in seen:
+            if inner in visited_codes:
                 continue
-            seen.add(inner)
+            visited_codes.add(inner)
             yield inner
             pending += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
 
 
-def _wrapped_by_functools(value: Any) -> Any:
+def _unwrap_functools(value: Any) -> Any:
     """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
     if is_instance(value, functools.partial):
         return value.func
@@ -166,7 +166,7 @@ def _proxied_objects(value: Any) -> Iterator[Any]:
 
 
 def _implementations(value: Any) -> Iterator[Any]:
-    """Yield the functions that may implement an operator of PyTorch: of a custom operator, or all Python kernels."""
+    """Yield the functions that may implement an operator: those of a custom operator, or else all Python kernels."""
     if type(value).__name__ == "CustomOpDef" and type(value).__module__.startswith("torch."):
         attributes = vars(value)
         yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
@@ -177,22 +177,22 @@ def _implementations(value: Any) -> Iterator[Any]:
 
 def reachable_objects(*values: Any) -> Iterator[Any]:
     """Yield the functions, modules and instances that objects use, through closures, attributes and global names."""
-    seen: set[int] = set()
-    searched = 0
+    visited_ids: set[int] = set()
+    searched_item_count = 0
     pending = [(value, 0) for value in values]
     while pending:
         value, depth = pending.pop()
-        if id(value) in seen or depth > _MAX_DEPTH:
+        if id(value) in visited_ids or depth > _MAX_DEPTH:
             continue
-        seen.add(id(value))
+        visited_ids.add(id(value))
         wrapped_objects = (
-            _wrapped_by_functools(value), compiled.compiled_callable(value), *_proxied_objects(value),
+            _unwrap_functools(value), compiled.compiled_callable(value), *_proxied_objects(value),
             *_implementations(value),
         )  # fmt: skip
         pending += [(inner, depth + 1) for inner in wrapped_objects if inner is not None and inner is not value]
-        if searched < _MAX_TOTAL_ITEMS:
+        if searched_item_count < _MAX_TOTAL_ITEMS:
             items = _container_items(value)
-            searched += len(items)
+            searched_item_count += len(items)
             pending += [(item, depth) for item in items]
         if is_instance(value, types.MethodType):
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
@@ -221,7 +221,7 @@ def _container_items(value: Any) -> list[Any]:
     """
     for container_type in (list, tuple, set, frozenset, deque, dict):
         if is_instance(value, container_type):
-            with contextlib.suppress(RuntimeError):  # another thread changes it
+            with contextlib.suppress(RuntimeError):  # a different thread changes the container
                 items = dict.values(value) if container_type is dict else container_type.__iter__(value)
                 return [item for item in itertools.islice(items, _MAX_ITEMS) if not _is_plain_data(type(item))]
     return []
@@ -256,7 +256,7 @@ def closure_values(function: Any) -> Iterator[Any]:
 
 
 def _references(function: types.FunctionType) -> Iterator[Any]:
-    """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
+    """Yield the objects in a function's closure, defaults and code, and the function that it wraps."""
     yield from closure_values(function)
     yield from function.__defaults__ or ()
     if hasattr(function, "__wrapped__"):
@@ -338,8 +338,9 @@ def _is_foreign(value: Any) -> bool:
 def _package_of(value: Any) -> str:
     """Return the package of a function or class.
 
-    For a function it comes from its globals, because ``functools.wraps`` gives torch's wrappers a wrong ``__module__``.
+    The package of a function is read from its globals, because ``functools.wraps`` gives PyTorch's wrappers a wrong
+    ``__module__``.
     """
-    scope = attribute_of(value, "__globals__")
-    home = scope.get("__name__") if isinstance(scope, dict) else attribute_of(value, "__module__")
-    return home.partition(".")[0] if isinstance(home, str) else ""
+    namespace = attribute_of(value, "__globals__")
+    module_name = namespace.get("__name__") if isinstance(namespace, dict) else attribute_of(value, "__module__")
+    return module_name.partition(".")[0] if isinstance(module_name, str) else ""

@@ -27,10 +27,10 @@ def busy_thread_name(filenames: Container[str] = ()) -> str | None:
         Library files whose code also counts.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
         files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
-        if number != get_ident() and any(_is_user_code(file, filenames) for file in files):
-            return names.get(number, "unknown")
+        if ident != get_ident() and any(_is_user_code(file, filenames) for file in files):
+            return names.get(ident, "unknown")
     for thread in threading.enumerate():
         code = getattr(getattr(thread, "function", None), "__code__", None)
         if isinstance(thread, threading.Timer) and code is not None and _is_user_code(code.co_filename, filenames):

@@ -32,7 +32,7 @@ class CodeObject(Addition, frozen=True, kw_only=True):
     qualname: str | None = None
 
     @property
-    def place(self) -> tuple[str, str, int]:
+    def code_key(self) -> tuple[str, str, int]:
         """The function's name, file and first line."""
         return self.name, self.filename, self.firstlineno
 
@@ -86,12 +86,15 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
         The Python stack at the call that made Dynamo compile, outermost first.
     module : str or None
         The class of the called module, if the code is a module's ``forward`` or a wrapper around it.
+    instance : int or None
+        The number of the module whose method the code implements: modules are numbered from 1 as they are first seen.
     """
 
     kind: ClassVar[str] = "graphbreak_start"
 
     stack: list[StackEntry] = []
     module: str | None = None
+    instance: int | None = None
     fullgraph_site: FullgraphSite | None = None
 
 
@@ -125,7 +128,7 @@ class Conditions(Addition, frozen=True, kw_only=True):
         return [*self.above, *self.stack]
 
 
-class BreakSeen(Conditions, frozen=True, kw_only=True):
+class BreakLogged(Conditions, frozen=True, kw_only=True):
     """Dynamo logs a graph break.
 
     Parameters
@@ -133,8 +136,8 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
     type : str or None
         The class of the underlying exception.
     gb_type, gb_id : str or None
-        The name and the id in PyTorch's registry of graph breaks, if the exception or the beginning of its text has
-        them.
+        The name and the id in PyTorch's registry of graph breaks, if the exception or the beginning of its message
+        contains them.
     """
 
     kind: ClassVar[str] = "graphbreak_break"
@@ -145,7 +148,7 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
 
 
 class FrameFailed(Conditions, frozen=True, kw_only=True):
-    """An exception ends the compilation of a frame; if ``raised`` is true, it reaches the user."""
+    """An exception ends the compilation of a frame; if ``raised`` is true, the exception reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
 
@@ -200,7 +203,7 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
     limit_value: int | None = None
 
     @property
-    def code(self) -> tuple[str, str, int] | None:
+    def code_key(self) -> tuple[str, str, int] | None:
         """The function's name, file and first line; ``None`` if one of them is unknown."""
         if self.name is None or self.filename is None or self.firstlineno is None:
             return None
@@ -256,9 +259,9 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
     is_module : bool
         Whether the module itself was pickled.
     is_part : bool
-        Whether the saved module itself is not compiled, only a part of it.
+        Whether only a part of the saved module is compiled, and not the module itself.
     site : StackEntry or None
-        The line that saves it.
+        The line that saves the module.
     """
 
     kind: ClassVar[str] = "graphbreak_compiled_saved"
@@ -487,7 +490,7 @@ class CachedCode(CodeObject, frozen=True, kw_only=True):
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """Facts about the run as a whole: versions, Dynamo's settings at its end, folders of packages, times in seconds.
+    """Facts about the whole run: versions, Dynamo's settings at the end, folders of packages, and times in seconds.
 
     Parameters
     ----------
@@ -519,10 +522,10 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     held: list[CachedCode] | None = None
 
 
-_CLASSES: dict[str, type[Addition]] = {
+_CLASS_OF_KIND: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
-        ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
+        ScopeOpened, FrameStarted, BreakLogged, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
         CompiledSaved, ResumeCreated, ResumedAt, CudagraphSkipped, AnswerDiffers, GraphStacks, UnrecordedSkips,
         WatchFailed, Note, DeviceUsed, CompiledForReport, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
     )
@@ -539,17 +542,17 @@ def read_addition(record: Record) -> Addition | None:
     msgspec.ValidationError
         If a field is missing or has the wrong type.
     """
-    kind = _CLASSES.get(record.kind)
-    return msgspec.convert(record.data, kind, str_keys=True) if kind is not None else None
+    class_ = _CLASS_OF_KIND.get(record.kind)
+    return msgspec.convert(record.data, class_, str_keys=True) if class_ is not None else None
 
 
-def additions_of(records: list[Record], kind: type[_A]) -> list[_A]:
+def additions_of(records: list[Record], class_: type[_A]) -> list[_A]:
     """Return all additions of one class, in order; unreadable ones are left out."""
-    result: list[_A] = []
+    additions: list[_A] = []
     for record in records:
-        if record.kind == kind.kind:
+        if record.kind == class_.kind:
             try:
-                result.append(msgspec.convert(record.data, kind, str_keys=True))
+                additions.append(msgspec.convert(record.data, class_, str_keys=True))
             except msgspec.ValidationError:
                 continue
-    return result
+    return additions

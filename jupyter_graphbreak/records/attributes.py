@@ -18,17 +18,20 @@ WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 _MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 
 
-def is_instance(value: Any, kinds: type | UnionType | tuple[Any, ...]) -> bool:
-    """Return whether an object is an instance of some types, whatever it claims in ``__class__``.
+def is_instance(value: Any, types: type | UnionType | tuple[Any, ...]) -> bool:
+    """Return whether the real type of an object is one of some types, whatever the object claims in ``__class__``.
 
     Proxies and mocks with a specification claim a different class: they have neither the memory of a tensor nor the
     items of a list, and reading their ``__class__`` may raise.
     """
-    return issubclass(type(value), kinds)
+    return issubclass(type(value), types)
 
 
 def is_hashable(value: Any) -> bool:
-    """Return whether an object has a hash; the code that Dynamo creates may have a dict among its constants."""
+    """Return whether an object has a hash.
+
+    The code objects that Dynamo creates may have none, because their constants may contain a dict.
+    """
     try:
         hash(value)
     except TypeError:
@@ -38,7 +41,7 @@ def is_hashable(value: Any) -> bool:
 
 def is_dataclass(value: Any) -> bool:
     """Return whether the type of an object is a dataclass."""
-    return any("__dataclass_fields__" in vars(kind) for kind in type(value).__mro__)
+    return any("__dataclass_fields__" in vars(class_) for class_ in type(value).__mro__)
 
 
 def proxy_member(proxy_class: type) -> Any:
@@ -76,7 +79,7 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     class_attribute = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
     if isinstance(class_attribute, property | functools.cached_property):
         return default
-    # The attributes of a thread-local object are in its thread.
+    # The attributes of a thread-local object belong to the current thread.
     base: Any = next((base for base in (type, threading.local) if issubclass(class_, base)), object)
     try:
         return base.__getattribute__(value, name)

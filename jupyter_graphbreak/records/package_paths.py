@@ -75,11 +75,11 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
 
 
 def as_folder(path: str) -> str:
-    """Return the path of a folder with forward slashes, one of them at its end."""
+    """Return the path of a folder with forward slashes, including one at the end."""
     return path.replace("\\", "/").rstrip("/") + "/"
 
 
-def is_of_standard_library(module_path: str) -> bool:
+def is_standard_library(module_path: str) -> bool:
     """Return whether a path from :meth:`PackagePaths.module_path` belongs to the standard library."""
     top = module_path.partition("/")[0].removesuffix(".py")
     return module_path.startswith("<") or top in sys.stdlib_module_names
@@ -130,9 +130,10 @@ def is_typed_code(filename: str) -> bool:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library. The standard library counts as one, such as ``<frozen os>``.
+    """Return whether a file belongs to a library.
 
-    A package that is installed from source, outside the folders of packages, counts as the user's code.
+    The standard library counts as a library, including frozen modules such as ``<frozen os>``. A package that is
+    installed from source, outside the folders of packages, counts as the user's code.
     """
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED_MODULE.search(filename) is not None

@@ -40,21 +40,21 @@ NEEDED_ENTRIES = frozenset(
     }
 )
 #: The metrics of a compilation that a report needs; the many other settings and counters are left out.
-_METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
+_METRIC_FIELDS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
             "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
-#: The fields that a report needs about a size of which the code makes a constant: its names in guards, and the stack at
-#: the line that does so.
-_SPECIALIZATION = ("sources", "user_stack")
+#: The fields that a report needs about a size that PyTorch turns into a constant: the names of the size in guards, and
+#: the stack at the line that requires the constant.
+_SPECIALIZATION_FIELDS = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason that invalidates code compiled in a trial; it is not a reason for a recompile of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Upper bounds beyond what PyTorch writes: its reasons for a recompile are shorter, and its default limit allows fewer
 #: compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
-#: An upper bound of the times in a log, in seconds.
+#: An upper bound for the times in a log, in seconds.
 _MAX_TIME_S = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.
@@ -146,7 +146,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The name of the entry, e.g. ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
+        """The name of the entry, such as ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
         kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
         if kind == "artifact":
             data = self.data
@@ -168,7 +168,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """How often Dynamo restarted the frame before this entry; 0 if it did not, or if the entry does not tell."""
+        """The number of times that Dynamo restarted the frame before this entry; 0 if the entry does not contain it."""
         return int(self.envelope.get("attempt") or 0)
 
 
@@ -206,8 +206,8 @@ def reduce_record(record: Record) -> Record:
     """
     if "_cache_" in record.kind:
         return Record(record.envelope, _bypass_reason(record.payload))
-    needed_keys = _SPECIALIZATION if record.kind == "symbolic_shape_specialization" else _METRICS
-    if needed_keys is _METRICS and not record.kind.endswith("compilation_metrics"):
+    needed_keys = _SPECIALIZATION_FIELDS if record.kind == "symbolic_shape_specialization" else _METRIC_FIELDS
+    if needed_keys is _METRIC_FIELDS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
     needed_data = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
@@ -272,7 +272,7 @@ def read_recompile_reasons(payload: str) -> list[str]:
 #: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f". A guard on a range has such a comment for each bound. Some
 #: bounds do not come from the code: PyTorch compiles sizes 0 and 1 separately. Their comments do not match.
-_GUARD_PLACE = re.compile(
+_GUARD_LOCATION = re.compile(
     r"  # (?P<path>[^#\n]+?):(?P<line>\d{1,9}) in (?P<function>[\w.<>]++)(?! \(user code shown is first use)"
 )
 
@@ -282,7 +282,7 @@ def parse_guard_location(reason: str) -> StackEntry | None:
 
     Returns ``None`` if the line is unknown, or if no line causes the guard.
     """
-    match = _GUARD_PLACE.search(reason)
+    match = _GUARD_LOCATION.search(reason)
     return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
 
@@ -311,7 +311,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
 
 
 def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack without the inserted frames at its end; if it has no others, return it unchanged."""
+    """Return a stack without the inserted frames at its end; if it contains no other frames, return it unchanged."""
     end = len(stack)
     while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1

@@ -71,21 +71,23 @@ class _Mention(NamedTuple):
     role: MentionRole
 
 
-def collect_sources(records: Iterable[Record], find_cell: FindCell, running: str | None = None) -> list[SourceRecorded]:
+def collect_sources(
+    records: Iterable[Record], find_cell: FindCell, running_filename: str | None = None
+) -> list[SourceRecorded]:
     """Return the source text that records mention: whole cells, and the functions and single lines of files.
 
     If the file name of the running cell is passed, this cell comes first, even if only functions of other cells took
     part.
     """
-    lines: dict[str, set[int]] = {running: set()} if running is not None else {}
+    lines: dict[str, set[int]] = {running_filename: set()} if running_filename is not None else {}
     names: dict[str, set[str]] = {}
     functions: dict[str, dict[int, str]] = {}
     records = list(records)
     file_names = {record.data[1]: record.data[0] for record in records if record.kind == "str"}
-    without_code = frames_without_code(records)
+    keys_without_code = frames_without_code(records)
     for record in records:
         mentions = itertools.chain(
-            _mentions(record, is_given_up=record.compile_key in without_code),
+            _mentions(record, is_given_up=record.compile_key in keys_without_code),
             _mentions_in_entry(record, file_names, list(lines)),
         )
         for filename, line, function, role in mentions:
@@ -99,9 +101,9 @@ def collect_sources(records: Iterable[Record], find_cell: FindCell, running: str
         return []
     sources = (
         source_of_cell(filename, cell)
-        if (cell := find_cell(filename)) is not None and _is_from(cell, names.get(filename, set()))
-        else source_of_file(filename, linecache.getlines(filename), mentioned, functions.get(filename, {}))
-        for filename, mentioned in lines.items()
+        if (cell := find_cell(filename)) is not None and _defines(cell, names.get(filename, set()))
+        else source_of_file(filename, linecache.getlines(filename), mentioned_lines, functions.get(filename, {}))
+        for filename, mentioned_lines in lines.items()
     )  # fmt: skip
     return [source for source in sources if source is not None]
 
@@ -112,9 +114,9 @@ def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
     return {record.compile_key for record in metrics if record.data.get("graph_op_count") is None}
 
 
-def _is_from(cell: CellText, functions: set[str]) -> bool:
-    """Return whether functions with the file name of a cell are defined in this cell."""
-    names = (name for name in functions if not name.startswith("<"))
+def _defines(cell: CellText, function_names: set[str]) -> bool:
+    """Return whether a cell defines all of some functions, whose code has the file name of the cell."""
+    names = (name for name in function_names if not name.startswith("<"))
     return not cell.is_name_shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
 
@@ -131,7 +133,7 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
 
 
 def source_of_file(
-    filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
+    filename: str, text: list[str], mentioned_lines: set[int], functions: dict[int, str]
 ) -> SourceRecorded | None:
     """Return the recorded source of a file: single lines and whole functions; ``None`` if the file has no lines.
 
@@ -139,7 +141,7 @@ def source_of_file(
     ----------
     text : list of str
         The lines of the file, with line ends.
-    mentioned : set of int
+    mentioned_lines : set of int
         The numbers of the single lines to include.
     functions : dict
         The names of the functions to include, by one of their lines.
@@ -150,7 +152,7 @@ def source_of_file(
         filename=filename,
         name=PurePath(filename).name or filename,
         segments=_segments(text, functions),
-        lines={line: text[line - 1].rstrip("\n") for line in sorted(mentioned) if 0 < line <= len(text)},
+        lines={line: text[line - 1].rstrip("\n") for line in sorted(mentioned_lines) if 0 < line <= len(text)},
     )
 
 
@@ -172,7 +174,7 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
         case additions.FrameSkipped() | additions.ResumeCreated():
             line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
             yield _Mention(addition.filename, line, addition.name, "other")
-        case additions.BreakSeen() | additions.FrameFailed():
+        case additions.BreakLogged() | additions.FrameFailed():
             yield from _event_mentions(addition, is_given_up=is_given_up or isinstance(addition, additions.FrameFailed))
         case additions.CompiledForReport(filename=str(filename), line=int(line)):
             yield _Mention(filename, line, "<module>", "other")
@@ -201,18 +203,18 @@ def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_file
         The files that earlier records mention.
     """
     if record.kind == "symbolic_shape_specialization":
-        yield from _entry_mentions(_specializing_entry(record, file_names), "event")
+        yield from _entry_mentions(_specializing_entries(record, file_names), "event")
     elif record.kind == "artifact:recompile_reasons":
         for reason in read_recompile_reasons(record.payload or ""):
             stack = read_stack(reason)
-            if not stack and (place := parse_guard_location(reason)) is not None:
-                files = [filename for filename in known_files if filename.endswith(place.filename)]
-                stack = [StackEntry(files[0], place.line, place.function)] if len(files) == 1 else []
+            if not stack and (location := parse_guard_location(reason)) is not None:
+                files = [filename for filename in known_files if filename.endswith(location.filename)]
+                stack = [StackEntry(files[0], location.line, location.function)] if len(files) == 1 else []
             yield from _entry_mentions(stack[-1:], "event")
 
 
-def _specializing_entry(record: Record, file_names: Mapping[int, str]) -> list[StackEntry]:
-    """Return the line that makes a constant of a size, in a list; it is empty if the record has an unexpected form."""
+def _specializing_entries(record: Record, file_names: Mapping[int, str]) -> list[StackEntry]:
+    """Return a list with the line that turns a size into a constant; empty if the record has an unexpected form."""
     with contextlib.suppress(KeyError, TypeError):
         stack = [
             StackEntry(file_names[entry["filename"]], entry["line"], entry["name"])
@@ -232,13 +234,14 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
-def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, is_given_up: bool) -> Iterator[_Mention]:
+def _event_mentions(event: additions.BreakLogged | additions.FrameFailed, *, is_given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
-    places: list[StackEntry] = stack[-1:]
-    if is_given_up:
-        places = [*event.stack[:1], *places]  # the function on which Dynamo gave up, whose blocks explain the reason
+    event_entries: list[StackEntry] = stack[-1:]
+    if is_given_up:  # the blocks of the function on which Dynamo gave up explain the reason
+        event_entries = [*event.stack[:1], *event_entries]
     for entry in stack:
-        yield from _entry_mentions((entry,), "event" if any(entry is place for place in places) else "other")
+        is_event = any(entry is event_entry for event_entry in event_entries)
+        yield from _entry_mentions((entry,), "event" if is_event else "other")
 
 
 def _entry_mentions(entries: Iterable[StackEntry | None], role: MentionRole) -> Iterator[_Mention]:

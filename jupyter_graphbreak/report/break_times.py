@@ -43,7 +43,7 @@ class BreakTime(NamedTuple):
 
 
 def break_times(report: Report) -> dict[str, BreakTime]:
-    """Return the measured time of each break, by its id.
+    """Return the measured time of each break, by the id of the break.
 
     A measurement with remedies has precedence over one without. If there are still several, because several entries
     reach the break or several remedies remove it, the highest cost is used.

@@ -35,7 +35,7 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
-    """Return whether the middle halves of two measurements do not overlap. This test suits few runs."""
+    """Return whether the middle halves of two measurements do not overlap. This test suits measurements of few runs."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
 
@@ -72,9 +72,10 @@ class CostPart(msgspec.Struct, frozen=True):
     Parameters
     ----------
     kind : {"graph", "outside", "guards"}
-        A graph; Python code outside graphs; choosing, entering and leaving compiled code.
+        ``graph``: the time in a graph. ``outside``: the time in Python code outside graphs. ``guards``: the time for
+        choosing, entering and leaving compiled code.
     graph, break_, frame : str or None
-        The ids of the graph, break and frame that it belongs to, if known.
+        The ids of the graph, break and frame to which the part belongs, if known.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -105,17 +106,17 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps; if further calls keep as much, it is a leak.
+    """The memory that each of several calls in a row keeps. It is a leak if further calls keep as much.
 
     Parameters
     ----------
     calls : int
         The number of calls.
     compiled_bytes, eager_bytes : int
-        The size in bytes of what each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if
+        The memory in bytes that each call keeps after its backward pass, if it has one; ``eager_bytes`` is ``None`` if
         it was not measured.
     without_backward_bytes : int or None
-        The size in bytes of what each compiled call keeps if no backward pass follows, if this is more.
+        The memory in bytes that each compiled call keeps if no backward pass follows, if this is more.
     holder : str or None
         The expression that refers to the tensors that stay, such as ``self.history``, if it was found.
     location : Location or None
@@ -138,8 +139,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
     change : str
         The code of the change.
     peak_bytes, saved_bytes : int
-        The peak of a compiled call with its backward pass, and the size of what it keeps for the backward pass, as in
-        :class:`MemoryCost`.
+        The peak memory of a compiled call with its backward pass, and the memory that it keeps for the backward pass,
+        as in :class:`MemoryCost`.
     equal : bool
         Whether results, gradients, output and the state after the call, such as buffers and counters of modules,
         agree with those of the compiled call without the change.
@@ -162,7 +163,7 @@ class MemoryCost(msgspec.Struct, frozen=True):
     eager_peak_bytes, compiled_peak_bytes : int
         The peak, without memory allocated before the call.
     eager_saved_bytes, compiled_saved_bytes : int
-        The largest size in bytes of what is kept for the backward pass at one time, without parameters and inputs.
+        The most memory in bytes that is kept for the backward pass at one time, without parameters and inputs.
     lines : list of MemoryLine
         The source lines that keep this memory, those with the most bytes first.
     growth : MemoryGrowth or None
@@ -309,8 +310,8 @@ class CompiledWay(msgspec.Struct, frozen=True):
     Parameters
     ----------
     start_s : float or None
-        The time in seconds of compiling, with the backward pass, if nothing is in PyTorch's caches on disk; ``None`` if
-        it was not measured because most blocks are compiled separately.
+        The compile time in seconds, including the backward pass, if PyTorch's caches on disk are empty; ``None`` if it
+        was not measured because most blocks are compiled separately.
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
@@ -425,9 +426,10 @@ class GraphStartup(msgspec.Struct, frozen=True):
     Parameters
     ----------
     tracing_s, backend_s : float
-        The seconds spent in Dynamo, and in the backend including the caches.
+        The time in seconds spent in Dynamo, and in the backend including the caches.
     cache : {"hit", "miss", "bypass", "off"}
-        The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
+        The state of AOTAutograd's cache. ``hit``: it has the graph. ``miss``: it lacks the graph. ``bypass``: it cannot
+        keep the graph, so every start compiles it. ``off``: it is not used.
     reason : str or None
         The reason why the graph is not in the cache, or why only its code is not in Inductor's cache.
     location : Location or None
@@ -443,7 +445,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
 
 
 class CacheChange(msgspec.Struct, frozen=True):
-    """A change of PyTorch's settings: with it, a second start found every graph of an entry in AOTAutograd's cache.
+    """A change of PyTorch's settings with which a second start found all graphs of an entry in AOTAutograd's cache.
 
     Parameters
     ----------
@@ -452,7 +454,7 @@ class CacheChange(msgspec.Struct, frozen=True):
     graphs : list of str
         The ids of the graphs for which the cache is bypassed without the change.
     second_s : float
-        The seconds spent compiling at a second start with the change.
+        The time in seconds spent compiling at a second start with the change.
     """
 
     code: str
@@ -461,7 +463,7 @@ class CacheChange(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """The seconds spent compiling in the run itself and at a second start, without importing PyTorch."""
+    """The time in seconds spent compiling in the run itself and at a second start, without importing PyTorch."""
 
     first_s: float
     second_s: float
@@ -515,7 +517,8 @@ class Check(msgspec.Struct, frozen=True):
         module is also compared after the modules before it were compiled. The differences are those of the first one
         that is wrong.
     calls : int
-        The number of calls to the function in the run. One of them is compared: the first, or the first in its modes.
+        The number of calls to the function in the run. Only one of them is compared: the first call, or the first call
+        in the same modes, such as without gradients.
     """
 
     function: str

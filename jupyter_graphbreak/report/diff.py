@@ -34,8 +34,7 @@ class BreakChange(msgspec.Struct, frozen=True):
     Parameters
     ----------
     change : {"gone", "new", "moved", "unknown"}
-        ``unknown`` means that the break occurs in only one run, but the other run reused the compiled function, so that
-        nothing is known about its breaks.
+        ``unknown``: the break occurs in only one run, and the other run reused compiled code whose breaks are unknown.
     before, after : BreakPlace or None
         The location in the earlier and in the later run.
     break_ : str or None
@@ -74,7 +73,7 @@ class Changes(msgspec.Struct, frozen=True):
     before, after : RunFigures
         The figures of the earlier and of the later run.
     breaks : list of BreakChange
-        The breaks that are gone, new or moved, and those about which this is unknown.
+        The breaks that are gone, new or moved, and those for which this is unknown.
     same : list of str
         The ids, in the later run, of the breaks that occur on the same line in both runs.
     reused : list of Reused

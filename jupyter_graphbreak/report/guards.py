@@ -18,7 +18,7 @@ BREAK_RESULT_PREFIX = "___stack"
 #: ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{BREAK_RESULT_PREFIX}\d+\.__self__\b")
 _NUMBER_FROM_BREAK = re.compile(rf"(?:L\[')?{BREAK_RESULT_PREFIX}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-#: Guards that fail if a different function is passed: guards on the code of a function, or on a builtin function.
+#: Patterns of guards that fail if a different function is passed: on a function's code, or on a builtin function.
 _FUNCTION_GUARDS = (
     re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
     re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
@@ -62,7 +62,7 @@ def is_about_number_from_break(guard: str) -> bool:
     return _NUMBER_FROM_BREAK.fullmatch(guard) is not None
 
 
-def name_of_varied_function(guard: str) -> str:
+def name_of_function_variable(guard: str) -> str:
     """Return the name of the variable to which a different function was passed; empty for any other guard."""
     text = plain_guard(guard)
     return next((match["name"] for pattern in _FUNCTION_GUARDS if (match := pattern.fullmatch(text))), "")

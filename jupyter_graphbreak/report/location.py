@@ -38,7 +38,7 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Consecutive lines of a source, without a line break at the end."""
+    """Consecutive lines of a source, without a final line break."""
 
     first_line: int
     text: str

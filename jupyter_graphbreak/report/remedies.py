@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["edit", "setting", "switch", "mark", "person"]
+RemedyKind = Literal["edit", "setting", "switch", "mark", "person"]
 RemedyVerdict = Literal[
     "works", "works on what ran", "works but differs", "break stays", "another break", "another result", "fails",
     "not tried",
@@ -24,7 +24,7 @@ NO_TIME = "there was no time left for it"
 #: The reason why a decision is left to a person if there was no time to try any change.
 NO_TIME_AT_ALL = "there was no time left"
 
-#: The beginning of the reason if a changed program breaks at the same place for a different cause.
+#: The beginning of the reason if a changed program breaks on the same line for a different cause.
 OTHER_CAUSE = "for a different cause"
 
 
@@ -38,7 +38,7 @@ class Edit(msgspec.Struct, frozen=True):
     first_line, last_line : int
         The lines to replace; ``last_line = first_line - 1`` inserts before ``first_line``.
     old, new : str
-        The old and the new text, without a line break at the end; an empty ``new`` deletes the lines.
+        The old and the new text, without a final line break; an empty ``new`` deletes the lines.
     """
 
     source: str
@@ -65,9 +65,9 @@ class Evidence(msgspec.Struct, frozen=True):
     inputs : int
         The number of inputs on which the changed program was compared with the original.
     both_sides : bool or None
-        Whether both sides of every condition that the change touches ran; ``None`` if it touches none.
+        Whether both branches of every condition that the change touches ran; ``None`` if it touches none.
     compared : list of str
-        The aspects that were compared: "values", "gradients", "output", ...
+        The aspects that were compared, such as "values", "gradients" and "output".
     graphs_before, graphs_after, breaks_before, breaks_after : int
         The numbers of graphs and of breaks in the first call to the original and to the changed program.
     compilations_before, compilations_after : int or None
@@ -98,7 +98,7 @@ class Remedy(msgspec.Struct, frozen=True):
     breaks, frames : list of str
         The ids of the breaks that it should remove, and of the frames without a break that it should get compiled.
     family : str
-        The kind of change: "marker", "branch", "output", ...
+        The kind of change, such as "marker", "branch" or "output".
     kind : {"edit", "setting", "switch", "mark", "person"}
         ``edit``: a change of the source. ``setting``: a change of PyTorch's settings. ``switch``: a change of an
         object's or a library's own setting. ``mark``: code that runs before each call, such as
@@ -124,15 +124,15 @@ class Remedy(msgspec.Struct, frozen=True):
     recompiles : list of str
         The ids of the recompiles that it should end.
     is_right : bool
-        Whether these recompiles are right: a few flags or similar values select between programs, each with its own
-        graph.
+        Whether these recompiles are as expected, because a few flags or similar values select between programs, each
+        with its own graph.
     """
 
     id: str
     breaks: list[str]
     family: str
     title: str
-    kind: Kind
+    kind: RemedyKind
     verdict: RemedyVerdict
     frames: list[str] = []
     edits: list[Edit] = []

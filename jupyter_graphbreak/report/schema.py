@@ -73,6 +73,8 @@ class Frame(msgspec.Struct, frozen=True):
         How often Dynamo traced it: after a break, for example, it starts again.
     module : str or None
         The class of the called module, if the function is the ``forward`` of a module or a wrapper around it.
+    instance : int or None
+        The number of the module whose method is compiled; equal numbers within a report mean the same module.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Frame(msgspec.Struct, frozen=True):
     recompile_of: str | None = None
     recompile_reasons: list[str] = []
     module: str | None = None
+    instance: int | None = None
 
 
 class TensorMeta(msgspec.Struct, frozen=True):
@@ -221,8 +224,8 @@ class BreakCost(msgspec.Struct, frozen=True):
     graphs : int
         The number of graphs that exist only because of the break.
     compile_s : float or None
-        The seconds spent compiling its resume functions, if measured. Without the break, compiling the graph before it
-        may take much of this time in addition.
+        The time in seconds spent compiling its resume functions, if measured. Without the break, compiling the graph
+        before it may take much of this time in addition.
     eager : int
         The number of functions that run eagerly because of it. Functions of Python's standard library are not counted,
         and neither are comprehensions inside counted functions.

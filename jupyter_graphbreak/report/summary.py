@@ -6,7 +6,7 @@ import msgspec
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Times in seconds: the whole run, compiling, and recording the run.
+    """The times in seconds for the whole run, for compiling, and for recording the run.
 
     ``cache_hits`` is the number of graphs, forward and backward, whose code Inductor found in its cache.
     ``cache_misses`` is the number of graphs whose code it generated, and ``cache_bypasses`` the number of graphs that a

@@ -67,7 +67,7 @@ class NonFinite(msgspec.Struct, frozen=True):
     Parameters
     ----------
     direction : {"forward", "backward"}
-        Whether they are in the result, or in the gradient that the backward pass of the operation computes.
+        Whether NaN or Inf is in the result, or in the gradient that the backward pass of the operation computes.
     kind : {"nan", "inf"}
     op : str
         The function that the operation calls.
@@ -77,12 +77,12 @@ class NonFinite(msgspec.Struct, frozen=True):
         The number of elements that are NaN or infinite, and the number of all elements.
     dtype : str
     execution : int
-        The execution of the operation in which they first appear, counted from 1.
+        The execution of the operation in which NaN or Inf first appears, counted from 1.
     further : int
         The number of other operations that later make NaN or Inf from finite numbers.
     eager : {"same", "elsewhere", "none"} or None
-        Where the eager call has the first one of this kind: on the same line, on a different line, or nowhere;
-        ``None`` if it is unknown.
+        Where NaN or Inf first appears in the eager call: on the same line, on a different line, or nowhere. ``None`` if
+        this is unknown.
     """
 
     direction: Literal["forward", "backward"]
@@ -137,7 +137,8 @@ class EntryValues(msgspec.Struct, frozen=True):
         The number of calls in the run.
     call : int
         The number of the call that was repeated for these values: the first one, or the first one whose result had NaN
-        in the run (torch 2.12 and newer). If it is not the first call, the arguments and the state are those after it.
+        in the run (torch 2.12 and newer). If it is not the first call, it was repeated with the arguments and the
+        state as they were after it.
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput

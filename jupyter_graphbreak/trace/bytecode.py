@@ -49,8 +49,8 @@ def resumed_line(listing: str) -> int | None:
 
 def _rows(listing: str) -> list[_Row]:
     # If all spaces are single, a row of any length matches in only one way, and matching is fast.
-    texts = (" " + " ".join(line.split()) for line in listing.split("\n"))
-    matches = [match for match in map(_ROW.match, texts) if match is not None]
+    normalized_lines = (" " + " ".join(line.split()) for line in listing.split("\n"))
+    matches = [match for match in map(_ROW.match, normalized_lines) if match is not None]
     has_offsets = all(match["first"] or match["second"] for match in matches)  # Python 3.13 writes labels instead
     rows = []
     line: int | None = None

@@ -32,11 +32,11 @@ _LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: The maximum number of different launcher tags; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
-#: The deadline is checked each time that this many lines have been read.
+#: The number of lines that are read between two checks of the deadline.
 _LINES_PER_TIME_CHECK = 1024
 _MAX_DIGITS = 10
 #: Process ids are smaller than this. In old traces, the number may be a thread id instead, which is greater.
-_MAX_PROCESSES = 1 << 22
+_PID_LIMIT = 1 << 22
 _LIMITS = ReadingLimits()
 _UNNAMED_ARTIFACT = {"name": ""}
 
@@ -55,33 +55,32 @@ class Tally:
 
     Parameters
     ----------
-    entries : int
+    entry_count : int
         The number of all entries, including kinds that were not requested.
-    unreadable : int
-        The number of entries whose envelope is not JSON, or too long.
-    malformed : int
+    unreadable_count : int
+        The number of entries whose envelope is not JSON, or is too long.
+    malformed_count : int
         The number of entries whose envelope does not have the form that PyTorch writes.
-    damaged : int
+    damaged_count : int
         The number of payloads that do not match their checksum.
-    stray_lines : int
+    stray_line_count : int
         The number of lines that belong to no entry.
     cut_reason : str or None
         The reason why the end of the trace may be missing; ``None`` if it is complete.
     compression_problem : str or None
         The problem with the compression of the file, if any.
-    limit : str or None
-        The limit because of which reading stopped before the end, as a sentence without a full stop; ``None`` if it did
-        not stop.
+    stop_reason : str or None
+        The reason why reading stopped before the end, as a sentence without a full stop; ``None`` if it did not stop.
     """
 
-    entries: int = 0
-    unreadable: int = 0
-    malformed: int = 0
-    damaged: int = 0
-    stray_lines: int = 0
+    entry_count: int = 0
+    unreadable_count: int = 0
+    malformed_count: int = 0
+    damaged_count: int = 0
+    stray_line_count: int = 0
     cut_reason: str | None = None
     compression_problem: str | None = None
-    limit: str | None = None
+    stop_reason: str | None = None
 
 
 @dataclass
@@ -90,9 +89,9 @@ class _OpenEntry:
 
     process: int
     envelope: dict[str, object]
-    length: int = 0
-    lines: list[bytes] = field(default_factory=list)
-    size: int = 0
+    envelope_size: int = 0
+    payload_lines: list[bytes] = field(default_factory=list)
+    payload_size: int = 0
 
 
 def read_entries(
@@ -118,7 +117,7 @@ def read_entries(
     deadline : Deadline or None
         The time at which to stop reading.
     """
-    wanted_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
+    requested_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     open_entries: dict[bytes, _OpenEntry | None] = {}  # by the launcher's tag in front of the line
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
@@ -127,93 +126,93 @@ def read_entries(
             tag, line = tag_match[0], line[tag_match.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = open_entries.get(tag)
-            if entry is not None and entry.size <= limits.payload:
-                entry.lines.append(line[1:])
-                entry.size += len(line)
+            if entry is not None and entry.payload_size <= limits.payload:
+                entry.payload_lines.append(line[1:])
+                entry.payload_size += len(line)
             elif tag not in open_entries:
-                tally.stray_lines += 1
+                tally.stray_line_count += 1
             continue
         prefix = _ENTRY_PREFIX.match(line)
         if prefix is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
-            tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
+            tally.stray_line_count += bool(line.strip()) and not line.startswith(b"#")
             continue
         finished_entry, open_entries[tag] = open_entries.get(tag), None
         if finished_entry is not None:
             yield _complete_entry(finished_entry, tally)
-        tally.entries += 1
-        new_entry = _begin_entry(line, prefix, wanted_keys, tally) if not is_cut else None
-        tally.unreadable += is_cut
-        if new_entry is not None and (kinds is None or _is_wanted(Record(new_entry.envelope).kind, kinds)):
+        tally.entry_count += 1
+        new_entry = _begin_entry(line, prefix, requested_keys, tally) if not is_cut else None
+        tally.unreadable_count += is_cut
+        if new_entry is not None and (kinds is None or _is_requested(Record(new_entry.envelope).kind, kinds)):
             open_entries[tag] = new_entry
-    if not line.endswith(b"\n") and tally.limit is None:
+    if not line.endswith(b"\n") and tally.stop_reason is None:
         tally.cut_reason = "its last line is incomplete"
     for finished_entry in open_entries.values():
         if finished_entry is not None:
             yield _complete_entry(finished_entry, tally)
 
 
-def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
+def _lines(stream: BinaryIO, max_length: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a file until the deadline, each with a flag: whether it was too long and was truncated."""
-    for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
+    for number, line in enumerate(iter(partial(stream.readline, max_length), b"")):
         if deadline is not None and number % _LINES_PER_TIME_CHECK == 0 and deadline.is_over:
-            tally.limit = "reading it takes too long"
+            tally.stop_reason = "reading it takes too long"
             return
-        if line.endswith(b"\n") or len(line) < longest:
+        if line.endswith(b"\n") or len(line) < max_length:
             yield line, False
             continue
-        for remainder in iter(partial(stream.readline, longest), b""):
+        for remainder in iter(partial(stream.readline, max_length), b""):
             if remainder.endswith(b"\n"):
                 break
         yield line + b"\n", True
 
 
-def starts_like_trace(text: bytes) -> bool:
-    """Return whether one of the lines of a text, the beginning of a file, starts an entry of a trace."""
+def starts_like_trace(head: bytes) -> bool:
+    """Return whether one of the lines at the beginning of a file starts an entry of a trace."""
     return any(
         (prefix := _ENTRY_PREFIX.match(line)) is not None and line[prefix.end() : prefix.end() + 1] == b"{"
-        for line in text.split(b"\n")
+        for line in head.split(b"\n")
     )
 
 
-def _is_wanted(kind: str, kinds: frozenset[str]) -> bool:
+def _is_requested(kind: str, kinds: frozenset[str]) -> bool:
     return kind in kinds or kind.startswith("graphbreak_") or LISTING_KIND.fullmatch(kind) is not None
 
 
 def _begin_entry(
-    line: bytes, prefix: re.Match[bytes], wanted_keys: frozenset[str] | None, tally: Tally
+    line: bytes, prefix: re.Match[bytes], requested_keys: frozenset[str] | None, tally: Tally
 ) -> _OpenEntry | None:
     text = line[prefix.end() :]
     key = _FIRST_KEY.match(text)
-    if key is not None and wanted_keys is not None and not _is_wanted(key[1].decode(), wanted_keys):
+    if key is not None and requested_keys is not None and not _is_requested(key[1].decode(), requested_keys):
         return None
     try:
         envelope = msgspec.json.decode(text)
     except (ValueError, RecursionError):
         envelope = None
     if not isinstance(envelope, dict):
-        tally.unreadable += 1
+        tally.unreadable_count += 1
         return None
     artifact = envelope.get("artifact", _UNNAMED_ARTIFACT)
     if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
-        tally.malformed += 1
+        tally.malformed_count += 1
         return None
     process = int(prefix["process"]) if len(prefix["process"]) <= _MAX_DIGITS else 0
-    return _OpenEntry(process if process < _MAX_PROCESSES else 0, envelope, len(text))
+    return _OpenEntry(process if process < _PID_LIMIT else 0, envelope, len(text))
 
 
 def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _complete_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
+def _complete_entry(entry: _OpenEntry, tally: Tally) -> LogEntry:
     """Return an entry whose payload has been read; the line break after the last line is not part of the payload."""
-    if not finished.lines:
-        tally.damaged += bool(finished.envelope.get("has_payload"))
-        return LogEntry(finished.process, Record(finished.envelope), finished.length)
-    payload = b"".join(finished.lines).removesuffix(b"\n")
-    checksum = finished.envelope.get("has_payload")
-    if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line ends
+    if not entry.payload_lines:
+        tally.damaged_count += bool(entry.envelope.get("has_payload"))
+        return LogEntry(entry.process, Record(entry.envelope), entry.envelope_size)
+    payload = b"".join(entry.payload_lines).removesuffix(b"\n")
+    checksum = entry.envelope.get("has_payload")
+    if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line endings
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
-        tally.damaged += 1
-    return LogEntry(finished.process, Record(finished.envelope, payload.decode(errors="replace")), finished.length)
+        tally.damaged_count += 1
+    return LogEntry(entry.process, Record(entry.envelope, payload.decode(errors="replace")), entry.envelope_size)

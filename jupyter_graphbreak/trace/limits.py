@@ -28,7 +28,8 @@ class ReadingLimits(msgspec.Struct, frozen=True):
     download : int
         The maximum number of bytes of a file in object storage, which is copied to a temporary folder for reading.
     reports : int
-        The maximum number of bytes of all different reports as JSON; beyond it, graphs are listed without operations.
+        The maximum total size, in bytes of JSON, of all different reports. The graphs of further reports are listed
+        without operations.
     seconds : float
         The time limit for all files, in seconds.
     """

@@ -26,7 +26,7 @@ _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 _HEAD_BYTES = 1 << 16
 #: At most this many names of one folder are read, so that they can be sorted.
 _MAX_NAMES = 1 << 16
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _LIMITS = ReadingLimits()
 
 
@@ -63,17 +63,17 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
     if not is_folder:
         raise UnreadableTrace(f"{path}: {'neither a file nor a folder' if exists else 'no such file or folder'}")
     candidates = list(itertools.islice(_files_below(path), limits.files + 1))
-    unreadable = 0
+    unopened_count = 0
     files = []
     for file in candidates[: limits.files]:
         try:
             if is_trace(file):
                 files.append(file)
         except OSError:
-            unreadable += 1
+            unopened_count += 1
     notes = []
-    if unreadable:
-        notes.append(f"{unreadable} file{'' if unreadable == 1 else 's'} in {path.name} could not be opened.")
+    if unopened_count:
+        notes.append(f"{unopened_count} file{'' if unopened_count == 1 else 's'} in {path.name} could not be opened.")
     if len(candidates) > limits.files:
         notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
     if not files:
@@ -81,19 +81,19 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
         raise UnreadableTrace(
             f"{path}: no structured trace in this folder{first_note}; run the program with TORCH_TRACE={path}"
         )
-    return TraceFiles(sorted(files, key=lambda file: (*rank_order(file.name), str(file))), notes)
+    return TraceFiles(sorted(files, key=lambda file: (*rank_sort_key(file.name), str(file))), notes)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the regular files in a folder and its direct subfolders, in order; a file with several links only once."""
-    yielded: set[tuple[int, int]] = set()
+    yielded_files: set[tuple[int, int]] = set()
     for subfolder in (folder, *_sorted_paths_in(folder)):
         for file in _sorted_paths_in(subfolder) if subfolder == folder or subfolder.is_dir() else ():
             if file.is_file() and not file.name.startswith("."):
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    if (status.st_dev, status.st_ino) not in yielded:
-                        yielded.add((status.st_dev, status.st_ino))
+                    if (status.st_dev, status.st_ino) not in yielded_files:
+                        yielded_files.add((status.st_dev, status.st_ino))
                         yield file
 
 
@@ -111,7 +111,7 @@ def rank_in(name: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
-def rank_order(name: str) -> tuple[bool, int]:
+def rank_sort_key(name: str) -> tuple[bool, int]:
     """Return the key that sorts file names by the rank in them, with names without a rank first."""
     rank = rank_in(name)
     return rank is not None, rank or 0
@@ -123,7 +123,7 @@ def is_trace(file: Path) -> bool:
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     try:
         with open_trace(file) as stream:
@@ -133,7 +133,7 @@ def is_trace(file: Path) -> bool:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path is a URL that fsspec opens, and not a local file."""
+    """Return whether a path has the form of a URL, which fsspec opens, rather than that of a local path."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and all(character.isalnum() or character in "+-.:" for character in scheme)
 
@@ -149,7 +149,7 @@ class RemoteFolder:
     Raises
     ------
     UnreadableTrace
-        If it cannot be opened, or contains no files.
+        If the folder or log cannot be opened, or if the folder contains no files.
     """
 
     def __init__(self, url: str, limits: ReadingLimits = _LIMITS) -> None:
@@ -170,7 +170,7 @@ class RemoteFolder:
             raise UnreadableTrace(f"{url}: {type(error).__name__}: {_one_line(error)}") from None
         if len(sizes) > limits.files:
             self.notes.append(f"Only {limits.files} files in {url} were checked: there are more.")
-        names = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_order(name), name))
+        names = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_sort_key(name), name))
         if not names:
             raise UnreadableTrace(f"{url}: no structured trace in this folder; run the program with TORCH_TRACE=FOLDER")
         #: The size of each file in bytes; the files are in the order in which they are read.
@@ -195,8 +195,8 @@ class RemoteFolder:
         return url
 
     @contextlib.contextmanager
-    def local_copy(self, name: str) -> Iterator[Path]:
-        """Copy a file to a temporary folder, which is removed when the context ends; yield the path of the copy.
+    def download(self, name: str) -> Iterator[Path]:
+        """Copy a file to a temporary folder, which is removed when the context ends, and yield the path of the copy.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class RemoteFolder:
             bytes_left = self._limits.download
             try:
                 with self._storage.open(name, "rb") as source, copy.open("wb") as target:
-                    while bytes_left >= 0 and (chunk := source.read(_CHUNK)):
+                    while bytes_left >= 0 and (chunk := source.read(_CHUNK_BYTES)):
                         target.write(chunk)
                         bytes_left -= len(chunk)
             except Exception as error:  # noqa: BLE001 - each storage raises its own errors

@@ -31,12 +31,12 @@ _LIBRARY_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
 _HOME_FOLDER = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
 _REPORTED_SETTINGS = ("nested_graph_breaks", "recompile_limit")
 LOG_LIMITATIONS = (
-    "A trace log does not say which code Dynamo refuses before it begins (generators, functions called under a "
-    "dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
+    "A trace log does not say which code Dynamo refuses to compile from the start (generators, functions called under "
+    "a dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
     "kind on one line may be listed as one), or how long the run took."
 )
 NO_RESUME_LINES = (
-    "This log does not say at which line a resume function continues (logs of torch 2.13 and later do): the line of "
+    "This log does not say on which line a resume function continues (logs of torch 2.13 and later do): the line of "
     "its break is shown instead."
 )
 
@@ -123,10 +123,10 @@ class ProcessFacts:
         config = _parse_json_object(metrics.get("dynamo_config"))
         self._config = {name: config[name] for name in _REPORTED_SETTINGS if name in config}
 
-    def _read_filename(self, interned: Any) -> None:
-        if not (isinstance(interned, list) and interned and isinstance(interned[0], str)):
+    def _read_filename(self, data: Any) -> None:
+        if not (isinstance(data, list) and data and isinstance(data[0], str)):
             return
-        root, home = _LIBRARY_ROOT.match(interned[0]), _HOME_FOLDER.match(interned[0])
+        root, home = _LIBRARY_ROOT.match(data[0]), _HOME_FOLDER.match(data[0])
         if root is not None:
             self._roots[root["root"]] = None
             self._roots[f"{root['root']}/site-packages"] = None
@@ -201,16 +201,16 @@ def source_records(
     """
     folders = folders if folders is not None else SourceFolders()
     recorded_filenames = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
-    without_code = frames_without_code(records)
+    keys_without_code = frames_without_code(records)
     mentioned_files: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
-    codes: dict[str, dict[int, str]] = defaultdict(dict)
-    for filename, line, function, role, code in _mentions(records, without_code):
+    quoted_lines_by_file: dict[str, dict[int, str]] = defaultdict(dict)
+    for filename, line, function, role, code in _mentions(records, keys_without_code):
         if filename in recorded_filenames:
             continue
         mentioned_files[filename] = None
         if code:
-            codes[filename][line] = code
+            quoted_lines_by_file[filename][line] = code
         if role == "event" or (role == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
@@ -220,7 +220,7 @@ def source_records(
         if cell is not None:
             sources.append(source_of_cell(filename, cell))
             continue
-        quoted_lines = codes[filename]
+        quoted_lines = quoted_lines_by_file[filename]
         if not quoted_lines:  # nothing proves that the file of this name has the text with which the log was made
             continue
         text = folders.lines(filename)
@@ -243,12 +243,12 @@ def source_records(
     return SourceRecords([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
-def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:
-    return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted.items())
+def _matches_quotes(text: list[str], quoted_lines: dict[int, str]) -> bool:
+    return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted_lines.items())
 
 
 def _verified_segments(
-    filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]
+    filename: str, text: list[str], quoted_lines: dict[int, str], functions: dict[int, str]
 ) -> list[SegmentText]:
     """Return the functions of a file from which the log quotes enough to prove that their text is the same."""
     if not _is_python("".join(text)):  # Python cannot have compiled this text
@@ -257,7 +257,7 @@ def _verified_segments(
     verified_segments = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
-        codes_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
+        codes_in_segment = [code for line, code in quoted_lines.items() if segment.first_line <= line <= last]
         if _DEFINITION.match(segment.text) and sum(map(len, codes_in_segment)) >= _MIN_QUOTED_LENGTH:
             verified_segments.append(segment)
     return verified_segments
@@ -285,13 +285,13 @@ def _source_folder_hint(number: int) -> str:
     )
 
 
-def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
+def _mentions(records: Iterable[Record], keys_without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
     """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
 
     Parameters
     ----------
-    without_code : set of CompileKey
-        The frames without compiled code.
+    keys_without_code : set of CompileKey
+        The compile keys of the frames for which Dynamo compiled no code.
     """
     names: dict[int, str] = {}
     read_payloads: set[str] = set()
@@ -305,17 +305,16 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
                 start_mentions[key] = list(_start_mentions(record.data["stack"], names))
                 yield from start_mentions[key]
             elif record.kind == "symbolic_shape_specialization":
-                places = _start_mentions(record.data["user_stack"] or [], names)
-                own_places = [
-                    place
-                    for place in places
-                    if not is_inserted_frame(_ANY_MACHINE.module_path(place.filename), place.function)
+                program_mentions = [
+                    mention
+                    for mention in _start_mentions(record.data["user_stack"] or [], names)
+                    if not is_inserted_frame(_ANY_MACHINE.module_path(mention.filename), mention.function)
                 ]
-                yield from (place._replace(role="event") for place in own_places[-1:])
+                yield from (mention._replace(role="event") for mention in program_mentions[-1:])
             elif record.payload is not None:
-                if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
+                if key in keys_without_code and record.kind == "artifact:dynamo_graph_break_reason":
                     # This is the function on which Dynamo gave up: its blocks show why.
-                    yield from (place._replace(role="event") for place in start_mentions.get(key, [])[-1:])
+                    yield from (mention._replace(role="event") for mention in start_mentions.get(key, [])[-1:])
                 if record.payload not in read_payloads:
                     read_payloads.add(record.payload)
                     yield from _text_mentions(record.kind, record.payload)
@@ -336,7 +335,7 @@ def _text_mentions(kind: str, payload: str) -> Iterator[_LogMention]:
     match kind:
         case "artifact:dynamo_graph_break_reason":
             stack = list(_stack_mentions(payload.partition("\nTraceback (most recent call last)")[0]))
-            yield from (place._replace(role="other") for place in stack[:-1])
+            yield from (mention._replace(role="other") for mention in stack[:-1])
             yield from stack[-1:]
             header = _HEADER.match(payload)
             if header is not None and stack and stack[-1].filename != header["file"]:
@@ -344,7 +343,7 @@ def _text_mentions(kind: str, payload: str) -> Iterator[_LogMention]:
         case "artifact:dynamo_error":
             yield from _stack_mentions(payload.partition("from user code:")[2])
         case "artifact:recompile_reasons":
-            yield from (place._replace(role="other") for place in _stack_mentions(payload))
+            yield from (mention._replace(role="other") for mention in _stack_mentions(payload))
         case "dynamo_output_graph":
             for match in _COMMENT.finditer(payload):
                 code = match["code"].strip()

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _BUFFER_SIZE = 1 << 20
 _LIMITS = ReadingLimits()
-_ZSTD_BLOCK_SIZE = 1 << 17  # the size of zstd's blocks: only the data of a damaged block is lost
+_ZSTD_BLOCK_SIZE = 1 << 17  # with buffers of zstd's block size, only the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
 DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
@@ -52,13 +52,13 @@ def open_trace(
         During reading, if the file unpacks to more than the limit.
     """
     with open_regular(path) as file:
-        first = file.read(4)
+        magic = file.read(4)
         file.seek(0)
         stream = _add_buffer(_CountingReader(file, on_read))
-        if first.startswith(_GZIP):
+        if magic.startswith(_GZIP_MAGIC):
             unpacked = gzip.GzipFile(fileobj=stream)  # it has its own buffer, so data before a damaged part is not lost
             yield cast("BinaryIO", _LimitedReader(unpacked, _max_size(file, limits)))
-        elif first == _ZSTD:
+        elif magic == _ZSTD_MAGIC:
             reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
             yield cast("BinaryIO", _LimitedReader(_add_buffer(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))
         else:
@@ -86,11 +86,11 @@ class _LimitedReader:
     def readline(self, size: int) -> bytes:
         return self._count_bytes(self._stream.readline(size))
 
-    def _count_bytes(self, text: bytes) -> bytes:
-        self._bytes_left -= len(text)
+    def _count_bytes(self, data: bytes) -> bytes:
+        self._bytes_left -= len(data)
         if self._bytes_left < 0:
             raise TooMuchUnpacked
-        return text
+        return data
 
 
 class _CountingReader(io.RawIOBase):

@@ -41,7 +41,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """The keys of an envelope besides the entry itself; the fields limit their values."""
+    """The keys of an envelope besides the entry itself, with limits for their values."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -111,12 +111,12 @@ def _validate(record: Record) -> Record | None:
         return None
 
 
-_WANTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
+_REQUESTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
 #: Further graphs are listed without operations, to limit memory, after this many characters of code in total.
 _MAX_TOTAL_CODE_LENGTH = 24 << 20
 #: Longer messages are cut; PyTorch's messages about breaks and errors, with their stacks, are shorter.
 _MAX_MESSAGE_LENGTH = 1 << 20
-#: The compile times of at most this many compilations of one process are stored.
+#: The maximum number of compilations of one process whose times are stored.
 _MAX_COMPILE_TIMES = 4096
 _LIMITS = ReadingLimits()
 
@@ -132,7 +132,7 @@ class ProcessTrace:
     records : list of Record
         PyTorch's records of the kinds that a report needs, and our own records about the run as a whole.
     compile_times : list of CompileTime
-        When the process compiled, and for how long.
+        The start and the duration of each compilation, up to a maximum number.
     """
 
     file: Path
@@ -178,8 +178,8 @@ def read_processes(
         raise errors[0]
     for process in last_process:
         notes += [f"{error}." for error in errors]
-        additional = (additions.Note(level="warning", message=note) for note in notes)
-        process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in additional]
+        note_additions = (additions.Note(level="warning", message=note) for note in notes)
+        process.records += [Record({note.kind: msgspec.to_builtins(note)}) for note in note_additions]
         yield process
 
 
@@ -207,7 +207,7 @@ def read_file(
     UnreadableTrace
         If the file cannot be read, or contains no trace entry.
     """
-    return _FileReader(file, on_read, find_cell, folders, limits, deadline).processes()
+    return _FileReader(file, on_read, find_cell, folders, limits, deadline).read()
 
 
 class _FileReader:
@@ -229,45 +229,45 @@ class _FileReader:
         self._limits = limits
         self._deadline = deadline
         self._tally = Tally()
-        self._by_pid: dict[int, ProcessTrace] = {}
+        self._processes_by_pid: dict[int, ProcessTrace] = {}
         self._facts_by_pid: dict[int, ProcessFacts] = {}
         self._payloads: dict[str, str] = {}
-        self._code_size = 0
-        self._reduced_graphs = 0
+        self._code_length = 0
+        self._reduced_graph_count = 0
         self._entry_count = 0
         self._text_size = 0
 
-    def processes(self) -> list[ProcessTrace]:
+    def read(self) -> list[ProcessTrace]:
         tally = self._tally
         try:
             with open_trace(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in read_entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
-                        tally.limit = self._add(entry)
-                        if tally.limit is not None:
+                    for entry in read_entries(stream, tally, _REQUESTED_ENTRIES, self._limits, self._deadline):
+                        tally.stop_reason = self._add(entry)
+                        if tally.stop_reason is not None:
                             break
                 except TooMuchUnpacked:
-                    tally.limit = "it unpacks to far more text than a log of its size has"
+                    tally.stop_reason = "it unpacks to far more text than a log of its size has"
                 except DAMAGE_ERRORS as error:
                     tally.cut_reason = tally.compression_problem = f"its compression is damaged ({error})"
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
-        if tally.entries == tally.unreadable:
-            problem = tally.compression_problem or tally.limit or "not a structured trace"
+        if tally.entry_count == tally.unreadable_count:
+            problem = tally.compression_problem or tally.stop_reason or "not a structured trace"
             if self._file.stat().st_size == 0:
                 problem = "the file is empty"
             raise UnreadableTrace(f"{self._file}: {problem}; run the program with TORCH_TRACE=FOLDER")
-        if not self._by_pid:  # there are entries, but none that a report needs
-            self._by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
+        if not self._processes_by_pid:  # there are entries, but none that a report needs
+            self._processes_by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
             self._facts_by_pid[0] = ProcessFacts()
-        notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
-        for pid, process in self._by_pid.items():
+        notes = list(_problem_notes(self._file.name, tally, self._reduced_graph_count))
+        for pid, process in self._processes_by_pid.items():
             sources = source_records(process.records, self._find_cell, self._folders)
             process.records += [
                 *sources.records,
                 *self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints),
             ]
-        return list(self._by_pid.values())
+        return list(self._processes_by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:
         """Add one entry; if no more entries can be added, return the reason."""
@@ -279,13 +279,15 @@ class _FileReader:
             unchecked_record = _resume_record(line, unchecked_record)
         record = _validate(unchecked_record)
         if record is None:
-            self._tally.malformed += 1
+            self._tally.malformed_count += 1
             return None
-        process = self._by_pid.get(entry.process)
+        process = self._processes_by_pid.get(entry.process)
         if process is None:
-            if len(self._by_pid) >= self._limits.processes:
+            if len(self._processes_by_pid) >= self._limits.processes:
                 return f"more than {self._limits.processes} processes wrote into it"
-            process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, rank_in(self._file.name))
+            process = self._processes_by_pid[entry.process] = ProcessTrace(
+                self._file, entry.process, rank_in(self._file.name)
+            )
             self._facts_by_pid[entry.process] = ProcessFacts()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
@@ -312,9 +314,9 @@ class _FileReader:
         if payload is None:
             return record
         if record.kind == "dynamo_output_graph":
-            self._code_size += len(payload)
-            if self._code_size > _MAX_TOTAL_CODE_LENGTH:
-                self._reduced_graphs += 1
+            self._code_length += len(payload)
+            if self._code_length > _MAX_TOTAL_CODE_LENGTH:
+                self._reduced_graph_count += 1
                 return Record(record.envelope, "")
         elif len(payload) > _MAX_MESSAGE_LENGTH:
             payload = payload[:_MAX_MESSAGE_LENGTH]
@@ -324,27 +326,28 @@ class _FileReader:
 
 
 def _resume_record(line: int, listing: Record) -> Record:
-    """Return a record with only the line on which a function resumes, in place of the record of its bytecode."""
+    """Return a record with only the line on which a function resumes, to replace the record of its bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}
     return Record({ResumedAt.kind: {"line": line}, **context})
 
 
-def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str]:
+def _problem_notes(name: str, tally: Tally, reduced_graph_count: int) -> Iterator[str]:
     """Yield sentences about the parts of a file that could not be read."""
-    if tally.unreadable:
+    if tally.unreadable_count:
         problem = "their JSON is damaged or too long"
-        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: {problem}."
-    if tally.malformed:
+        yield f"{tally.unreadable_count} of {tally.entry_count} entries of {name} could not be read: {problem}."
+    if tally.malformed_count:
         problem = "they do not have the form that PyTorch writes"
-        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {problem}."
-    if tally.damaged:
-        yield f"Damaged entries in {name}, whose text does not match their checksum: {tally.damaged}."
-    if tally.stray_lines:
-        yield f"Lines in {name} that belong to no entry: {tally.stray_lines}."
+        yield f"{tally.malformed_count} of {tally.entry_count} entries of {name} could not be read: {problem}."
+    if tally.damaged_count:
+        yield f"Damaged entries in {name}, whose text does not match their checksum: {tally.damaged_count}."
+    if tally.stray_line_count:
+        yield f"Lines in {name} that belong to no entry: {tally.stray_line_count}."
     if tally.cut_reason is not None:
         yield f"The end of {name} may be missing: {tally.cut_reason}."
-    if tally.limit is not None:
-        yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
-    if reduced_graphs:
-        yield f"Graphs of {name} that are listed without operations, because the log is too long: {reduced_graphs}."
+    if tally.stop_reason is not None:
+        yield f"Only the first {tally.entry_count} entries of {name} were read: {tally.stop_reason}."
+    if reduced_graph_count:
+        limitation = "that are listed without operations, because the log is too long"
+        yield f"Graphs of {name} {limitation}: {reduced_graph_count}."

@@ -27,8 +27,8 @@ class SourceFolders:
     """
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
-        trusted = (os.path.realpath(os.fspath(folder)) for folder in (os.curdir, *library_roots(), *folders))
-        self._folders = tuple({folder.rstrip(os.sep) + os.sep for folder in trusted})
+        real_paths = (os.path.realpath(os.fspath(folder)) for folder in (os.curdir, *library_roots(), *folders))
+        self._folders = tuple({path.rstrip(os.sep) + os.sep for path in real_paths})
 
     def lines(self, filename: str) -> list[str] | None:
         """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
@@ -48,4 +48,4 @@ class SourceFolders:
 
     def may_read(self, filename: str) -> bool:
         """Return whether a file with this name may be read, without checking whether it exists."""
-        return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - resolves no link
+        return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - does not resolve links

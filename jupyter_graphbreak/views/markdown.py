@@ -10,7 +10,7 @@ from jupyter_graphbreak.views.text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.lines import ordered_breaks
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome_text, target_text

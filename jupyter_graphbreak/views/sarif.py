@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.plain_text import escape_controls, is_known_page, one_line
 from jupyter_graphbreak.views.words.remedies import outcome_text
 
@@ -52,17 +52,17 @@ def render_sarif(
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
-    budget = [_MAX_TOTAL_FIX_LENGTH]
+    characters_left = [_MAX_TOTAL_FIX_LENGTH]
     for index, report in enumerate(map(shown_part, reports)):
         for break_ in report.breaks:
             rules.setdefault(_rule_id(break_), _rule_of(break_))
-            result = _result_of(report, break_, notebook, budget)
+            result = _result_of(report, break_, notebook, characters_left)
             if new_break_ids is not None:
                 is_new = break_.id in new_break_ids[index]
                 result["level"] = "error" if is_new else "note"
                 result["baselineState"] = "new" if is_new else "unchanged"
             first_result = results.setdefault(
-                result["partialFingerprints"]["graphbreak/v1"] + _region_key(result), result
+                result["partialFingerprints"]["graphbreak/v1"] + _location_key(result), result
             )
             if result.get("baselineState") == "new":
                 first_result.update(level="error", baselineState="new")
@@ -89,13 +89,13 @@ def _rule_of(break_: Break) -> dict[str, Any]:
     return rule
 
 
-def _result_of(report: Report, break_: Break, notebook: str | None, budget: list[int]) -> dict[str, Any]:
+def _result_of(report: Report, break_: Break, notebook: str | None, characters_left: list[int]) -> dict[str, Any]:
     """Return a break as a SARIF result.
 
     Parameters
     ----------
-    budget : list of int
-        A single number: how many characters of fixes may still be added. The fixes of this result are subtracted.
+    characters_left : list of int
+        A single item: the number of characters of fixes that may still be added; this result's fixes are subtracted.
     """
     sources = lookup.sources(report)
     annotated_location = _location_to_annotate(break_, sources)
@@ -121,8 +121,8 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
     fixes = []
     for remedy in lookup.remedies_by_break(report).get(break_.id, ())[:_MAX_FIXES]:
         length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
-        if length <= min(budget[0], _MAX_FIX_LENGTH) and _is_fix(remedy, sources):
-            budget[0] -= length
+        if length <= min(characters_left[0], _MAX_FIX_LENGTH) and _is_fix(remedy, sources):
+            characters_left[0] -= length
             fixes.append(_fix_of(remedy, sources))
     if fixes:
         result["fixes"] = fixes
@@ -197,6 +197,6 @@ def _artifact_location(path: str) -> dict[str, str]:
     return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
 
 
-def _region_key(result: dict[str, Any]) -> str:
+def _location_key(result: dict[str, Any]) -> str:
     places = result.get("locations") or [{}]
     return repr(places[0].get("physicalLocation", {}).get("region")) + repr(places[0].get("message"))

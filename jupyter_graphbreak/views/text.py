@@ -28,12 +28,12 @@ from jupyter_graphbreak.views.words.jobs import (
     job_location_text,
     job_notes,
     process_name,
-    processes_with_break,
+    processes_text,
 )
 from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
+from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, describe_permission
-from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import (
     count_text,
     escape_controls,
@@ -47,8 +47,8 @@ from jupyter_graphbreak.views.words.recompilation import (
     function_name,
     guard_lines_text,
     listed_recompilations,
+    needs_general_advice,
     recompile_remedies,
-    shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     DiffLine,
@@ -57,7 +57,7 @@ from jupyter_graphbreak.views.words.remedies import (
     compatible_remedies,
     evidence_or_reason,
     has_separate_code,
-    number_of_other_break_showing,
+    number_of_other_break_with_remedy,
     outcome_text,
     remedies_for_break,
     remedies_for_frame,
@@ -105,7 +105,7 @@ def cut_line(line: str) -> str:
 
 
 def render_frontends(frontends: Frontends) -> str:
-    """Return the verdicts on front ends as text for a terminal 100 columns wide, without a line break at the end."""
+    """Return the verdicts on front ends as text for a terminal 100 columns wide, without a final line break."""
     lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
     name_width = max((len(on_frontend.frontend) for on_frontend in frontends.verdicts), default=0)
     outcome_width = max(len(text) for text in OUTCOME_TEXTS.values())
@@ -130,22 +130,22 @@ def changes_as_lines(changes: Changes) -> list[str]:
     """Return the changes as lines for a terminal 100 columns wide: summary, figures, breaks."""
     changes = limit_part(changes)
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
-    name = escape_controls(changes.before.name or "the run before")
+    name = escape_controls(changes.before.name or "the previous run")
     lines = wrap("", f"since {name}: {headline(changes)}", "")
     lines += wrap("", ", ".join(changed_figures(changes)))
     lines += [
         cut_line(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
         for change in changes.breaks[:_MAX_ITEMS]
     ]
-    return lines + _rest_line(len(changes.breaks), _MAX_ITEMS)
+    return lines + _rest_lines(len(changes.breaks), _MAX_ITEMS)
 
 
-def _rest_line(total: int, limit: int, words: str = "more", indent: str = INDENT) -> list[str]:
+def _rest_lines(total: int, limit: int, words: str = "more", indent: str = INDENT) -> list[str]:
     """Return a line that counts the items beyond a limit, in a list; the list is empty if there are none."""
     return [f"{indent}and {total - limit} {words}"] if total > limit else []
 
 
-#: At most this many remedies that work are listed; if none works, at most this many of the failed ones.
+#: The maximum number of remedies that work to list and, if none works, of failed ones.
 _MAX_REMEDIES, _MAX_FAILED_REMEDIES = 4, 3
 #: The outcome of a failed trial is cut to about this many characters, and a change to this many lines.
 _MAX_TRIAL_LENGTH = 160
@@ -208,7 +208,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best one with each title
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_REMEDIES]:
-        other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
+        other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
         if other_break is not None:
             lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
@@ -216,13 +216,13 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
-    lines += _rest_line(len(working), _MAX_REMEDIES, "more that work")
+    lines += _rest_lines(len(working), _MAX_REMEDIES, "more that work")
     if remedies.working:
         outcome_of_others = trials_sentence(remedies)
         lines += wrap("", without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
-            other_break = number_of_other_break_showing(report, remedy, number) if number is not None else None
+            other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
                 without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
@@ -286,7 +286,7 @@ _MAX_PATHS = 5
 
 
 def render_text(report: Report) -> str:
-    """Return the report as text, without a line break at the end.
+    """Return the report as text, without a final line break.
 
     The verdict and the figures come first, then the breaks in the order in which to fix them, then all other findings,
     and at the end the source lines with the letters of their graphs. Control characters are escaped, so that text from
@@ -322,7 +322,7 @@ def render_text(report: Report) -> str:
 
 def _note_lines(notes: Sequence[Diagnostic]) -> list[str]:
     lines = [line for note in notes[:_MAX_ITEMS] for line in wrap(f"{note.level}: ", note.message, indent="")]
-    return lines + _rest_line(len(notes), _MAX_ITEMS, "more notes", indent="")
+    return lines + _rest_lines(len(notes), _MAX_ITEMS, "more notes", indent="")
 
 
 def summary_line(report: Report) -> str:
@@ -345,7 +345,7 @@ def _measurement_lines(report: Report) -> list[str]:
 def _break_lines(report: Report, break_: Break, number_by_advice: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
     cause = whole_clauses(_cause_text(break_), _MAX_CAUSE_LENGTH)
-    lines = [_place_line(report, f"{number:>2}", break_), *wrap("", cause)]
+    lines = [_location_line(report, f"{number:>2}", break_), *wrap("", cause)]
     path = _call_path(report, break_)
     if path:
         lines.append(cut_line(f"{INDENT}called from {path}"))
@@ -355,7 +355,7 @@ def _break_lines(report: Report, break_: Break, number_by_advice: dict[str, int]
     effects += filter(None, [added_graphs_text(break_), break_time_text(report, break_)])
     lines += wrap("", "; ".join(effects)) if effects else []
     remedies = remedy_lines_of_break(report, number, break_, number_by_advice)
-    if _shows_advice(report, break_):
+    if _needs_advice(report, break_):
         lines += _advice_lines(report, break_, number_by_advice)
     return [*lines, *remedies]
 
@@ -370,11 +370,13 @@ def _group_lines(report: Report, group: Group, number_by_advice: dict[str, int])
     head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS_LENGTH else ""
     lines = wrap(head, f"{cause}: {count_text(total, 'break')}", "")
     numbers = break_numbers(report)
-    lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
-    lines += _rest_line(total, _MAX_PLACES)
+    lines += [
+        _location_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]
+    ]
+    lines += _rest_lines(total, _MAX_PLACES)
     cost = costs_text(group.breaks)
     lines += wrap("", cost) if cost else []
-    if _shows_advice(report, first):
+    if _needs_advice(report, first):
         lines += _advice_lines(report, first, number_by_advice)
     remedy = best_remedy(report, first)
     if remedy is None or len(remedy.breaks) > 1:
@@ -382,7 +384,7 @@ def _group_lines(report: Report, group: Group, number_by_advice: dict[str, int])
     return [*lines, *wrap("fix: ", f"{without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
-def _place_line(report: Report, head: str, break_: Break) -> str:
+def _location_line(report: Report, head: str, break_: Break) -> str:
     code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
     line = f"{head}  {location_text(report, break_.location)}"
     return cut_line(f"{line}   {code}" if code else line)
@@ -397,7 +399,7 @@ def _cause_text(break_: Break) -> str:
     return cause
 
 
-def _shows_advice(report: Report, break_: Break) -> bool:
+def _needs_advice(report: Report, break_: Break) -> bool:
     """Return whether a break needs advice because nothing was tried or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
     return trials is None or bool(trials.why_untried) or not (trials.decisions or best_remedy(report, break_))
@@ -489,7 +491,7 @@ def _eager_function_lines(report: Report) -> list[str]:
         lines += wrap(" -  ", f"{location_text(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrap("do: ", skipped.way_out) if skipped.way_out else []
         lines += remedy_lines_of_function(report, skipped)
-    return lines + _rest_line(len(functions), _MAX_ITEMS)
+    return lines + _rest_lines(len(functions), _MAX_ITEMS)
 
 
 def _recompile_lines(report: Report) -> list[str]:
@@ -508,13 +510,13 @@ def _recompile_lines(report: Report) -> list[str]:
             trials = dataclasses.replace(
                 trials, decisions=[step for step in trials.decisions if one_line(step) not in verdict_text]
             )
-        is_advised = shows_advice(report, recompilation)
+        is_advised = needs_general_advice(report, recompilation)
         for guard in recompilation.guards[:_MAX_ITEMS]:
             if only_guard is None:
                 lines += wrap("-  ", _failed_guard_text(report, recompilation, guard))
             if guard.advice and is_advised:
                 lines += wrap("do: ", guard.advice, INDENT if only_guard is not None else f"{INDENT}   ")
-        lines += _rest_line(len(recompilation.guards), _MAX_ITEMS, "more guards")
+        lines += _rest_lines(len(recompilation.guards), _MAX_ITEMS, "more guards")
         lines += wrap("", recompilation.warning) if recompilation.warning else []
         if trials is not None and (why := why_untried(report, trials)):
             lines += wrap("not tried: ", whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH))
@@ -546,7 +548,7 @@ def _error_lines(report: Report) -> list[str]:
 
 
 def _listing_lines(report: Report) -> list[str]:
-    """Return the marked source lines, each with a few lines around it, up to a total.
+    """Return the marked source lines, each with a few lines around it, up to a maximum in total.
 
     Of several breaks with one cause, only those that are listed above have their lines shown.
     """
@@ -565,7 +567,7 @@ def _listing_lines(report: Report) -> list[str]:
 
 
 def _source_lines(report: Report, source: Source, max_lines: int, listed_numbers: set[int]) -> list[str]:
-    """Return the name of a source and at most ``max_lines`` of its lines, first of all those of the listed breaks."""
+    """Return the name of a source and at most ``max_lines`` of its lines, those of the listed breaks first."""
     lines = annotated_lines(report, source)
     if not any(line.is_annotated for line in lines):
         return []
@@ -636,18 +638,18 @@ def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], gu
 
 
 def render_job(job: Job) -> str:
-    """Return a job as text, without a line break at the end."""
+    """Return a job as text, without a final line break."""
     lines = [escape_controls(f"compile_explain: {job_headline(job)}")]
     for number, break_ in enumerate(map(limit_part, job.breaks[:_MAX_ITEMS]), start=1):
         code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
         head = f"{number:>2}  {job_location_text(break_.place)}"
         lines.append(cut_line(f"{head}   {code}" if code else head))
         lines.append(cut_line(INDENT + reason_of(break_)))
-        lines.append(cut_line(INDENT + processes_with_break(job, break_)))
-    lines += _rest_line(len(job.breaks), _MAX_ITEMS, "more breaks")
+        lines.append(cut_line(INDENT + processes_text(job, break_)))
+    lines += _rest_lines(len(job.breaks), _MAX_ITEMS, "more breaks")
     for process in job.processes[:_MAX_ITEMS]:
         lines.append(cut_line(f" -  {process_name(process)}: {summary_line(process.report)}"))
-    lines += _rest_line(len(job.processes), _MAX_ITEMS, "more processes")
+    lines += _rest_lines(len(job.processes), _MAX_ITEMS, "more processes")
     for line in compiling_lines(job):
         lines += wrap(INDENT, line)
     return "\n".join([*lines, *_note_lines(job_notes(job))])

@@ -34,8 +34,8 @@ _ARGS = [
 ]
 
 
-#: A message of JupyterLab some time after a notebook of an earlier test was closed.
-_ENDED = re.compile(r"^(Error: )?(Disposed|Canceled future)")
+#: Errors that JupyterLab may raise some time after the notebook of an earlier test was closed.
+_LATE_ERRORS = re.compile(r"^(Error: )?(Disposed|Canceled future)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,16 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[BrowserType]:
-    built = [PACKAGE / "views/html/static/page.js", PACKAGE / "views/html/static/widget.js", PACKAGE / "labextension"]
-    missing = [str(path.relative_to(ROOT)) for path in built if not path.exists()]
+    built_paths = [
+        PACKAGE / "views/html/static/page.js",
+        PACKAGE / "views/html/static/widget.js",
+        PACKAGE / "labextension",
+    ]
+    missing = [str(path.relative_to(ROOT)) for path in built_paths if not path.exists()]
     assert not missing, f"{', '.join(missing)} not built: npm --prefix labextension run build"
     with sync_playwright() as playwright:
         yield playwright.chromium
 
 
 @pytest.fixture(scope="session")
-def profile(chromium: BrowserType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """Start a browser with a profile on disk, which caches the scripts of JupyterLab."""
+def context_with_profile(chromium: BrowserType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Start a browser with a profile on disk, which caches JupyterLab's scripts."""
     context = chromium.launch_persistent_context(
         tmp_path_factory.mktemp("profile"),
         executable_path=find_browser(),
@@ -67,7 +71,7 @@ def profile(chromium: BrowserType, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
+def context_without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
     browser = chromium.launch(executable_path=find_browser(), args=_ARGS)
     yield browser.new_context(java_script_enabled=False)
     browser.close()
@@ -75,7 +79,7 @@ def without_scripts(chromium: BrowserType) -> Iterator[BrowserContext]:
 
 @dataclass
 class PageUnderTest:
-    """A page with its errors and requests."""
+    """A page, and the errors and requests recorded on it."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -83,33 +87,33 @@ class PageUnderTest:
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
-    def forget(self) -> None:
-        for recorded in (self.errors, self.complaints, self.requests):
-            recorded.clear()
+    def clear_records(self) -> None:
+        for record in (self.errors, self.complaints, self.requests):
+            record.clear()
 
-    def record_failure(self, request: Request) -> None:
+    def record_failed_request(self, request: Request) -> None:
         # Leaving a page aborts its pending requests.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"{request.failure}: {request.url}")
 
-    def record(self, status: int, url: str) -> None:
+    def record_response(self, status: int, url: str) -> None:
         if status >= HTTPStatus.BAD_REQUEST:
             self.complaints.append(f"{status}: {url}")
 
-    def shoot(self, name: str) -> None:
+    def save_screenshot(self, name: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
-    def serious(self, within: str = ".graphbreak") -> list[str]:
-        """Return the violations that axe finds, of impact serious or higher."""
+    def serious_violations(self, within: str = ".graphbreak") -> list[str]:
+        """Return the accessibility violations that axe rates as serious or critical."""
         # A report updates its Tab stops with a delay after a change, so wait for a later timer.
         self.page.evaluate("() => new Promise(resolve => setTimeout(resolve, 300))")
         if self.page.evaluate("() => !('axe' in window)"):
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        # Skip descriptions of passed rules and of positions, which cost time.
+        # Leave out the results of passed rules and the CSS selectors of elements, which take time.
         options = {"resultTypes": ["violations"], "selectors": False}
         violations = self.page.evaluate(
-            "([within, options]) => axe.run(within, options).then(found => found.violations)", [within, options]
+            "([within, options]) => axe.run(within, options).then(results => results.violations)", [within, options]
         )
         return [
             f"{violation['id']}: {violation['nodes'][0]['html'][:200]} {violation['nodes'][0]['failureSummary'][:300]}"
@@ -119,61 +123,63 @@ class PageUnderTest:
 
 
 @pytest.fixture(scope="session")
-def kept_pages() -> dict[str, PageUnderTest]:
-    """Pages that several tests use, by the name of their address."""
+def shared_pages() -> dict[str, PageUnderTest]:
+    """Pages that several tests use, by address."""
     return {}
 
 
 @pytest.fixture
 def open_page(
-    request: pytest.FixtureRequest, kept_pages: dict[str, PageUnderTest]
+    request: pytest.FixtureRequest, shared_pages: dict[str, PageUnderTest]
 ) -> Iterator[Callable[..., PageUnderTest]]:
     pages: list[Page] = []
     failures = request.session.testsfailed
 
     def open_address(
-        url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280, keep: bool = False
+        url: str | Path, *, scheme: Any = "light", scripts: bool = True, width: int = 1280, share: bool = False
     ) -> PageUnderTest:
         address = url.as_uri() if isinstance(url, Path) else url
-        page_under_test = kept_pages.get(address) if keep else None
-        loaded = page_under_test is not None
+        page_under_test = shared_pages.get(address) if share else None
+        is_loaded = page_under_test is not None
         if page_under_test is None:
-            context: BrowserContext = request.getfixturevalue("profile" if scripts else "without_scripts")
+            context: BrowserContext = request.getfixturevalue(
+                "context_with_profile" if scripts else "context_without_scripts"
+            )
             page_under_test = watch_page(context.new_page())
         page_under_test.page.set_viewport_size({"width": width, "height": 800})
         page_under_test.page.emulate_media(color_scheme=scheme)
-        if not loaded:
+        if not is_loaded:
             page_under_test.page.goto(address)
-        if keep:
-            kept_pages[address] = page_under_test
+        if share:
+            shared_pages[address] = page_under_test
         else:
             pages.append(page_under_test.page)
         return page_under_test
 
     yield open_address
     if request.session.testsfailed > failures:
-        pages += [kept_page.page for kept_page in kept_pages.values()]
-        kept_pages.clear()
+        pages += [shared_page.page for shared_page in shared_pages.values()]
+        shared_pages.clear()
     for page in pages:
         page.context.clear_cookies()
         page.close()
 
 
-def _is_jupyterlabs_own(error: Error) -> bool:
-    """Return whether JupyterLab or its widgets cause an error without our extension."""
-    # The manager of widgets expects that every notebook has a kernel.
-    has_no_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
-    # On a busy machine, JupyterLab may stop waiting for a kernel while the kernel is changed.
-    has_ended = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
+def _comes_from_jupyterlab(error: Error) -> bool:
+    """Return whether JupyterLab or its widget manager, and not our extension, causes an error."""
+    # The widget manager expects every notebook to have a kernel.
+    is_missing_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
+    # On a busy machine, JupyterLab may stop waiting for a kernel while a different one is selected.
+    is_kernel_change = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
         error.stack or ""
     )
-    # Its list of cells removes a cell that a reload of the file has moved: jupyterlab/jupyterlab issue 15415.
+    # JupyterLab may fail to remove a cell that moved when the file was reloaded: jupyterlab/jupyterlab issue 15415.
     is_moved_cell = "'removeChild' on 'Node'" in str(error) and "graphbreak" not in (error.stack or "")
     return (
-        _ENDED.search(str(error)) is not None
-        or has_ended
+        _LATE_ERRORS.search(str(error)) is not None
+        or is_kernel_change
         or is_moved_cell
-        or (has_no_kernel and "jupyterlab-manager" in (error.stack or ""))
+        or (is_missing_kernel and "jupyterlab-manager" in (error.stack or ""))
     )
 
 
@@ -181,11 +187,16 @@ def watch_page(page: Page) -> PageUnderTest:
     page_under_test = PageUnderTest(page)
     page.on(
         "pageerror",
-        lambda error: None if _is_jupyterlabs_own(error) else page_under_test.errors.append(f"{error}\n{error.stack}"),
+        lambda error: (
+            None if _comes_from_jupyterlab(error) else page_under_test.errors.append(f"{error}\n{error.stack}")
+        ),
     )
-    page.on("console", lambda said: page_under_test.complaints.append(said.text) if said.type == "error" else None)
-    page.on("requestfailed", page_under_test.record_failure)
-    page.on("response", lambda answer: page_under_test.record(answer.status, answer.url))
+    page.on(
+        "console",
+        lambda message: page_under_test.complaints.append(message.text) if message.type == "error" else None,
+    )
+    page.on("requestfailed", page_under_test.record_failed_request)
+    page.on("response", lambda response: page_under_test.record_response(response.status, response.url))
     page.on("request", lambda request: page_under_test.requests.append(request.url))
     return page_under_test
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 #: The plugin whose settings control how notebooks render cells.
-NOTEBOOKS = "@jupyterlab/notebook-extension:tracker"
+NOTEBOOK_PLUGIN = "@jupyterlab/notebook-extension:tracker"
 
 
-#: Leave the page as it is after loading.
+#: JavaScript that closes all documents, ends their kernels, and restores the light theme.
 _CLOSE_ALL = """async () => {
     const { commands, shell } = jupyterapp;
     for (const widget of Array.from(shell.widgets('main'))) {
@@ -31,7 +31,8 @@ _CLOSE_ALL = """async () => {
     shell.collapseLeft();
 }"""
 
-#: Most tests read what is saved in a notebook, so its kernel would only cost time.
+#: JavaScript that opens a notebook, with or without a kernel. Most tests only read saved outputs, for which starting a
+#: kernel would waste time.
 _OPEN = """async ([path, shouldStart]) => {
     const registry = jupyterapp.docRegistry;
     const { getKernelPreference } = Object.getPrototypeOf(registry);
@@ -40,7 +41,7 @@ _OPEN = """async ([path, shouldStart]) => {
 }"""
 
 
-def opened_in_lab(
+def open_in_lab(
     open_page: Callable[..., PageUnderTest],
     lab: Lab,
     name: str,
@@ -56,23 +57,24 @@ def opened_in_lab(
     kernel : bool
         Start a kernel for the notebook. A fresh page always does.
     fresh : bool
-        In a page of its own, with the default settings. Otherwise, the page is that of earlier tests, because loading
-        JupyterLab takes longer than most tests.
+        Use a new page with the default settings. By default, tests share one page, because loading JupyterLab takes
+        longer than most tests.
     windowing : str or None
-        How a fresh page renders notebooks.
+        The setting ``windowingMode`` of a fresh page, which decides which cells JupyterLab renders. By default, this is
+        JupyterLab's default.
     """
     if fresh:
-        lab.set("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
-        lab.set("jupyter-graphbreak:plugin", {})
-        lab.set(NOTEBOOKS, {} if windowing is None else {"windowingMode": windowing})
-    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset" if fresh else f"{lab.url}/lab?reset", keep=not fresh)
+        lab.store_settings("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
+        lab.store_settings("jupyter-graphbreak:plugin", {})
+        lab.store_settings(NOTEBOOK_PLUGIN, {} if windowing is None else {"windowingMode": windowing})
+    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset" if fresh else f"{lab.url}/lab?reset", share=not fresh)
     page = opened.page
     if not fresh:
         page.wait_for_function("window.jupyterapp?.shell.restored.then(() => true)")
         while page.locator(".jp-Dialog").count():
             page.keyboard.press("Escape")
         page.evaluate(_CLOSE_ALL)
-        opened.forget()  # JupyterLab complains about requests to the kernels that have ended
+        opened.clear_records()  # JupyterLab complains about requests to the kernels that have ended
         page.evaluate(_OPEN, [f"{name}.ipynb", kernel])
     wait_for_notebook(page)
     page.evaluate("jupyterapp.shell.collapseLeft()")
@@ -106,13 +108,13 @@ _FIRST_PAINT = """() => new Promise(resolve => {
 })"""
 
 
-def first_paint(page: Page) -> float:
-    """Return the time of the first paint of a page, in milliseconds."""
-    time: float = page.evaluate(_FIRST_PAINT)
-    return time
+def first_paint_ms(page: Page) -> float:
+    """Return when a page was first painted, in milliseconds after it started to load."""
+    milliseconds: float = page.evaluate(_FIRST_PAINT)
+    return milliseconds
 
 
-def command(page: Page, name: str, **arguments: Any) -> None:
+def start_command(page: Page, name: str, **arguments: Any) -> None:
     """Start a command without waiting for it, because it may open a dialog."""
     page.evaluate("([name, args]) => void jupyterapp.commands.execute(name, args)", [name, arguments])
 
@@ -125,11 +127,11 @@ def wait_for_kernel(page: Page) -> None:
 
 def run_all(page: Page) -> None:
     wait_for_kernel(page)
-    command(page, "notebook:run-all-cells")
+    start_command(page, "notebook:run-all-cells")
 
 
 def menu_button(report: Page | Locator, name: str) -> Locator:
-    """Return a button of a report's menu, and open the menu."""
+    """Open the menu of a report unless it is open, and return one of its buttons."""
     more = report.get_by_role("button", name="More ?")
     if more.get_attribute("aria-expanded") == "false":
         more.click()
@@ -140,7 +142,7 @@ def trust(page: Page) -> None:
     page.evaluate("jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })")
 
 
-def theme(page: Page, name: str) -> None:
+def switch_theme(page: Page, name: str) -> None:
     page.evaluate("name => jupyterapp.commands.execute('apputils:change-theme', {theme: name})", name)
     page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
     page.wait_for_function("document.getElementById('jupyterlab-splash') === null")

@@ -1,4 +1,4 @@
-"""Every visible part of a report, of the marks and of the panel does what a click or a key suggests."""
+"""Clicks and keys on the visible parts of a report, of the marks and of the panel."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
+from tests.browser.pages import open_in_lab, run_all, start_command, switch_theme, trust, wait_for_kernel
 from tests.browser.test_marks import broken_marks, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
-from tests.browser.test_reading import SELECTED, cells, press, some_keys
+from tests.browser.test_reading import SELECTED, cell_contents, keys_for_element, press
+from tests.browser.test_remedies import SWITCH_CELL
 from tests.support.lab_server import report_cell
 from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def live_report(page: Page) -> Locator:
-    """Return the report of a notebook after its output was trusted and rendered again."""
+    """Trust a notebook, and return its report once JupyterLab has rendered it again."""
     trust(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
@@ -38,7 +39,7 @@ def live_report(page: Page) -> Locator:
 
 
 def click_corner(page: Page, element: Locator) -> None:
-    """Click the last pixels of an element, which hold no text and no control."""
+    """Click an element near its bottom right corner, where it has no text and no control."""
     element.scroll_into_view_if_needed()
     box = element.bounding_box()
     assert box is not None
@@ -48,15 +49,15 @@ def click_corner(page: Page, element: Locator) -> None:
 @pytest.mark.parametrize("trusted", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, lab: Lab, *, trusted: bool) -> None:
     lab.save("plain-areas", "x = 1", everything(), "y = 2")
-    page = opened_in_lab(open_page, lab, "plain-areas", kernel=True).page
+    page = open_in_lab(open_page, lab, "plain-areas", kernel=True).page
     report = live_report(page) if trusted else page.locator(".graphbreak")
-    before = cells(page)
+    before = cell_contents(page)
     parts = (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief")
     for number, part in enumerate(parts):
         click_corner(page, report.locator(part).filter(visible=True).first)
-        for key in some_keys(number):
+        for key in keys_for_element(number):
             press(page, key)
-            assert cells(page) == before, (part, key)
+            assert cell_contents(page) == before, (part, key)
     # The cell of the report is the active one, and Escape leads to it.
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
     click_corner(page, report.locator(".gb-head"))
@@ -65,39 +66,40 @@ def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, 
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
-#: Links within a report, and their addresses; those that are not shown have none.
+#: A selector of the links within a report.
 _LINKS = ".gb-panel a[href^='#'], .gb-strip a"
+#: JavaScript that returns the addresses of links, with an empty string for each hidden link.
 _ADDRESSES = "links => links.map(link => link.checkVisibility() ? link.getAttribute('href') : '')"
 _LINE = re.compile(r"-l(\d+)-(\d+)$")
 
 
-def links_of_each_kind(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
-    """Yield one link of a tab for each line and each kind of item that links lead to, with its address."""
-    seen: set[str] = set()
+def links_of_all_kinds(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
+    """For each line and each kind of item that the links of a tab lead to, yield one link and its address."""
+    seen_kinds: set[str] = set()
     while True:
         tab.click()
         links = report.locator(_LINKS)
         for index, href in enumerate(links.evaluate_all(_ADDRESSES)):
             target_kind = href if _LINE.search(href) else href.rstrip("0123456789")
-            if href and target_kind not in seen:
-                seen.add(target_kind)
+            if href and target_kind not in seen_kinds:
+                seen_kinds.add(target_kind)
                 yield links.nth(index), href
-                break  # cards quote what is selected, so the links change
+                break  # cards quote the selected lines, so a click changes the links
         else:
             return
 
 
 def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
-    """Links to lines of the cell put the cursor there; links to other sources show the line. None loses the focus."""
+    """A link moves the cursor to a line of the cell, or shows a line of a different source. None loses the focus."""
     lab.save("links", "x = 1", everything(), "y = 2")
-    opened = opened_in_lab(open_page, lab, "links")
+    opened = open_in_lab(open_page, lab, "links")
     page = opened.page
     report = live_report(page)
-    followed = 0
+    line_links = 0
     for tab in report.get_by_role("tab").all():
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
-        for link, href in links_of_each_kind(report, tab):
+        for link, href in links_of_all_kinds(report, tab):
             page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
             link.click()
             target = _LINE.search(href)
@@ -106,7 +108,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 assert page.evaluate("document.activeElement !== document.body"), href
                 assert page.evaluate("document.activeElement.checkVisibility()"), href
                 continue
-            followed += 1
+            line_links += 1
             if target[1] == "0":
                 wait_for_line(page, 1, int(target[2]))
                 expect(cell(page, 1).locator(".cm-content")).to_be_focused()
@@ -116,13 +118,13 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 expect(shown).to_have_class(SELECTED)
                 expect(shown).to_be_in_viewport()
                 assert page.evaluate("document.activeElement !== document.body"), target[0]
-    assert followed > 15
+    assert line_links > 15
     assert opened.errors == []
 
 
 def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, lab: Lab) -> None:
     lab.save("moved", "x = 1", two_breaks())
-    page = opened_in_lab(open_page, lab, "moved").page
+    page = open_in_lab(open_page, lab, "moved").page
     report = live_report(page)
     report.evaluate("report => report.addEventListener('graphbreak-visit', event => event.stopPropagation())")
     report.locator(".gb-break > details > summary").first.click()
@@ -131,7 +133,7 @@ def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, l
     expect(report.locator(".gb-line[id$='-l0-15']")).to_be_in_viewport()
 
 
-#: Pairs of a note and a text of the editors that it covers, even in part.
+#: JavaScript that returns each note that covers text of an editor, even in part, together with the text.
 _COVERED = """() => {
     const covered = [];
     for (const editor of document.querySelectorAll('.jp-Notebook .cm-content')) {
@@ -158,88 +160,88 @@ _COVERED = """() => {
 }"""
 
 
-def with_long_lines(length: int) -> Report:
-    """Return a report on a cell in which the lines of both breaks are long."""
+def report_with_long_lines(comment_words: int) -> Report:
+    """Return a report on a cell in which the lines of both breaks end with long comments."""
     report = json.loads(two_breaks().to_json())
     segment = report["sources"][0]["segments"][0]
     for code in ("if score > 3:", "log_stats(x)"):
-        segment["text"] = segment["text"].replace(code, f"{code}  # {'long ' * length}", 1)
+        segment["text"] = segment["text"].replace(code, f"{code}  # {'long ' * comment_words}", 1)
     return Report.from_dict(report)
 
 
-@pytest.mark.parametrize("length", [22, pytest.param(40, marks=pytest.mark.exhaustive)])
-def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, length: int) -> None:
-    lab.save("long-lines", with_long_lines(length), "x = 1")
-    page = opened_in_lab(open_page, lab, "long-lines").page
-    own = cell(page, 0)
-    note = own.locator(".jp-GraphBreakMark-note", has_text="Branch on")
+@pytest.mark.parametrize("comment_words", [22, pytest.param(40, marks=pytest.mark.exhaustive)])
+def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, comment_words: int) -> None:
+    lab.save("long-lines", report_with_long_lines(comment_words), "x = 1")
+    page = open_in_lab(open_page, lab, "long-lines").page
+    editor_cell = cell(page, 0)
+    note = editor_cell.locator(".jp-GraphBreakMark-note", has_text="Branch on")
     expect(note).to_be_in_viewport(ratio=1)
     page.wait_for_function(f"() => ({_COVERED})().length === 0")
-    line(own, "if score > 3").click()
+    line(editor_cell, "if score > 3").click()
     page.keyboard.press("End")
     for character in " # typed at the end":
         page.keyboard.type(character)
         page.wait_for_timeout(30)
     assert page.evaluate(_COVERED) == []
-    typed = page.evaluate(
+    note_before_cursor = page.evaluate(
         """() => {
             const cursor = document.querySelector('.cm-focused .cm-cursor-primary');
             const { right, top, bottom } = cursor.getBoundingClientRect();
             return document.elementFromPoint(right - 4, (top + bottom) / 2).closest('.jp-GraphBreakMark-note');
         }"""
     )
-    assert typed is None
+    assert note_before_cursor is None
     # The arrow keys skip the note.
-    number = page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line")
+    line_index = page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
-    wait_for_line(page, 0, number + 2)
+    wait_for_line(page, 0, line_index + 2)
 
 
-def test_a_note_never_covers_text_side_by_side(open_page: Open, lab: Lab) -> None:
+def test_in_the_side_by_side_view_a_note_never_covers_text(open_page: Open, lab: Lab) -> None:
     lab.save("beside", two_breaks(), hostile())
-    opened = opened_in_lab(open_page, lab, "beside")
+    opened = open_in_lab(open_page, lab, "beside")
     page = opened.page
     expect(broken_marks(cell(page, 0))).to_have_count(2)
-    command(page, "notebook:toggle-render-side-by-side-current")
+    start_command(page, "notebook:toggle-render-side-by-side-current")
     expect(page.locator(".jp-mod-sideBySide")).to_have_count(1)
     page.wait_for_timeout(500)
-    opened.shoot("marks-side-by-side")
+    opened.save_screenshot("marks-side-by-side")
     assert page.evaluate(_COVERED) == []
     expect(cell(page, 0).locator(".jp-GraphBreakMark-note", has_text="Branch on")).to_be_in_viewport(ratio=1)
-    # In the report, only the edge of a scope stays in view.
+    # In the report, the label of a scope never covers code.
     covered = """() => Array.from(document.querySelectorAll('.graphbreak .gb-band')).filter(band => {
         const [code, words] = [band.previousElementSibling, band].map(each => each.getBoundingClientRect());
         return band.textContent.trim() !== '' && words.width > 0 && words.left < code.right - 1;
     }).length"""
     assert page.evaluate(covered) == 0
-    theme(page, "JupyterLab Dark")
+    switch_theme(page, "JupyterLab Dark")
     assert page.evaluate(_COVERED) == []
 
 
 @pytest.mark.exhaustive
 def test_a_click_on_a_note_selects_its_break(open_page: Open, lab: Lab) -> None:
     lab.save("note-clicks", two_breaks())
-    page = opened_in_lab(open_page, lab, "note-clicks").page
+    page = open_in_lab(open_page, lab, "note-clicks").page
     report = live_report(page)
     show_panel(page)
-    own = cell(page, 0)
+    editor_cell = cell(page, 0)
     for text, number, cursor in (
         ("✂2 ", 2, 5),
         ("✂1 ", 1, 14),
         ("→ ✂2", 2, 12),
     ):
-        own.locator(".jp-GraphBreakMark-note > *", has_text=text).first.click()
+        editor_cell.locator(".jp-GraphBreakMark-note > *", has_text=text).first.click()
         expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
         expect(row(page, f"^Break {number}, ")).to_have_attribute("aria-selected", "true")
         if "→" not in text:
             wait_for_line(page, 0, cursor)
-    own.locator(".jp-GraphBreakMark-note > *", has_text="runs eagerly").first.click()
+    editor_cell.locator(".jp-GraphBreakMark-note > *", has_text="runs eagerly").first.click()
     expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("log_stats"))
 
 
 def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: Open, lab: Lab) -> None:
-    """Two cells explain one function; a row of either report marks the line."""
+    """Two cells explain the same function. A click on its break in either report highlights the line."""
     definition = two_breaks().sources[0].segments[0].text
     second = json.loads(two_breaks().to_json())
     second["breaks"] = [entry for entry in second["breaks"] if entry["id"] == "b1"]
@@ -250,7 +252,7 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
     third = report_cell(Report.from_dict(second))
     third.source = call
     lab.save("shared", two_breaks(), third)
-    page = opened_in_lab(open_page, lab, "shared").page
+    page = open_in_lab(open_page, lab, "shared").page
     show_panel(page)
     assert (
         page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.getSource()") == definition
@@ -264,7 +266,7 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
         expect(selected).to_be_in_viewport(ratio=1)
 
 
-def heights(page: Page) -> list[float]:
+def vertical_positions(page: Page) -> list[float]:
     """Return the vertical positions of the parts of a report and of the cells below it."""
     values: list[float] = page.evaluate(
         "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'))"
@@ -274,9 +276,9 @@ def heights(page: Page) -> list[float]:
     return values
 
 
-def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> None:
+def test_a_status_message_is_fully_visible_and_moves_nothing(open_page: Open, lab: Lab) -> None:
     lab.save("status", remedies(), "x = 1")
-    opened = opened_in_lab(open_page, lab, "status")
+    opened = open_in_lab(open_page, lab, "status")
     page = opened.page
     report = live_report(page)
     changed = two_breaks().sources[0].segments[0].text.replace("score > 3", "score > 4")
@@ -284,37 +286,30 @@ def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> 
         "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
     )
     report.locator(".gb-foot").scroll_into_view_if_needed()
-    before = heights(page)
+    before = vertical_positions(page)
     card = report.locator(".gb-break").first
     card.locator("summary").first.click()
-    card.get_by_role("button", name="Apply: Compute both sides with torch.where").click()
+    card.get_by_role("button", name="Apply: Compute both branches with torch.where").click()
     status = report.get_by_role("status")
     expect(status).to_have_text(
         "Not applied: line 14 of Cell In[7] has changed since this was tried. Explain the cell again."
     )
-    assert cells(page) == [f"code {changed}", "code x = 1"]
+    assert cell_contents(page) == [f"code {changed}", "code x = 1"]
     expect(page.locator(".jp-Dialog")).to_have_count(0)
     assert status.evaluate("each => each.scrollWidth <= each.clientWidth && each.scrollHeight <= each.clientHeight + 1")
     card.locator("summary").first.click()
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     page.wait_for_timeout(200)
-    assert heights(page) == pytest.approx(before, abs=1)
-    opened.shoot("status")
+    assert vertical_positions(page) == pytest.approx(before, abs=1)
+    opened.save_screenshot("status")
 
 
-#: The inserted cell says what it does and how to undo it.
-SWITCH_CELL = (
-    "# Switch statistics off: removes breaks 1 and 2.\n# To undo: delete this cell, then restart the kernel\n"
-    "model.config.log_stats = False"
-)
-
-
-def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> None:
+def test_an_inserted_cell_is_removed_with_one_key_or_one_click(open_page: Open, lab: Lab) -> None:
     lab.save("patched", "x = 1", remedies())
-    page = opened_in_lab(open_page, lab, "patched").page
+    page = open_in_lab(open_page, lab, "patched").page
     report = live_report(page)
-    before = cells(page)
+    before = cell_contents(page)
     for way in ("Control+z", "Undo"):
         card = report.locator(".gb-break").first
         if not card.locator("> details").evaluate("each => each.open"):
@@ -322,7 +317,7 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
         page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
         expect(report.get_by_role("status")).to_contain_text("Applied")
-        assert cells(page) == [before[0], f"code {SWITCH_CELL}", before[1]]
+        assert cell_contents(page) == [before[0], f"code {SWITCH_CELL}", before[1]]
         assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
@@ -333,21 +328,21 @@ def test_a_patched_library_is_undone_with_one_key(open_page: Open, lab: Lab) -> 
         page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")
         if way != "Undo":
             page.wait_for_function("document.activeElement.closest('.jp-Cell') !== null", timeout=5000)
-        assert cells(page) == before
+        assert cell_contents(page) == before
 
 
 def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
-    """*Run again* runs the inserted cell, and explains the cell of the report."""
+    """*Run again* runs the inserted cell, and explains the cell of the report again."""
     lab.save("run-applied", remedies())
-    page = opened_in_lab(open_page, lab, "run-applied", kernel=True).page
+    page = open_in_lab(open_page, lab, "run-applied", kernel=True).page
     report = live_report(page)
     wait_for_kernel(page)
     record = """() => {
         const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
-        window.asked = [];
+        window.requests = [];
         const send = kernel.requestExecute;
         kernel.requestExecute = function (content, dispose, metadata) {
-            window.asked.push([content.code, metadata?.graphbreak?.explain ?? null]);
+            window.requests.push([content.code, metadata?.graphbreak?.explain ?? null]);
             return send.call(this, { ...content, code: 'pass' }, dispose, {});
         };
     }"""
@@ -357,23 +352,23 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
     page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
     report.get_by_role("button", name="Run again").click()
-    page.wait_for_function("window.asked.length >= 2")
-    requests = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
+    page.wait_for_function("window.requests.length >= 2")
+    requests = [entry for entry in page.evaluate("window.requests") if not entry[0].startswith("__import__")]
     assert requests[0] == [SWITCH_CELL, None]
-    page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
+    page.wait_for_function("window.requests.some(([code]) => code.startsWith('%%compile_explain'))")
 
 
 def test_escape_leaves_the_filter(open_page: Open, lab: Lab) -> None:
     lab.save("leave", two_breaks())
-    page = opened_in_lab(open_page, lab, "leave").page
+    page = open_in_lab(open_page, lab, "leave").page
     report = live_report(page)
     show_panel(page)
-    own = report.get_by_label("Filter the pane")
+    pane_filter = report.get_by_label("Filter the pane")
     for text in ("print", ""):
-        own.click()
+        pane_filter.click()
         page.keyboard.type(text)
         page.keyboard.press("Escape")
-        expect(own).to_have_value("")
+        expect(pane_filter).to_have_value("")
         expect(report.get_by_role("tab", name="Breaks")).to_be_focused()
         expect(report.locator(".gb-break")).to_have_count(2)
     box = panel(page).get_by_role("searchbox", name="Filter by text")
@@ -389,13 +384,13 @@ def test_escape_leaves_the_filter(open_page: Open, lab: Lab) -> None:
 
 
 def test_a_filter_ignores_quoted_lines(open_page: Open, lab: Lab) -> None:
-    """A card may quote lines with a call of print, but only the other break is about it."""
+    """The card of the first break quotes a line that calls print, but only the second break is about print."""
     report = json.loads(remedies().to_json())
     report["sources"][0]["segments"][0]["text"] = report["sources"][0]["segments"][0]["text"].replace(
         "        score = ", "        print(); score = "
     )
     lab.save("quoted", Report.from_dict(report))
-    page = opened_in_lab(open_page, lab, "quoted").page
+    page = open_in_lab(open_page, lab, "quoted").page
     shown = live_report(page)
     # The card quotes its lines.
     shown.locator(".gb-break > details > summary").first.click()
@@ -408,7 +403,7 @@ def test_a_filter_ignores_quoted_lines(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_the_strip_is_never_clipped(open_page: Open, lab: Lab) -> None:
     lab.save("strip", two_breaks())
-    page = opened_in_lab(open_page, lab, "strip").page
+    page = open_in_lab(open_page, lab, "strip").page
     report = live_report(page)
     for width in (1280, 760, 1280):
         page.set_viewport_size({"width": width, "height": 800})
@@ -429,7 +424,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
         "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     )
     lab.save("again", "%load_ext jupyter_graphbreak", f"%%compile_explain\n{program}")
-    page = opened_in_lab(open_page, lab, "again", kernel=True).page
+    page = open_in_lab(open_page, lab, "again", kernel=True).page
     run_all(page)
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
@@ -437,7 +432,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
     selected = cell(page, 1).locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(selected).to_have_count(1)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
-    command(page, "notebook:run-cell")
+    start_command(page, "notebook:run-cell")
     expect(cell(page, 1).locator(".jp-InputPrompt")).to_have_text("[3]:", timeout=60_000)
     expect(report).to_have_count(1)
     expect(broken_marks(cell(page, 1))).to_have_count(1)
@@ -446,9 +441,9 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
 
 
 def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
-    """Every pane has its natural height, and there are four. The strip shows all breaks, however narrow it is."""
+    """Each of the four panes has its natural height. The strip shows all breaks even in a narrow window."""
     lab.save("natural", big(breaks=11, ops=200))
-    opened = opened_in_lab(open_page, lab, "natural")
+    opened = open_in_lab(open_page, lab, "natural")
     report = live_report(opened.page)
     expect(report.get_by_role("tab")).to_have_text(["Breaks 11", re.compile("Graphs"), "Recompiles", "Details"])
     scrolling = """report => Array.from(report.querySelectorAll('*')).filter(element =>
@@ -471,38 +466,38 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
     lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
-    opened = opened_in_lab(open_page, lab, "previous", kernel=True)
+    opened = open_in_lab(open_page, lab, "previous", kernel=True)
     page = opened.page
     show_panel(page)
     run_all(page)
     progress = page.get_by_role("timer")
     expect(progress).to_be_visible(timeout=60_000)
-    seen = set()
+    progress_texts = set()
     for _ in range(15):
-        seen.add(progress.inner_text())
+        progress_texts.add(progress.inner_text())
         page.wait_for_timeout(100)
-    opened.shoot("lab-progress")
-    assert len(seen) >= 4, seen
-    assert all(re.search(r"\d+\.\d s$", text) for text in seen)
+    opened.save_screenshot("lab-progress")
+    assert len(progress_texts) >= 4, progress_texts
+    assert all(re.search(r"\d+\.\d s$", text) for text in progress_texts)
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
     expect(progress).to_have_count(0)
     runs = rows(page, 1)
     expect(runs).to_have_count(1)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
-    command(page, "notebook:run-cell")
+    start_command(page, "notebook:run-cell")
     expect(progress).to_be_visible(timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious .graphbreak")).to_be_visible()
     expect(runs).to_have_count(1)
     expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
-    opened.shoot("previous-report")
-    # The old report is only there to be read.
+    opened.save_screenshot("previous-report")
+    # The previous report can only be read.
     assert page.locator(".jp-GraphBreakPrevious > .graphbreak").evaluate("each => each.inert")
-    before = cells(page)
+    before = cell_contents(page)
     click_corner(page, page.locator(".jp-GraphBreakPrevious"))
     for key in ("x", "d", "d", "b"):
         page.keyboard.press(key)
-    assert cells(page) == before
+    assert cell_contents(page) == before
     expect(progress).to_have_count(0, timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
     expect(report).to_have_count(1)

@@ -1,4 +1,4 @@
-"""The documentation, opened from files."""
+"""Pages of the documentation, opened from files."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize(("name", "scheme"), [("quickstart", "light"), ("error_on_graph_break", "dark")])
-def test_a_page_is_accessible_and_loads_nothing(open_page: Open, site: Path, name: str, scheme: str) -> None:
+def test_a_page_is_accessible_and_loads_only_files(open_page: Open, site: Path, name: str, scheme: str) -> None:
     opened = open_page(site / f"{name}.html", scheme=scheme)
     report = opened.page.locator(".graphbreak").first
     report.scroll_into_view_if_needed()
     expect(report.locator(".gb-do").first).to_be_in_viewport(ratio=1)
-    opened.shoot(f"docs-{name}-{scheme}")
-    assert opened.serious() == []
+    opened.save_screenshot(f"docs-{name}-{scheme}")
+    assert opened.serious_violations() == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert [url for url in opened.requests if not url.startswith("file:")] == []
     assert opened.errors == []
@@ -78,13 +78,13 @@ def test_the_theme_switch_applies_to_reports(open_page: Open, site: Path) -> Non
     light = page.evaluate(colours)
     page.evaluate("document.body.dataset.theme = 'dark'")
     dark = page.evaluate(colours)
-    assert all(report == around for report, around in [*light, *dark])
-    assert not {entry[0] for entry in light} & {entry[0] for entry in dark}
+    assert all(report_colour == page_colour for report_colour, page_colour in [*light, *dark])
+    assert not {report_colour for report_colour, _ in light} & {report_colour for report_colour, _ in dark}
 
 
 def test_without_scripts_a_page_is_complete(open_page: Open, site: Path) -> None:
     opened = open_page(site / "quickstart.html", scripts=False)
-    opened.shoot("docs-no-script")
+    opened.save_screenshot("docs-no-script")
     report = opened.page.locator(".graphbreak").first
     expect(report.get_by_text("Branch on a tensor's value").first).to_be_visible()
     expect(report.locator(".gb-do").first).to_be_visible()

@@ -1,4 +1,4 @@
-"""Other hosts: VS Code's webview, and pages made by nbconvert."""
+"""Reports outside JupyterLab: in VS Code's webview, and on pages made by nbconvert."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-#: The environment of outputs in VS Code: a div without shadow DOM in a separate page, the theme as variables, and an
-#: anywidget front end that adds the style sheet and imports the module from its text.
+#: A page like the one in which VS Code shows outputs: a div without shadow DOM, the theme as CSS variables, and an
+#: anywidget front end that adds the style sheet and imports the module from its source text.
 _WEBVIEW = """<!doctype html><html><head><meta charset="utf-8"><style>
 html {{ --vscode-editor-background: {paper}; --vscode-editor-foreground: {ink}; --vscode-focusBorder: #0078d4;
   --vscode-font-family: sans-serif; --vscode-editor-font-family: monospace; background: {paper}; color: {ink}; }}
@@ -34,14 +34,14 @@ code {{ color: #d7ba7d; }} pre {{ background: #123; }} table {{ font-size: 20px;
 <script type="module">
 const state = {state};
 const listeners = {{}};
-window.asked = [];
+window.requests = [];
 window.model = {{
   get: name => state[name],
   set: (name, value) => {{ state[name] = value; (listeners[`change:${{name}}`] ?? []).forEach(each => each()); }},
   on: (event, act) => {{ (listeners[event] ??= []).push(act); }},
   off: (event, act) => {{ listeners[event] = (listeners[event] ?? []).filter(each => each !== act); }},
   send: message => {{
-    window.asked.push(message.ask);
+    window.requests.push(message.ask);
     (listeners['msg:custom'] ?? []).forEach(each => each({{ ...message, asked: message.ask, answer: {rest} }}));
   }},
   save_changes: () => undefined
@@ -52,8 +52,8 @@ window.end = await widget.render({{ model: window.model, el: document.getElement
 </script></body></html>"""
 
 
-def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False) -> Path:
-    def script_of(data: object) -> str:
+def write_webview(folder: Path, html: str, rest: object = None, *, dark: bool = False) -> Path:
+    def to_script(data: object) -> str:
         return json.dumps(data).replace("<", "\\u003c")
 
     page = folder / "webview.html"
@@ -63,9 +63,9 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
             paper="#1f1f1f" if dark else "#ffffff",
             ink="#cccccc" if dark else "#3b3b3b",
             css=ReportWidget._css,
-            state=script_of({"_html": html, "_progress": progress}),
-            rest=script_of(rest),
-            module=script_of((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),
+            state=to_script({"_html": html, "_progress": progress}),
+            rest=to_script(rest),
+            module=to_script((PACKAGE / "views/html/static/widget.js").read_text(encoding="utf-8")),
         ),
         encoding="utf-8",
     )
@@ -73,15 +73,17 @@ def webview(folder: Path, html: str, rest: object = None, *, dark: bool = False)
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) -> None:
+def test_a_report_in_a_webview_of_vs_code_follows_its_theme(open_page: Open, tmp_path: Path, dark: bool) -> None:
     # The theme of the editor applies, not the preference of the system.
-    opened = open_page(webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark")
+    opened = open_page(
+        write_webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark"
+    )
     page = opened.page
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
-    opened.shoot(f"vscode-{'dark' if dark else 'light'}")
+    opened.save_screenshot(f"vscode-{'dark' if dark else 'light'}")
     background = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
     assert background == ("rgb(31, 31, 31)" if dark else "rgb(255, 255, 255)")
-    assert opened.serious() == []
+    assert opened.serious_violations() == []
     page.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
     expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
@@ -89,10 +91,10 @@ def test_in_a_webview_of_vs_code(open_page: Open, tmp_path: Path, dark: bool) ->
 
 
 def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path: Path) -> None:
-    opened = open_page(webview(tmp_path, ""))
+    opened = open_page(write_webview(tmp_path, ""))
     page = opened.page
     expect(page.get_by_role("timer")).to_contain_text("compiling step | 2 frames, 1 graph, 1 break so far | 3.")
-    # While changes are tried, what is known is there to be read.
+    # While remedies are tried, a preview shows the report as far as it is known.
     page.evaluate("html => window.model.set('_preview', html)", render_html(two_breaks()))
     preview = page.locator(".gb-preview")
     expect(preview.locator(".gb-verdict")).to_be_visible()
@@ -112,21 +114,21 @@ def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path
 
 def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_path: Path) -> None:
     report = big(breaks=100, ops=200)
-    page = open_page(webview(tmp_path, render_html(report), render_rest(report))).page
-    assert page.evaluate("window.asked") == []
-    page.get_by_text("100 places").click()
+    page = open_page(write_webview(tmp_path, render_html(report), render_rest(report))).page
+    assert page.evaluate("window.requests") == []
+    page.get_by_text("100 locations").click()
     page.get_by_role("button", name="Show 50 of 90 more").click()
     page.get_by_role("button", name="Show 40 more").click()
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(100)
-    assert page.evaluate("window.asked") == ["rest"]
+    assert page.evaluate("window.requests") == ["rest"]
 
 
 def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: Path) -> None:
-    page = open_page(webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
+    page = open_page(write_webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
     page.wait_for_timeout(300)
     assert page.evaluate("window.hacked") is None
     progress = {"phase": "compiling", "function": "<img src=x onerror=window.hacked=1>", "elapsed_s": 1.0}
-    page = open_page(webview(tmp_path, "")).page
+    page = open_page(write_webview(tmp_path, "")).page
     page.evaluate("progress => window.model.set('_progress', progress)", progress)
     page.wait_for_timeout(500)
     expect(page.get_by_text("compiling <img src=x")).to_be_visible()
@@ -146,4 +148,4 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     report = opened.page.locator(".graphbreak")
     expect(report).to_have_count(1)
     expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
-    opened.shoot("nbconvert")
+    opened.save_screenshot("nbconvert")

@@ -1,4 +1,4 @@
-"""Other Jupyter hosts: Jupyter Notebook, and a documentation page as a notebook."""
+"""Reports in Jupyter Notebook, and a documentation page opened as a notebook."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.pages import command, wait_for_kernel, wait_for_notebook
-from tests.browser.test_marks import DEFINE, STEP, activate, broken_marks, cell, explain
+from tests.browser.pages import start_command, wait_for_kernel, wait_for_notebook
+from tests.browser.test_marks import DEFINE, STEP, activate_cell, broken_marks, cell, explain
 from tests.browser.test_panel import row, rows, show_panel, wait_for_line
 from tests.support.sample_reports import hostile, two_breaks
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-#: Messages of Notebook 7.6 itself, whose notebook page has no file browser.
-NOTEBOOKS_OWN = {
+#: Errors that Notebook 7.6 itself raises, because its notebook page has no file browser.
+NOTEBOOK_ERRORS = {
     "Cannot read properties of undefined (reading 'schema')",
     "Command 'filebrowser:open-path' not registered.",
 }
@@ -42,30 +42,30 @@ def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     expect(rows(page, 1).last).to_contain_text("2 breaks. Fix break 1 first")
     row(page, "^Break 2, log_stats").click()
     wait_for_line(page, 3, 5)
-    opened.shoot("panel-notebook7")
-    assert opened.serious(".jp-GraphBreakPanel") == []
+    opened.save_screenshot("panel-notebook7")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
     page.keyboard.press("F8")
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
 
     wait_for_kernel(page)
     for index in (0, 1):
-        activate(page, index)
+        activate_cell(page, index)
         explain(page)
     expect(broken_marks(cell(page, 1))).to_have_count(1, timeout=60_000)
     expect(broken_marks(cell(page, 0))).to_have_count(1)
-    # Shortcuts of the notebook are matched before the report gets a key.
+    # Jupyter Notebook handles its shortcuts before the report receives a key.
     report = page.locator(".graphbreak.gb-live").last
     for element in (report.get_by_role("tab", name="Graphs"), report.locator(".gb-break summary").first):
         element.focus()
         for key in ("b", "x", "a"):
             page.keyboard.press(key)
         assert page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == 4
-    opened.shoot("marks-notebook7")
+    opened.save_screenshot("marks-notebook7")
     cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
-    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
+    start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
-    opened.shoot("marks-notebook7-source")
-    assert {error.splitlines()[0] for error in opened.errors} <= NOTEBOOKS_OWN
+    opened.save_screenshot("marks-notebook7-source")
+    assert {error.splitlines()[0] for error in opened.errors} <= NOTEBOOK_ERRORS
     assert opened.complaints == []
 
 
@@ -93,7 +93,7 @@ def test_reports_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     report.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
     expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
-    opened.shoot("notebook7")
+    opened.save_screenshot("notebook7")
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""A cell in JupyterLab: live, by keyboard, saved and reopened, without a kernel, untrusted."""
+"""Reports in JupyterLab: live, used by keyboard, saved and reopened, without a kernel, and untrusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from tests.browser.pages import opened_in_lab, run_all, theme, trust
+from tests.browser.pages import open_in_lab, run_all, switch_theme, trust
 from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ step(torch.ones(4))"""
 def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """Use a live report by keyboard and save it; then shut the kernel down and reopen the notebook."""
     lab.save("live", "%load_ext jupyter_graphbreak", CELL)
-    opened = opened_in_lab(open_page, lab, "live", kernel=True)
+    opened = open_in_lab(open_page, lab, "live", kernel=True)
     page = opened.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
@@ -50,8 +50,8 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     # JupyterLab renders an output again after its last part. Once the cell has marks, the output is final.
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     report.evaluate("report => report.scrollIntoView()")
-    opened.shoot("lab-live-light")
-    assert opened.serious() == []
+    opened.save_screenshot("lab-live-light")
+    assert opened.serious_violations() == []
 
     # The report gets the keys, not the notebook (where "c" copies a cell and "b" inserts one).
     cells = page.locator(".jp-Notebook .jp-Cell").count()
@@ -59,7 +59,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     page.keyboard.press("n")
     expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
     expect(report.locator(".gb-line[id$='l0-7']")).to_have_class(re.compile("gb-with"))  # where it resumes
-    opened.shoot("lab-live-selected")
+    opened.save_screenshot("lab-live-selected")
     page.keyboard.press("b")
     page.keyboard.press("c")
     expect(report.get_by_role("status")).to_have_text("Copied as text")
@@ -70,10 +70,10 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
     before = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
-    theme(page, "JupyterLab Dark")
-    opened.shoot("lab-live-dark")
+    switch_theme(page, "JupyterLab Dark")
+    opened.save_screenshot("lab-live-dark")
     assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != before
-    assert opened.serious() == []
+    assert opened.serious_violations() == []
 
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     saved = json.loads((lab.folder / "live.ipynb").read_text())
@@ -81,38 +81,38 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     assert len(outputs) == 1
     assert outputs[0][MIME_TYPE]["summary"]["breaks"] == 2
 
-    opened_in_lab(open_page, lab, "live")  # ends the kernel without starting a new one
+    open_in_lab(open_page, lab, "live")  # ends the kernel without starting a new one
     report = page.locator(".graphbreak")
     expect(report).to_have_count(1, timeout=30_000)
     expect(page.get_by_text("Error displaying widget")).to_have_count(0)
     expect(page.locator(".jp-RenderedHTML .graphbreak.gb-live")).to_have_count(1)
     report.scroll_into_view_if_needed()
-    opened.shoot("lab-dead-kernel")
+    opened.save_screenshot("lab-dead-kernel")
     report.locator(".gb-strip .gb-tick a").first.click()
     expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
-    assert opened.serious() == []
+    assert opened.serious_violations() == []
 
 
 def test_an_untrusted_notebook_is_readable(open_page: Open, lab: Lab) -> None:
     lab.save("untrusted", two_breaks())
-    opened = opened_in_lab(open_page, lab, "untrusted")
+    opened = open_in_lab(open_page, lab, "untrusted")
     page = opened.page
     report = page.locator(".graphbreak")
     expect(report).to_have_count(1)
     expect(page.locator(".gb-live")).to_have_count(0)
     assert page.locator(".graphbreak style").count() == 0
     expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
-    opened.shoot("lab-untrusted")
-    # The same without our style sheet, as in a front end without our extension.
+    opened.save_screenshot("lab-untrusted")
+    # Without classes, the report looks as it does in a front end that lacks our style sheet.
     page.evaluate(
         "document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))"
     )
-    opened.shoot("lab-untrusted-plain")
+    opened.save_screenshot("lab-untrusted-plain")
 
 
 def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("hostile", hostile())
-    opened = opened_in_lab(open_page, lab, "hostile")
+    opened = open_in_lab(open_page, lab, "hostile")
     page = opened.page
     trust(page)
     expect(page.locator(".graphbreak").first).to_be_visible()
@@ -131,13 +131,13 @@ def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, la
         "Report.from_json(Path('big.json').read_bytes())"
     )
     lab.save("big", "%load_ext jupyter_graphbreak", show)
-    opened = opened_in_lab(open_page, lab, "big", kernel=True)
+    opened = open_in_lab(open_page, lab, "big", kernel=True)
     page = opened.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
-    report.get_by_text("60 places").click()
-    report.get_by_role("button", name="Show 50 more places").click()
+    report.get_by_text("60 locations").click()
+    report.get_by_role("button", name="Show 50 more locations").click()
     expect(report.locator(".gb-item").filter(visible=True)).to_have_count(60)
     assert opened.errors == []
 
@@ -163,15 +163,15 @@ loss.item()"""
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
 def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Open, lab: Lab) -> None:
-    """Show place, cause, permission, cost and advice directly after Run All at 1280 x 800, and save a small cell."""
+    """After Run All, each card shows its location, cause, permission, cost and advice, and the saved cell is small."""
     lab.save("bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
-    opened = opened_in_lab(open_page, lab, "bart", kernel=True)
+    opened = open_in_lab(open_page, lab, "bart", kernel=True)
     page = opened.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=120_000)
     expect(report.locator(".gb-verdict")).to_contain_text("2 breaks. Fix break 1 first: it ")
-    opened.shoot("lab-bart")
+    opened.save_screenshot("lab-bart")
     for number in (0, 1):
         item = report.locator(".gb-item").nth(number)
         for part in ("summary strong", ".gb-place", ".gb-brief", ".gb-do"):
@@ -182,11 +182,11 @@ def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Ope
     expect(report.locator(".gb-sources")).to_be_visible()
     expect(report.locator(".gb-source[data-kind=cell]")).to_be_hidden()
     expect(report.locator(".gb-code").filter(visible=True)).to_have_count(0)
-    assert opened.serious() == []
+    assert opened.serious_violations() == []
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     saved = json.loads((lab.folder / "bart.ipynb").read_text())
     assert len(json.dumps(saved["cells"][1])) < 250_000
     for tab in report.get_by_role("tab").all():
         tab.click()
-        opened.shoot(f"lab-bart-{tab.inner_text().split()[0].lower()}")
-        assert opened.serious() == []
+        opened.save_screenshot(f"lab-bart-{tab.inner_text().split()[0].lower()}")
+        assert opened.serious_violations() == []

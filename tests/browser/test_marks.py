@@ -1,4 +1,4 @@
-"""Marks in cells, the commands that explain unchanged cells, and the sources that marks open."""
+"""Marks in cells, the commands that explain cells without changing them, and the library sources that open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.pages import command, opened_in_lab, theme, wait_for_kernel
+from tests.browser.pages import open_in_lab, start_command, switch_theme, wait_for_kernel
 from tests.browser.test_panel import panel, row, show_panel
 from tests.support.sample_reports import HOSTILE, hostile, two_breaks
 
@@ -39,15 +39,15 @@ def step(x):
 step(torch.ones(4))"""
 
 
-def explain(page: Page, what: str = "cell") -> None:
-    command(page, f"jupyter-graphbreak:explain-{what}")
+def explain(page: Page, target: str = "cell") -> None:
+    start_command(page, f"jupyter-graphbreak:explain-{target}")
 
 
 def cell(page: Page, index: int) -> Locator:
     return page.locator(f".jp-Notebook .jp-Cell[data-windowed-list-index='{index}']")
 
 
-def activate(page: Page, index: int) -> None:
+def activate_cell(page: Page, index: int) -> None:
     page.evaluate("at => { jupyterapp.shell.currentWidget.content.activeCellIndex = at; }", index)
 
 
@@ -71,16 +71,16 @@ def stale_marks(within: Locator) -> Locator:
     return within.locator(".jp-GraphBreakMark.jp-mod-stale")
 
 
-def sources(page: Page) -> list[str]:
-    texts: list[str] = page.evaluate(
+def cell_sources(page: Page) -> list[str]:
+    sources: list[str] = page.evaluate(
         "() => Array.from(jupyterapp.shell.currentWidget.content.model.cells, cell => cell.sharedModel.getSource())"
     )
-    return texts
+    return sources
 
 
 def expect_warning(page: Page, message: str) -> None:
-    """Wait for a notification with a text; the page may have the same from an earlier test."""
-    command(page, "apputils:display-notifications")
+    """Wait for a notification with a message. An earlier test may have caused the same one."""
+    start_command(page, "apputils:display-notifications")
     expect(page.locator(".jp-Notification-List-Item", has_text=message).first).to_be_visible(timeout=30_000)
     page.get_by_title("Hide notifications").click()
 
@@ -90,7 +90,7 @@ def right_edge(element: Locator) -> float:
     return edge
 
 
-#: CodeMirror removes an announcement after a moment.
+#: JavaScript that records announcements, because CodeMirror removes each of them after a moment.
 RECORD_ANNOUNCEMENTS = """element => {
     window.announced = [];
     const note = () => window.announced.push(element.textContent);
@@ -99,18 +99,18 @@ RECORD_ANNOUNCEMENTS = """element => {
 
 
 def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
-    """Explain all cells, one again, and one that fails; then run a cell without explaining it."""
+    """Explain all cells, of which one fails; then run a cell without explaining it, and explain it again."""
     lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
-    opened = opened_in_lab(open_page, lab, "marks", kernel=True)
+    opened = open_in_lab(open_page, lab, "marks", kernel=True)
     page = opened.page
     wait_for_kernel(page)
     explain(page, "all")
     step = cell(page, 1)
     expect(broken_marks(step)).to_have_count(1, timeout=60_000)
-    # A function of another cell is marked there; cells that only define, or do not use torch, have no report.
+    # A function is marked in the cell that defines it. Cells that only define functions or fail have no report.
     expect(broken_marks(cell(page, 0))).to_have_count(1)
     expect(page.locator(".graphbreak")).to_have_count(1)
-    assert sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
+    assert cell_sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
     expect(page.get_by_text("ZeroDivisionError").first).to_be_visible()
     expect(cell(page, 3).locator(".jp-InputPrompt")).to_have_text("[ ]:")
     assert lines_with_class(step, "jp-mod-broken") == [4]
@@ -118,19 +118,19 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     expect(step.locator(".jp-GraphBreakMark-cut")).to_have_text("y.sum() > 3")
     expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Branch on a tensor's value")).to_be_visible()
     expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0)
-    opened.shoot("marks-light")
+    opened.save_screenshot("marks-light")
 
-    activate(page, 1)
-    command(page, "notebook:run-cell")
+    activate_cell(page, 1)
+    start_command(page, "notebook:run-cell")
     expect(stale_marks(step)).not_to_have_count(0, timeout=30_000)
     assert lines_with_class(step, "jp-mod-stale") == lines_with_class(step, "jp-GraphBreakMark")
-    opened.shoot("marks-stale")
+    opened.save_screenshot("marks-stale")
     explain(page)
     expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
     expect(broken_marks(step)).to_have_count(1)
     # The marks appear before the kernel's reply, which would restore the number of a cleared cell.
     expect(step.locator(".jp-InputPrompt")).to_have_text(re.compile(r"\d"))
-    command(page, "notebook:clear-cell-output")
+    start_command(page, "notebook:clear-cell-output")
     for index in (0, 1):
         expect(cell(page, index).locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
     assert opened.errors == []
@@ -139,69 +139,69 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     lab.save("edit", two_breaks(), "x = 1")
-    opened = opened_in_lab(open_page, lab, "edit")
+    opened = open_in_lab(open_page, lab, "edit")
     page = opened.page
-    own = cell(page, 0)
-    expect(broken_marks(own)).to_have_count(2)
+    editor_cell = cell(page, 0)
+    expect(broken_marks(editor_cell)).to_have_count(2)
     expect(cell(page, 1).locator(".jp-GraphBreakMark-gutter")).to_have_count(0)
-    assert lines_with_class(own, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
-    opened.shoot("marks-scopes")
+    assert lines_with_class(editor_cell, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
+    opened.save_screenshot("marks-scopes")
 
-    own.locator(".cm-line").first.click()
+    editor_cell.locator(".cm-line").first.click()
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    assert lines_with_class(own, "jp-mod-broken") == [6, 15]
-    expect(stale_marks(own)).to_have_count(0)
-    line(own, "if score > 3").click()
+    assert lines_with_class(editor_cell, "jp-mod-broken") == [6, 15]
+    expect(stale_marks(editor_cell)).to_have_count(0)
+    line(editor_cell, "if score > 3").click()
     page.keyboard.press("End")
     page.keyboard.type("  # why")
-    assert lines_with_class(own, "jp-mod-stale") == [15]
-    expect(own.locator(".jp-GraphBreakMark-cut")).to_have_text("log_stats(x)")
-    opened.shoot("marks-edited")
+    assert lines_with_class(editor_cell, "jp-mod-stale") == [15]
+    expect(editor_cell.locator(".jp-GraphBreakMark-cut")).to_have_text("log_stats(x)")
+    opened.save_screenshot("marks-edited")
     for _ in "  # why":
         page.keyboard.press("Backspace")
-    expect(stale_marks(own)).to_have_count(0)
+    expect(stale_marks(editor_cell)).to_have_count(0)
 
-    command(page, "jupyter-graphbreak:toggle-marks")
+    start_command(page, "jupyter-graphbreak:toggle-marks")
     expect(page.locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
-    command(page, "jupyter-graphbreak:toggle-marks")
-    expect(broken_marks(own)).to_have_count(2)
+    start_command(page, "jupyter-graphbreak:toggle-marks")
+    expect(broken_marks(editor_cell)).to_have_count(2)
 
-    before = broken_marks(own).first.evaluate("line => getComputedStyle(line).backgroundColor")
-    theme(page, "JupyterLab Dark")
-    assert broken_marks(own).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
-    opened.shoot("marks-dark")
+    before = broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor")
+    switch_theme(page, "JupyterLab Dark")
+    assert broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
+    opened.save_screenshot("marks-dark")
     assert [*opened.errors, *opened.complaints] == []
 
 
 def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     lab.save("both", *["x = 1\n" * 30] * 4, two_breaks())
-    opened = opened_in_lab(open_page, lab, "both")
+    opened = open_in_lab(open_page, lab, "both")
     page = opened.page
     show_panel(page)
     row(page, "^Break 2, log_stats").click()
-    own = cell(page, 4)
-    selected = own.locator(".jp-GraphBreakMark.jp-mod-selected")
+    editor_cell = cell(page, 4)
+    selected = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(selected).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     expect(selected).to_be_in_viewport(ratio=1)
-    own.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
-    line(own, "if score > 3").click()
+    editor_cell.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
+    line(editor_cell, "if score > 3").click()
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
     page.wait_for_function("window.announced.some(text => text.startsWith('Break 1: Branch on a tensor'))")
-    line(own, "y = y / score").click()
+    line(editor_cell, "y = y / score").click()
     expect(panel(page).get_by_role("treeitem", selected=True)).to_have_accessible_name(re.compile("B"))
-    own.locator(".jp-GraphBreakMark-sign", has_text="✂2").click()
+    editor_cell.locator(".jp-GraphBreakMark-sign", has_text="✂2").click()
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
-    own.locator(".jp-GraphBreakMark-cut", has_text="score > 3").hover()
+    editor_cell.locator(".jp-GraphBreakMark-cut", has_text="score > 3").hover()
     hint = page.locator(".jp-GraphBreakMark-hint")
     expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     expect(hint).to_contain_text("Do: ")
-    opened.shoot("marks-hint")
+    opened.save_screenshot("marks-hint")
     page.mouse.move(1, 1)
     expect(hint).to_have_count(0)
     # Even near the edge, the tooltip does not cover the panel.
     page.set_viewport_size({"width": 840, "height": 800})
-    own.locator(".jp-GraphBreakMark-note", has_text="Branch on").hover()
+    editor_cell.locator(".jp-GraphBreakMark-note", has_text="Branch on").hover()
     expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     edges = [right_edge(hint), right_edge(page.locator(".jp-WindowedPanel-outer"))]
     assert edges == sorted(edges)
@@ -209,26 +209,26 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
 
 
 def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
-    """The source has the lines in the report with their original numbers; hostile text is never markup."""
+    """It shows the lines that are in the report, with their original numbers. Hostile text is never markup."""
     lab.save("library", hostile())
-    opened = opened_in_lab(open_page, lab, "library")
+    opened = open_in_lab(open_page, lab, "library")
     page = opened.page
     expect(broken_marks(cell(page, 0))).to_have_count(1)
     cell(page, 0).locator(".jp-GraphBreakMark-cut").first.hover()
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text(HOSTILE)
     cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.id")
-    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
+    start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     view = page.locator(".jp-GraphBreakSource")
     expect(view.locator(".cm-line")).to_have_count(3)
     expect(view.locator(".cm-lineNumbers .cm-gutterElement", has_text="6")).to_be_visible()
     expect(view.locator(".jp-GraphBreakSource-gap")).to_have_text("3 lines that are not in the report")
     assert view.locator(".cm-content").get_attribute("aria-readonly") == "true"
-    opened.shoot("marks-source")
+    opened.save_screenshot("marks-source")
     assert page.evaluate("window.hacked") is None
     assert page.locator(":is(.jp-GraphBreakSource, .cm-editor) :is(img:not(.cm-widgetBuffer), script)").count() == 0
-    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
+    start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     expect(page.locator(".lm-TabBar-tab", has_text=HOSTILE[:8])).to_have_count(1)
-    command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="none", line=5)
+    start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="none", line=5)
     expect_warning(page, "The report of this source no longer exists.")
     view.locator(".cm-content").focus()
     page.keyboard.press("F8")
@@ -238,7 +238,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
 
 @pytest.fixture
 def kernel_without_the_package(lab: Lab) -> str:
-    """Make a kernel without the package."""
+    """Install a kernel in which the package cannot be imported, and return the kernel's name."""
     folder = lab.folder.parent / "share" / "kernels" / "bare"
     folder.mkdir(parents=True)
     blocked = lab.folder.parent / "blocked"
@@ -258,7 +258,7 @@ def kernel_without_the_package(lab: Lab) -> str:
 
 def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, kernel_without_the_package: str) -> None:
     lab.save("bare", "ran = 1", "%%bash\necho hi")
-    opened = opened_in_lab(open_page, lab, "bare")
+    opened = open_in_lab(open_page, lab, "bare")
     page = opened.page
     page.evaluate(
         "name => jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name })", kernel_without_the_package

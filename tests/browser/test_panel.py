@@ -12,11 +12,11 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import (
-    NOTEBOOKS,
-    command,
-    opened_in_lab,
+    NOTEBOOK_PLUGIN,
+    open_in_lab,
     run_all,
-    theme,
+    start_command,
+    switch_theme,
     wait_for_kernel,
     wait_for_notebook,
 )
@@ -44,8 +44,8 @@ def step(x):
 step(torch.ones(4))"""
 
 
-#: Messages of JupyterLab 4.4 itself after a cell was deleted: its table of contents asks for the cell's outputs.
-LABS_OWN = {"Cannot read properties of null (reading 'widgets')"}
+#: Errors of JupyterLab 4.4 itself after a cell was deleted: its table of contents still asks for the cell's outputs.
+LAB_ERRORS = {"Cannot read properties of null (reading 'widgets')"}
 
 
 def panel(page: Page) -> Locator:
@@ -62,7 +62,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def show_panel(page: Page) -> None:
-    command(page, "jupyter-graphbreak:show-panel")
+    start_command(page, "jupyter-graphbreak:show-panel")
     expect(panel(page)).to_be_visible()
 
 
@@ -88,8 +88,8 @@ def wait_for_line(page: Page, cell: int, line: int) -> None:
     )
 
 
-def edit(page: Page, script: str) -> None:
-    """Change the current notebook; `notebook` is its shared model."""
+def edit_notebook(page: Page, script: str) -> None:
+    """Run JavaScript that changes the current notebook, whose shared model it knows as `notebook`."""
     page.evaluate(f"() => {{ const notebook = jupyterapp.shell.currentWidget.model.sharedModel; {script} }}")
 
 
@@ -98,7 +98,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
     lab.save("second", no_breaks())
     lab.save("third", "x = 1")
-    opened = opened_in_lab(open_page, lab, "first", fresh=True)
+    opened = open_in_lab(open_page, lab, "first", fresh=True)
     page = opened.page
     show_panel(page)
     runs = rows(page, 1)
@@ -112,8 +112,8 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     reason = r"Branch on a tensor's value \(GB0170\)"
     expect(row(page, rf"^Break 1, score > 3, {reason} · line 14 · resumes at 15 \(B\) · in step$")).to_be_visible()
     expect(tab(page)).to_contain_text("3")
-    assert opened.serious(".jp-GraphBreakPanel") == []
-    opened.shoot("panel-light")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    opened.save_screenshot("panel-light")
 
     show_notebook(page, "second")
     expect(runs).to_have_count(1)
@@ -122,42 +122,42 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     show_notebook(page, "third")
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
     expect(panel(page).get_by_text("%%compile_explain")).to_be_visible()
-    assert opened.serious(".jp-GraphBreakPanel") == []
-    opened.shoot("panel-empty")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    opened.save_screenshot("panel-empty")
     show_notebook(page, "first")
     expect(runs).to_have_count(2)
 
     # The panel follows when cells are moved, edited, cleared and deleted.
-    edit(page, "notebook.moveCell(2, 1);")
+    edit_notebook(page, "notebook.moveCell(2, 1);")
     expect(runs.nth(0)).to_contain_text("ended the run")
-    edit(page, "notebook.cells[2].updateSource(0, 0, '# new\\n');")
+    edit_notebook(page, "notebook.cells[2].updateSource(0, 0, '# new\\n');")
     expect(runs.nth(1)).to_contain_text("Edited after this run")
-    edit(page, "notebook.cells[2].updateSource(0, 6, '');")
+    edit_notebook(page, "notebook.cells[2].updateSource(0, 6, '');")
     expect(runs.nth(1)).not_to_contain_text("Edited after this run")
     page.evaluate("jupyterapp.shell.currentWidget.content.widgets[1].model.clearExecution()")
     expect(runs).to_have_count(1)
     expect(tab(page)).to_contain_text("2")
 
-    # A second view of the same notebook has the same reports, and is the one that scrolls.
-    command(page, "docmanager:clone")
+    # A second view of the same notebook has the same reports. It is the one that scrolls.
+    start_command(page, "docmanager:clone")
     page.wait_for_function("document.querySelectorAll('.jp-NotebookPanel:not(.lm-mod-hidden)').length === 2")
     expect(runs).to_have_count(1)
     row(page, "^Break 1").click()
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
-    edit(page, "notebook.deleteCell(2);")
+    edit_notebook(page, "notebook.deleteCell(2);")
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
-    assert {error.partition("\n")[0] for error in [*opened.errors, *opened.complaints]} <= LABS_OWN
+    assert {error.partition("\n")[0] for error in [*opened.errors, *opened.complaints]} <= LAB_ERRORS
 
 
 @pytest.mark.exhaustive
 def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
     lab.save("reload", two_breaks(), failed())
-    opened = opened_in_lab(open_page, lab, "reload", fresh=True)
+    opened = open_in_lab(open_page, lab, "reload", fresh=True)
     page = opened.page
     show_panel(page)
     expect(rows(page, 1)).to_have_count(2)
     before = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
-    theme(page, "JupyterLab Dark")
+    switch_theme(page, "JupyterLab Dark")
     page.evaluate("jupyterapp.restored")
     # The layout is saved with a delay.
     with page.expect_response(re.compile("/lab/api/workspaces/")):
@@ -167,18 +167,18 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     expect(rows(page, 1)).to_have_count(2)
     for name in ("Graphs", "Eager", "Scopes", "Recompiled functions", "Notes"):
         row(page, f"^{name}, ").click()
-    opened.shoot("panel-dark")
+    opened.save_screenshot("panel-dark")
     after = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
     assert after != before
-    assert opened.serious(".jp-GraphBreakPanel") == []
-    theme(page, "JupyterLab Light")
-    assert opened.serious(".jp-GraphBreakPanel") == []
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    switch_theme(page, "JupyterLab Light")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
     assert [*opened.errors, *opened.complaints] == []
 
 
 def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
-    opened = opened_in_lab(open_page, lab, "keys")
+    opened = open_in_lab(open_page, lab, "keys")
     page = opened.page
     keys = page.keyboard
     keys.press("Alt+g")
@@ -233,24 +233,24 @@ def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
 
 
 def test_the_panel_keeps_the_focus(open_page: Open, lab: Lab) -> None:
-    """A notebook that is being opened takes the focus late; reports may go while one of their rows has the focus."""
+    """It keeps it when a notebook is activated after the panel was shown, and when the focused report is deleted."""
     lab.save("focus", "x = 1", failed())
-    opened = opened_in_lab(open_page, lab, "focus")
+    opened = open_in_lab(open_page, lab, "focus")
     page = opened.page
     page.evaluate(
         "jupyterapp.commands.execute('jupyter-graphbreak:show-panel')"
         ".then(() => jupyterapp.shell.currentWidget.content.activate())"
     )
     expect(rows(page).first).to_be_focused()
-    edit(page, "notebook.deleteCell(1);")
+    edit_notebook(page, "notebook.deleteCell(1);")
     expect(panel(page).get_by_role("button", name="Explain the active cell")).to_be_focused()
-    assert {error.partition("\n")[0] for error in opened.errors} <= LABS_OWN
+    assert {error.partition("\n")[0] for error in opened.errors} <= LAB_ERRORS
 
 
 @pytest.mark.exhaustive
 def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
-    opened = opened_in_lab(open_page, lab, "kinds", fresh=True)
+    opened = open_in_lab(open_page, lab, "kinds", fresh=True)
     page = opened.page
     show_panel(page)
     breaks = panel(page).get_by_role("treeitem", name=re.compile("^Break "))
@@ -275,11 +275,11 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     expect(panel(page).get_by_role("button", name="Breaks 2")).to_have_attribute("aria-pressed", "false")
     expect(graphs).to_have_count(4)
     # The next break is shown despite the filter.
-    command(page, "jupyter-graphbreak:next-break")
+    start_command(page, "jupyter-graphbreak:next-break")
     expect(breaks).to_have_count(2)
-    command(page, "settingeditor:open", query="Graph Breaks")
+    start_command(page, "settingeditor:open", query="Graph Breaks")
     expect(page.get_by_text("Order in the panel")).to_be_visible()
-    opened.shoot("panel-settings")
+    opened.save_screenshot("panel-settings")
     page.locator(".jp-SettingsPanel select").select_option("By line")
     expect(sort).to_have_value("line")
     assert [*opened.errors, *opened.complaints] == []
@@ -288,14 +288,14 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
-    setting = lab.api(f"lab/api/settings/{NOTEBOOKS}")["schema"]["properties"]["windowingMode"]
+    setting = lab.send_request(f"lab/api/settings/{NOTEBOOK_PLUGIN}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
-        opened = opened_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
+        opened = open_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
         page = opened.page
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
             row(page, name).click()
-            # The note beside a line may name the same function.
+            # A note beside a line may contain the same text, so match the start of the line.
             line = page.locator(".jp-Notebook .cm-line", has_text=re.compile(rf"^\s*{re.escape(code)}")).first
             expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
         assert opened.errors == []
@@ -325,7 +325,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell(spoilt),
         hostile(),
     )
-    opened = opened_in_lab(open_page, lab, "elsewhere")
+    opened = open_in_lab(open_page, lab, "elsewhere")
     page = opened.page
     show_panel(page)
     runs = rows(page, 1)
@@ -335,7 +335,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     expect(runs.nth(2)).to_contain_text('its field "breaks" is missing or invalid')
     expect(runs.nth(3)).to_contain_text("format version 2.0")
     expect(runs.nth(4)).to_contain_text("format version 2")
-    # Reports of an older version have no rows, so their parts are extension.
+    # Reports of an older version have no rows.
     expect(runs.nth(5)).to_contain_text("ok")
     expect(runs.nth(6)).to_contain_text("Breaks 2 · Graphs 4")
     for part in ("^1, score > 3", "^2, log_stats"):
@@ -343,8 +343,8 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     assert HOSTILE in panel(page).inner_text()
     assert page.evaluate("window.hacked") is None
     assert panel(page).locator("img, script").count() == 0
-    opened.shoot("panel-elsewhere")
-    assert opened.serious(".jp-GraphBreakPanel") == []
+    opened.save_screenshot("panel-elsewhere")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
     assert [*opened.errors, *opened.complaints] == []
 
 
@@ -355,18 +355,18 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
     lab.save("compare", after, no_breaks())
-    opened = opened_in_lab(open_page, lab, "compare", fresh=True)
+    opened = open_in_lab(open_page, lab, "compare", fresh=True)
     page = opened.page
-    command(page, "jupyter-graphbreak:compare")
+    start_command(page, "jupyter-graphbreak:compare")
     expect(rows(page, 1).first).to_contain_text("Since the last run: 1 break gone, 1 new")
     figures = row(page, r"breaks 2, graphs 4, .*compiling 1\.58 s → 0\.79 s")
     expect(figures).to_be_focused()
     expect(row(page, r"torch\._dynamo\.graph_break\(\), gone")).to_be_visible()
     row(page, "score > 3, new").click()
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line === 13")
-    opened.shoot("panel-compare")
+    opened.save_screenshot("panel-compare")
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
-    command(page, "jupyter-graphbreak:compare")
+    start_command(page, "jupyter-graphbreak:compare")
     expect(panel(page).get_by_role("status")).to_have_text(
         "There is no earlier run of this cell in this kernel to compare with."
     )
@@ -380,8 +380,8 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> None:
     lab.save("closed", "%load_ext jupyter_graphbreak", CELL)
-    page = opened_in_lab(open_page, lab, "closed", fresh=True).page
-    lab.set("jupyter-graphbreak:plugin", {"open": False})
+    page = open_in_lab(open_page, lab, "closed", fresh=True).page
+    lab.store_settings("jupyter-graphbreak:plugin", {"open": False})
     page.reload()
     wait_for_notebook(page)
     run_all(page)
@@ -396,21 +396,21 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
     first = report.remedies[0]  # type: ignore[index]
     own = msgspec.structs.replace(first, family="own", title="Your edit", verdict="works")
     lab.save("own-edit", msgspec.structs.replace(report, remedies=[own]), no_breaks())
-    opened = opened_in_lab(open_page, lab, "own-edit")
+    opened = open_in_lab(open_page, lab, "own-edit")
     page = opened.page
     show_panel(page)
     result = panel(page).get_by_text("Your edit: same results, removes break 1")
     expect(result).to_be_visible()
     assert result.bounding_box()["y"] < rows(page).first.bounding_box()["y"]  # type: ignore[index]
-    opened.shoot("panel-own-edit")
-    assert opened.serious(".jp-GraphBreakPanel") == []
+    opened.save_screenshot("panel-own-edit")
+    assert opened.serious_violations(".jp-GraphBreakPanel") == []
 
 
 @pytest.mark.slow
 def test_the_panel_from_the_first_break_of_a_session_to_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
-    """It opens once, without taking the focus, and is live through runs, restart and shutdown."""
+    """The panel opens once, without taking the focus, and stays correct through runs, a restart and a shutdown."""
     lab.save("kernel", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    opened = opened_in_lab(open_page, lab, "kernel", fresh=True)
+    opened = open_in_lab(open_page, lab, "kernel", fresh=True)
     page = opened.page
     run_all(page)
     expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
@@ -428,11 +428,13 @@ def test_the_panel_from_the_first_break_of_a_session_to_the_end_of_its_kernel(op
     expect(panel(page)).to_be_hidden()
 
     show_panel(page)
-    edit(page, "notebook.cells[2].setSource(notebook.cells[2].getSource().replace('    print(\"mean\")\\n', ''));")
+    edit_notebook(
+        page, "notebook.cells[2].setSource(notebook.cells[2].getSource().replace('    print(\"mean\")\\n', ''));"
+    )
     run_all(page)
     expect(last).to_contain_text("No breaks: one graph. Since the last run: 1 break gone", timeout=60_000)
 
-    command(page, "notebook:restart-kernel")
+    start_command(page, "notebook:restart-kernel")
     page.get_by_role("button", name="Confirm Kernel Restart").click()
     wait_for_kernel(page)
     expect(last).to_contain_text("Since the last run: 1 break gone")
@@ -446,23 +448,23 @@ def test_the_panel_from_the_first_break_of_a_session_to_the_end_of_its_kernel(op
 def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> None:
     # A program that only prints its arguments stands in for Python, because compiling the probes takes seconds.
     lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed())
-    opened = opened_in_lab(open_page, lab, "no-compiler", kernel=True)
+    opened = open_in_lab(open_page, lab, "no-compiler", kernel=True)
     page = opened.page
     show_panel(page)
     wait_for_kernel(page)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
-    command(page, "notebook:run-cell")
+    start_command(page, "notebook:run-cell")
     expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[1]:")
     page.get_by_role("button", name="Can PyTorch compile here?").click()
     dialog = page.get_by_role("dialog").filter(has_text="Can PyTorch compile here?")
     expect(dialog.get_by_role("status")).to_have_text("-m jupyter_graphbreak doctor\n")
-    assert opened.serious(".jp-Dialog") == []
+    assert opened.serious_violations(".jp-Dialog") == []
     dialog.get_by_role("button", name="Close").click()
     assert opened.errors == []
 
 
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:
-    extensions = lab.api("lab/api/extensions")
+    extensions = lab.send_request("lab/api/extensions")
     (extension,) = [extension for extension in extensions if extension["name"] == "jupyter-graphbreak"]
     assert extension["enabled"]
     assert extension["status"] == "ok"

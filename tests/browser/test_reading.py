@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.results import Report
-from tests.browser.pages import command, menu_button, opened_in_lab, run_all, trust, wait_for_kernel
+from tests.browser.pages import menu_button, open_in_lab, run_all, start_command, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
 from tests.support.sample_reports import big, everything, failed, two_breaks
@@ -20,7 +20,7 @@ from tests.unit.views.test_words import library_report
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Page
 
     from tests.browser.conftest import PageUnderTest
     from tests.support.lab_server import Lab
@@ -29,32 +29,29 @@ if TYPE_CHECKING:
 
 SELECTED = re.compile(r"\bgb-selected\b")
 #: The keys of JupyterLab's command mode that change cells, and one that runs them.
-DANGEROUS = ["x", "dd", "a", "b", "v", "m", "r", "y", "z", "00", "Shift+M", "Shift+Enter", "Control+Enter"]
-_PAIRS = {"dd": ["d", "d"], "00": ["0", "0"]}
+DANGEROUS_KEYS = ["x", "dd", "a", "b", "v", "m", "r", "y", "z", "00", "Shift+M", "Shift+Enter", "Control+Enter"]
+_KEY_SEQUENCES = {"dd": ["d", "d"], "00": ["0", "0"]}
 
 
 def press(page: Page, key: str) -> None:
-    for pressed in _PAIRS.get(key, [key]):
-        page.keyboard.press(pressed)
+    for single_key in _KEY_SEQUENCES.get(key, [key]):
+        page.keyboard.press(single_key)
 
 
-def some_keys(number: int) -> list[str]:
-    """Return keys for one of many elements: those that delete a cell, and two others, which differ between elements."""
-    first, second, *others = DANGEROUS
+def keys_for_element(number: int) -> list[str]:
+    """Return the keys that delete a cell, and two more of the dangerous keys, which depend on the element's number."""
+    first, second, *others = DANGEROUS_KEYS
     return [first, second, *(others[(2 * number + offset) % len(others)] for offset in (0, 1))]
 
 
-def closed_card(page: Page, kind: str = "g") -> Locator:
-    return page.locator(f".gb-item[id*='-{kind}'] > details:not([open])").first
-
-
-def toggles(page: Page, card: Any, way: str) -> None:
+def toggle(page: Page, card: Any, key: str) -> None:
+    """Open or close a card with a key, or with a click if the key is ``click``."""
     summary = card.locator("summary").first
-    if way == "click":
+    if key == "click":
         summary.click()
     else:
         summary.focus()
-        page.keyboard.press(way)
+        page.keyboard.press(key)
 
 
 def test_a_card_opens_and_closes(open_report: Open) -> None:
@@ -62,14 +59,14 @@ def test_a_card_opens_and_closes(open_report: Open) -> None:
     for kind in "bg":
         page.get_by_role("tab", name="Breaks" if kind == "b" else "Graphs").click()
         card = page.locator(f".gb-item[id$='-{kind}2'] > details")
-        for way in ("click", "Enter", " ", "o"):
+        for key in ("click", "Enter", " ", "o"):
             expect(card).not_to_have_attribute("open", "")
-            toggles(page, card, way)
-            expect(card, way).to_have_attribute("open", "")
+            toggle(page, card, key)
+            expect(card, key).to_have_attribute("open", "")
             page.wait_for_timeout(100)  # time for a delayed toggle
-            expect(card, way).to_have_attribute("open", "")
-            toggles(page, card, way)
-            expect(card, way).not_to_have_attribute("open", "")
+            expect(card, key).to_have_attribute("open", "")
+            toggle(page, card, key)
+            expect(card, key).not_to_have_attribute("open", "")
 
 
 def test_each_part_is_one_tab_stop_with_arrow_keys(open_report: Open) -> None:
@@ -146,7 +143,7 @@ def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
     colours = page.get_by_role("tab").evaluate_all("tabs => tabs.map(tab => getComputedStyle(tab).borderBottomColor)")
     assert colours[0] not in colours[1:]
     assert len(set(colours[1:])) == 1
-    opened.shoot("page-forced-colours")
+    opened.save_screenshot("page-forced-colours")
 
 
 def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> None:
@@ -163,16 +160,18 @@ def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> Non
     expect(page.locator(".gb-item[id$='-b3']")).to_have_class(SELECTED)
 
 
-def cells(page: Page) -> list[str]:
-    values: list[str] = page.evaluate(
+def cell_contents(page: Page) -> list[str]:
+    """Return the type of each cell, followed by its source."""
+    contents: list[str] = page.evaluate(
         "() => jupyterapp.shell.currentWidget.content.widgets.map("
         "cell => `${cell.model.type} ${cell.model.sharedModel.getSource()}`)"
     )
-    return values
+    return contents
 
 
-#: One visible focusable element of each kind; kinds differ in element, class and position.
-_KINDS = """report => {
+#: JavaScript that numbers one visible focusable element of each kind, and returns how many there are. A kind is a tag
+#: name with a class and the class of the parent.
+_NUMBER_KINDS = """report => {
     const kinds = new Set();
     for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
         const kind = [element.tagName, element.className, element.parentElement.className].join();
@@ -189,23 +188,25 @@ _KINDS = """report => {
 @pytest.mark.slow
 def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("safe", "x = 1", everything(), "y = 2")
-    page = opened_in_lab(open_page, lab, "safe", kernel=True).page
+    page = open_in_lab(open_page, lab, "safe", kernel=True).page
     trust(page)
-    before = cells(page)
+    before = cell_contents(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report.get_by_role("button", name="Apply: Compatible remedies")).to_be_visible()
     wait_for_kernel(page)
     page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()
     report.get_by_role("button", name="More ?").click()
-    kinds = report.evaluate(_KINDS)
+    kinds = report.evaluate(_NUMBER_KINDS)
     assert kinds > 12
     for kind in range(1, kinds + 1):
-        for key in some_keys(kind):
+        for key in keys_for_element(kind):
             report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             press(page, key)
-        report.get_by_label("Filter the pane").fill("")  # the typed text hides other items
-        assert cells(page) == before, report.locator(f"[data-probe='{kind}']").evaluate("found => found.outerHTML")
+        report.get_by_label("Filter the pane").fill("")  # keys typed into the filter hide items
+        assert cell_contents(page) == before, report.locator(f"[data-probe='{kind}']").evaluate(
+            "element => element.outerHTML"
+        )
         expect(page.locator(".jp-Dialog")).to_have_count(0)
         expect(page.locator(".jp-Cell .jp-InputPrompt").first).to_have_text("[ ]:")
     # Shortcuts of the whole application still work.
@@ -217,28 +218,28 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
 @pytest.mark.exhaustive
 def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("plain", "x = 1", two_breaks(), "y = 2")
-    page = opened_in_lab(open_page, lab, "plain", kernel=True).page
-    before = cells(page)
+    page = open_in_lab(open_page, lab, "plain", kernel=True).page
+    before = cell_contents(page)
     report = page.locator(".graphbreak")
     expect(page.locator(".gb-live")).to_have_count(0)
     for target in ("summary", "a"):
         report.locator(target).first.focus()
-        for key in DANGEROUS:
+        for key in DANGEROUS_KEYS:
             press(page, key)
-        assert cells(page) == before
+        assert cell_contents(page) == before
     page.keyboard.press("Escape")
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
 def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open, lab: Lab) -> None:
     lab.save("gone", big(breaks=120, ops=240))
-    opened = opened_in_lab(open_page, lab, "gone")
+    opened = open_in_lab(open_page, lab, "gone")
     page = opened.page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
     items = report.locator("[data-list=places-0] > .gb-item")
     expect(items).to_have_count(10)
-    # Items on the page do not change.
+    # Showing more items leaves those on the page unchanged.
     page.evaluate("document.querySelector('[data-list=places-0] > .gb-item').dataset.kept = 'yes'")
     page.evaluate("document.querySelector('[data-more=places-0] button').click()")
     expect(items).to_have_count(60)
@@ -248,53 +249,53 @@ def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open
 
 def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) -> None:
     lab.save("one", two_breaks())
-    opened = opened_in_lab(open_page, lab, "one")
+    opened = open_in_lab(open_page, lab, "one")
     page = opened.page
     trust(page)
     show_panel(page)
     report = page.locator(".graphbreak.gb-live")
-    own = cell(page, 0)
-    marked = own.locator(".jp-GraphBreakMark.jp-mod-selected")
+    editor_cell = cell(page, 0)
+    marked = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
-    # From the report.
+    # Select a break in the report.
     report.locator(".gb-item > details > summary").nth(1).click()
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
-    # From the cell.
-    line(own, "if score > 3").click()
+    # Select one in the cell.
+    line(editor_cell, "if score > 3").click()
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
-    # From the panel.
+    # Select one in the panel.
     row(page, "^Break 2, log_stats").click()
     expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
-    # By the pointer, once enabled.
-    command(page, "jupyter-graphbreak:follow-pointer")
+    # Select one with the pointer, once this is enabled.
+    start_command(page, "jupyter-graphbreak:follow-pointer")
     expect(menu_button(report, "Follow pointer")).to_have_attribute("aria-pressed", "true")
-    line(own, "if score > 3").hover()
+    line(editor_cell, "if score > 3").hover()
     expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
-    # Without marks, and on demand, the report shows the source.
+    # The report shows the source on request, and if marks are switched off.
     menu_button(report, "Source").click()
     expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
-    command(page, "jupyter-graphbreak:toggle-marks")
+    start_command(page, "jupyter-graphbreak:toggle-marks")
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
-    command(page, "jupyter-graphbreak:toggle-marks")  # restore the setting for other tests
+    start_command(page, "jupyter-graphbreak:toggle-marks")  # restore the setting for other tests
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     assert [*opened.errors, *opened.complaints] == []
 
 
-def in_view(page: Page, name: str) -> bool:
-    """Return whether a visible element with a selector is completely in the notebook's window."""
-    seen: bool = page.evaluate(
-        """name => {
+def is_in_view(page: Page, selector: str) -> bool:
+    """Return whether an element that matches a selector lies completely within the visible part of the notebook."""
+    is_visible: bool = page.evaluate(
+        """selector => {
             const { top, bottom } = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
-            return Array.from(document.querySelectorAll(name), each => each.getBoundingClientRect()).some(
+            return Array.from(document.querySelectorAll(selector), each => each.getBoundingClientRect()).some(
                 box => box.height > 0 && box.top >= top - 1 && box.bottom <= bottom + 1
             );
         }""",
-        name,
+        selector,
     )
-    return seen
+    return is_visible
 
 
 @pytest.mark.exhaustive
@@ -304,7 +305,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
         "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
     )
     lab.save("shown", "%load_ext jupyter_graphbreak\n" + "one = 1\n" * 20, f"%%compile_explain\n{program}")
-    page = opened_in_lab(open_page, lab, "shown", kernel=True).page
+    page = open_in_lab(open_page, lab, "shown", kernel=True).page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
@@ -312,7 +313,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
     expect(report.locator(".gb-head")).to_be_in_viewport(ratio=1)
     # A report from the file does not scroll the notebook.
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    page = opened_in_lab(open_page, lab, "shown", kernel=True).page
+    page = open_in_lab(open_page, lab, "shown", kernel=True).page
     expect(page.locator(".graphbreak")).to_have_count(1, timeout=30_000)
     page.wait_for_timeout(1000)
     assert page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop") == 0
@@ -322,7 +323,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
 def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     """In a cell longer than the window, cards quote lines whose editor is out of sight."""
     lab.save("eleven", big(breaks=11, ops=22))
-    page = opened_in_lab(open_page, lab, "eleven").page
+    page = open_in_lab(open_page, lab, "eleven").page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
@@ -331,8 +332,8 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
         page.keyboard.press("n")
         expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
         page.wait_for_timeout(100)  # time for marks and quotes to update
-        assert in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
-        assert in_view(
+        assert is_in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
+        assert is_in_view(
             page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt .gb-selected"
         ), number
     page.keyboard.press("n")
@@ -342,14 +343,14 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -> None:
     lab.save("enter", two_breaks())
-    page = opened_in_lab(open_page, lab, "enter", kernel=True).page
-    own = cell(page, 0)
+    page = open_in_lab(open_page, lab, "enter", kernel=True).page
+    editor_cell = cell(page, 0)
     # Once the editor knows Python, Enter keeps the indentation.
-    expect(line(own, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)
-    line(own, "if score > 3").click()
+    expect(line(editor_cell, "if score > 3").get_by_text("if", exact=True)).to_have_count(1)
+    line(editor_cell, "if score > 3").click()
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
-    expect(own.locator(".jp-GraphBreakMark.jp-mod-broken").nth(1)).to_contain_text("if score > 3:")
+    expect(editor_cell.locator(".jp-GraphBreakMark.jp-mod-broken").nth(1)).to_contain_text("if score > 3:")
 
 
 def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
@@ -357,15 +358,15 @@ def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
     text = report["sources"][0]["segments"][0]["text"]
     report["sources"][0]["segments"][0]["text"] = text.replace("if score > 3:", f"if score > 3:  # {'long ' * 60}")
     lab.save("wide", Report.from_dict(report))
-    page = opened_in_lab(open_page, lab, "wide").page
-    own = cell(page, 0)
-    # The editor is measured once it is on the page, and then moves the note.
-    moved = own.locator(".jp-GraphBreakMark-note.jp-mod-below", has_text="Branch on")
-    expect(moved).to_be_visible()
-    note = moved.bounding_box()
-    editor = own.locator(".cm-scroller").bounding_box()
+    page = open_in_lab(open_page, lab, "wide").page
+    editor_cell = cell(page, 0)
+    # The editor moves the note after it has measured itself on the page.
+    moved_note = editor_cell.locator(".jp-GraphBreakMark-note.jp-mod-below", has_text="Branch on")
+    expect(moved_note).to_be_visible()
+    note = moved_note.bounding_box()
+    editor = editor_cell.locator(".cm-scroller").bounding_box()
     assert note is not None
     assert editor is not None
     assert note["x"] + note["width"] <= editor["x"] + editor["width"] + 1
-    band = own.locator(".jp-GraphBreakMark-gutter .jp-mod-forbidden").first
+    band = editor_cell.locator(".jp-GraphBreakMark-gutter .jp-mod-forbidden").first
     expect(band).to_be_visible()

@@ -13,7 +13,8 @@ from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.report.reproducer import Reproducer
 from jupyter_graphbreak.report.schema import CompiledCall
-from tests.browser.pages import command, opened_in_lab, run_all, theme, trust, wait_for_kernel
+from tests.browser.pages import open_in_lab, run_all, start_command, switch_theme, trust, wait_for_kernel
+from tests.browser.test_marks import cell_sources
 from tests.support.sample_reports import cost, remedies, two_breaks
 
 if TYPE_CHECKING:
@@ -30,22 +31,16 @@ TEXT = two_breaks().sources[0].segments[0].text
 WHERE = "        y = torch.where(score > 3, y / score, y)"
 
 
-def sources(page: Page) -> list[str]:
-    read = "jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.model.sharedModel.getSource())"
-    cells: list[str] = page.evaluate(read)
-    return cells
-
-
 def clipboard(page: Page) -> str:
     text: str = page.evaluate("navigator.clipboard.readText()")
     return text
 
 
-def opened_report(
+def open_report_in_lab(
     open_page: Open, lab: Lab, name: str, report: Any, *, kernel: bool = False
 ) -> tuple[PageUnderTest, Locator]:
     lab.save(name, report)
-    opened = opened_in_lab(open_page, lab, name, kernel=kernel)
+    opened = open_in_lab(open_page, lab, name, kernel=kernel)
     trust(opened.page)
     shown = opened.page.locator(".graphbreak.gb-live")
     expect(shown).to_have_count(1)
@@ -60,7 +55,7 @@ def open_card(report: Locator, number: int) -> Locator:
 
 
 def shown_changes(page: Page) -> list[str]:
-    """Return the content of the dialog, as headings and lines with their signs."""
+    """Wait for the dialog of changes, and return its headings, and its lines with their leading signs."""
     expect(page.locator(".jp-GraphBreakChanges")).to_be_visible()
     read = """[...document.querySelectorAll('.jp-GraphBreakChanges > h3, .jp-GraphBreakChanges pre > span')].map(
         line => line.matches('h3') ? line.textContent
@@ -78,13 +73,13 @@ def confirm(page: Page) -> None:
 
 
 def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
-    opened, report = opened_report(open_page, lab, "applied", remedies())
+    opened, report = open_report_in_lab(open_page, lab, "applied", remedies())
     page = opened.page
     card = open_card(report, 1)
-    button = card.get_by_role("button", name="Apply: Compute both sides with torch.where")
+    button = card.get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.scroll_into_view_if_needed()
-    opened.shoot("remedies-lab-light")
-    assert opened.serious() == []
+    opened.save_screenshot("remedies-lab-light")
+    assert opened.serious_violations() == []
     button.focus()
     page.keyboard.press("Enter")
     lines = TEXT.split("\n")
@@ -95,23 +90,23 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
         f"+{WHERE}",
         *(f" {line}" for line in lines[15:17]),
     ]
-    opened.shoot("remedies-dialog")
-    assert opened.serious(".jp-Dialog") == []
+    opened.save_screenshot("remedies-dialog")
+    assert opened.serious_violations(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(report.get_by_role("status")).to_contain_text("Applied")
-    assert sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
+    assert cell_sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
     # The cursor is on the change, so undo works with the next key.
     page.keyboard.press("Control+z")
-    assert sources(page) == [TEXT]
+    assert cell_sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
-    assert WHERE in sources(page)[0]
+    assert WHERE in cell_sources(page)[0]
     page.keyboard.type("x")
     undo = report.get_by_role("button", name="Undo", exact=True)
     undo.click()
     expect(report.get_by_role("status")).to_have_text("Not undone: the notebook has changed in the meantime.")
     page.evaluate("text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", TEXT)
 
-    # Several edits are one step.
+    # Several edits are undone in one step.
     open_card(report, 2).get_by_role("button", name="Apply: Print after the call").click()
     assert changed_lines(page) == [
         "Cell In[1] (Cell In[7] in the report): lines 5, 20",
@@ -119,11 +114,11 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
     ]  # fmt: skip
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
-    changed = sources(page)[0]
+    changed = cell_sources(page)[0]
     assert "stats = x.mean(), x.std()" in changed
     assert "    # printed by the caller\n        print(name" in changed
     page.keyboard.press("Control+z")
-    assert sources(page) == [TEXT]
+    assert cell_sources(page) == [TEXT]
     undo.click()
     expect(report.get_by_role("status")).to_have_text("Already undone")
     assert opened.errors == []
@@ -146,7 +141,7 @@ MARKED = """\
 @pytest.mark.slow
 def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(open_page: Open, lab: Lab) -> None:
     lab.save("marked", "%load_ext jupyter_graphbreak", SIZES)
-    opened = opened_in_lab(open_page, lab, "marked", kernel=True)
+    opened = open_in_lab(open_page, lab, "marked", kernel=True)
     page = opened.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
@@ -157,9 +152,9 @@ def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(o
     button = report.get_by_role("button", name=re.compile("Apply: Mark dimension 0 of x as dynamic"))
     if not button.is_visible():
         report.get_by_role("tab", name=re.compile("Recompiles")).click()
-    button.click(trial=True)  # scrolls, also if the report is drawn again meanwhile
-    opened.shoot("recompiles-lab-light")
-    assert opened.serious() == []
+    button.click(trial=True)  # scrolls, even if the report is rendered again in the meantime
+    opened.save_screenshot("recompiles-lab-light")
+    assert opened.serious_violations() == []
     button.click()
     assert changed_lines(page)[-4:] == [
         "-    pool(torch.ones(length, 8))", *(f"+{line}" for line in MARKED.split("\n"))
@@ -167,11 +162,11 @@ def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(o
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     changed = SIZES.replace("    pool(torch.ones(length, 8))", MARKED)
-    assert sources(page)[1] == changed
+    assert cell_sources(page)[1] == changed
     page.keyboard.press("Control+z")
-    assert sources(page)[1] == SIZES
+    assert cell_sources(page)[1] == SIZES
     page.keyboard.press("Control+Shift+z")
-    assert sources(page)[1] == changed
+    assert cell_sources(page)[1] == changed
     run_all(page)
     expect(verdict).to_contain_text("No breaks", timeout=120_000)
     expect(verdict).not_to_contain_text("compiled twice")
@@ -182,35 +177,35 @@ def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab
     statement = "step = torch.compile(step)"
     line = f"{statement}  # delete this line to run it eagerly"
     compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", line)), CompiledCall("Net", "Net")]
-    opened, report = opened_report(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
+    opened, report = open_report_in_lab(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
     page = opened.page
     expect(report).to_contain_text("compiled for this report: step, Net; the cell itself does not compile them")
     button = report.get_by_role("button", name=f"Apply: {statement}")
     button.scroll_into_view_if_needed()
-    opened.shoot("compiled-lab-light")
-    assert opened.serious() == []
+    opened.save_screenshot("compiled-lab-light")
+    assert opened.serious_violations() == []
     button.focus()
     page.keyboard.press("Enter")
     assert changed_lines(page) == ["Cell In[1] (Cell In[7] in the report): line 22", f"+{line}"]
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
     lines = TEXT.split("\n")
-    assert sources(page) == ["\n".join([*lines[:21], line, *lines[21:]])]
+    assert cell_sources(page) == ["\n".join([*lines[:21], line, *lines[21:]])]
     page.keyboard.press("Control+z")
-    assert sources(page) == [TEXT]
+    assert cell_sources(page) == [TEXT]
     report.get_by_role("button", name=f"Copy code: {statement}").click()
     expect(report.get_by_role("status")).to_contain_text("Code copied")
     assert clipboard(page) == f"{line}\n"
 
 
 def test_only_shown_and_confirmed_changes_are_applied(open_page: Open, lab: Lab) -> None:
-    opened, report = opened_report(open_page, lab, "confirmed", remedies())
+    opened, report = open_report_in_lab(open_page, lab, "confirmed", remedies())
     page = opened.page
-    button = open_card(report, 1).get_by_role("button", name="Apply: Compute both sides with torch.where")
+    button = open_card(report, 1).get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.click()
     page.locator(".jp-Dialog").get_by_role("button", name="Cancel").click()
     expect(report.get_by_role("status")).to_have_text("Not applied")
-    assert sources(page) == [TEXT]
+    assert cell_sources(page) == [TEXT]
     # A collaborator changes the cell while the dialog is open.
     button.click()
     shown_changes(page)
@@ -220,7 +215,7 @@ def test_only_shown_and_confirmed_changes_are_applied(open_page: Open, lab: Lab)
     )
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Not applied: the notebook has changed in the meantime")
-    assert sources(page) == [changed]
+    assert cell_sources(page) == [changed]
 
 
 def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
@@ -233,13 +228,13 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     source = Source("s9", "Cell In[2]", "cell", None, [Segment(1, helper)])
     report = replace(report, remedies=[remedy], sources=[*report.sources, source])
     lab.save("two-cells", helper, report)
-    opened = opened_in_lab(open_page, lab, "two-cells")
+    opened = open_in_lab(open_page, lab, "two-cells")
     page = opened.page
     trust(page)
     shown = page.locator(".graphbreak.gb-live")
-    open_card(shown, 1).get_by_role("button", name="Insert as cell: Compute both sides").click()
+    open_card(shown, 1).get_by_role("button", name="Insert as cell: Compute both branches").click()
     comment = [
-        "# Compute both sides with `torch.where`: removes break 1.",
+        "# Compute both branches with `torch.where`: removes break 1.",
         "# To undo: delete this cell, undo the edits of the other cells, then restart the kernel",
     ]
     assert changed_lines(page) == [
@@ -249,7 +244,7 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     ]  # fmt: skip
     confirm(page)
     expect(shown.get_by_role("status")).to_contain_text("Applied")
-    assert sources(page) == [
+    assert cell_sources(page) == [
         helper.replace(".item()", ""),
         "\n".join([*comment, "setting = True"]),
         TEXT.replace("def log_stats(x):", "def log(x):"),
@@ -261,37 +256,37 @@ def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
     report = remedies()
     remedy = report.remedies[0]  # type: ignore[index]
     remedy = replace(remedy, edits=[replace(remedy.edits[0], new=hidden)])
-    opened, shown = opened_report(open_page, lab, "hidden", replace(report, remedies=[remedy]))
+    opened, shown = open_report_in_lab(open_page, lab, "hidden", replace(report, remedies=[remedy]))
     page = opened.page
-    open_card(shown, 1).get_by_role("button", name="Apply: Compute both sides").click()
+    open_card(shown, 1).get_by_role("button", name="Apply: Compute both branches").click()
     assert "+        y = y  #U+202E )(metsys.so ;xU+2066U+200B" in shown_changes(page)
     expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("invisible")
-    assert opened.serious(".jp-Dialog") == []
+    assert opened.serious_violations(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(shown.get_by_role("status")).to_have_text("Not applied")
-    assert sources(page) == [TEXT]
+    assert cell_sources(page) == [TEXT]
 
 
-#: The cell that switches statistics off, which says what it does and how to undo it.
-SWITCHED = (
+#: A cell inserted by a remedy, which says what it does and how to undo it.
+SWITCH_CELL = (
     "# Switch statistics off: removes breaks 1 and 2.\n# To undo: delete this cell, then restart the kernel\n"
     "model.config.log_stats = False"
 )
 
 
 def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> None:
-    """Leave out remedies that are incompatible with chosen ones, or whose breaks these already remove."""
-    opened, report = opened_report(open_page, lab, "all", remedies())
+    """A remedy is left out if it is incompatible with a chosen one, or if a chosen one already removes its breaks."""
+    opened, report = open_report_in_lab(open_page, lab, "all", remedies())
     page = opened.page
     report.get_by_role("button", name="Apply: Compatible remedies").click()
     assert changed_lines(page) == [
-        "New cell above Cell In[1]", *(f"+{line}" for line in SWITCHED.split("\n")),
+        "New cell above Cell In[1]", *(f"+{line}" for line in SWITCH_CELL.split("\n")),
         "Cell In[1] (Cell In[7] in the report): line 18", "-def log_stats(x):", "+def log_stats(x: Tensor):",
     ]  # fmt: skip
     confirm(page)
     expect(report.get_by_role("status")).to_contain_text("Applied")
-    assert sources(page) == [
-        SWITCHED, TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
+    assert cell_sources(page) == [
+        SWITCH_CELL, TEXT.replace("def log_stats(x):", "def log_stats(x: Tensor):"),
     ]  # fmt: skip
 
 
@@ -301,7 +296,7 @@ def test_a_script_and_its_issue_are_copied(open_page: Open, lab: Lab) -> None:
         Reproducer("b1", "graph break GB0170", "import torch\n\nprint('<b>')\n", "### Bug\n\n```python\n```\n"),
         Reproducer("error", "ValueError: no", "raise ValueError('no')\n", "### Error\n"),
     ]
-    opened, report = opened_report(open_page, lab, "scripts", replace(remedies(), reproducers=scripts))
+    opened, report = open_report_in_lab(open_page, lab, "scripts", replace(remedies(), reproducers=scripts))
     card = open_card(report, 1)
     card.get_by_role("button", name="Copy script: Script that shows break 1").click()
     expect(report.get_by_role("status")).to_have_text("Script copied")
@@ -315,7 +310,7 @@ def test_a_script_and_its_issue_are_copied(open_page: Open, lab: Lab) -> None:
 
 
 def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> None:
-    opened, report = opened_report(open_page, lab, "copied", remedies())
+    opened, report = open_report_in_lab(open_page, lab, "copied", remedies())
     page = opened.page
     card = open_card(report, 1)
     assert card.get_by_role("button", name="Apply: Keep the mean a tensor").count() == 0
@@ -337,29 +332,29 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
 
 
 def test_remedies_are_offered_without_trials(open_page: Open, lab: Lab) -> None:
-    opened, report = opened_report(open_page, lab, "offered", two_breaks(), kernel=True)
+    opened, report = open_report_in_lab(open_page, lab, "offered", two_breaks(), kernel=True)
     page = opened.page
     wait_for_kernel(page)
     page.evaluate(
         """() => {
             const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
-            window.asked = [];
+            window.requests = [];
             const send = kernel.requestExecute;
             kernel.requestExecute = function (content, dispose, metadata) {
-                window.asked.push(metadata?.graphbreak);
+                window.requests.push(metadata?.graphbreak);
                 return send.call(this, { ...content, code: 'pass' }, dispose, {});
             };
         }"""
     )
     report.get_by_role("button", name="Try remedies").click()
-    page.wait_for_function("window.asked.some(asked => asked?.explain === '--try')")
+    page.wait_for_function("window.requests.some(request => request?.explain === '--try')")
 
 
 def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
-    opened, _ = opened_report(open_page, lab, "edited", two_breaks(), kernel=True)
+    opened, _ = open_report_in_lab(open_page, lab, "edited", two_breaks(), kernel=True)
     page = opened.page
     wait_for_kernel(page)
-    command(page, "jupyter-graphbreak:show-panel")
+    start_command(page, "jupyter-graphbreak:show-panel")
     button = page.get_by_role("button", name="Try the edited cell")
     expect(page.get_by_role("tree", name="Reports of this notebook")).to_be_visible()
     expect(button).to_have_count(0)
@@ -368,21 +363,23 @@ def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
     page.evaluate(
         """() => {
             const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
-            window.asked = [];
+            window.requests = [];
             const send = kernel.requestExecute;
             kernel.requestExecute = function (content, dispose, metadata) {
-                window.asked.push([content.code, metadata?.graphbreak]);
+                window.requests.push([content.code, metadata?.graphbreak]);
                 return send.call(this, { ...content, code: 'pass' }, dispose, {});
             };
         }"""
     )
     expect(button).to_be_visible()
-    opened.shoot("panel-edited")
+    opened.save_screenshot("panel-edited")
     button.click()
-    page.wait_for_function("window.asked.some(([, asked]) => asked?.edited)")
-    ((code, request),) = [entry for entry in page.evaluate("window.asked") if entry[1] is not None and entry[0] != ""]
+    page.wait_for_function("window.requests.some(([, request]) => request?.edited)")
+    ((code, request),) = [
+        entry for entry in page.evaluate("window.requests") if entry[1] is not None and entry[0] != ""
+    ]
     assert (code, request) == (TEXT, {"explain": "--try", "only_torch": False, "edited": [[TEXT, edited]]})
-    assert sources(page) == [edited]
+    assert cell_sources(page) == [edited]
 
 
 @pytest.mark.exhaustive
@@ -411,15 +408,15 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     assert box is not None
     assert other is not None
     assert box["width"] / other["width"] == pytest.approx(4, rel=0.1)
-    opened.shoot("remedies-page-light")
-    assert opened.serious() == []
+    opened.save_screenshot("remedies-page-light")
+    assert opened.serious_violations() == []
 
 
 @pytest.mark.exhaustive
 def test_colours_follow_the_theme(open_page: Open, lab: Lab) -> None:
-    opened, report = opened_report(open_page, lab, "dark", replace(cost(), check=None))
-    theme(opened.page, "JupyterLab Dark")
+    opened, report = open_report_in_lab(open_page, lab, "dark", replace(cost(), check=None))
+    switch_theme(opened.page, "JupyterLab Dark")
     open_card(report, 2)
     report.scroll_into_view_if_needed()
-    opened.shoot("remedies-lab-dark")
-    assert opened.serious() == []
+    opened.save_screenshot("remedies-lab-dark")
+    assert opened.serious_violations() == []

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.views.html.job import render_job_page
-from tests.browser.pages import opened_in_lab, theme, trust
+from tests.browser.pages import open_in_lab, switch_theme, trust
 from tests.browser.test_panel import show_panel
 from tests.support.lab_server import job_cell
 from tests.support.sample_reports import everything, failed, job
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-#: The built-in themes of JupyterLab, with and without forced colours.
+#: The built-in themes of JupyterLab, and forced colours.
 THEMES = ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast", "forced"]
 
 
@@ -44,7 +44,7 @@ def unfold(within: Locator) -> None:
 @pytest.mark.slow
 def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
     lab.save("themes", everything(), failed(), job_cell(job(), 3))
-    opened = opened_in_lab(open_page, lab, "themes")
+    opened = open_in_lab(open_page, lab, "themes")
     page = opened.page
     trust(page)
     show_panel(page)
@@ -53,15 +53,15 @@ def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: L
         if name == "forced":
             page.emulate_media(forced_colors="active")
         else:
-            theme(page, name)
+            switch_theme(page, name)
         short = name.removeprefix("JupyterLab ").replace(" ", "-").lower()
         page.locator(".graphbreak details").evaluate_all("all => all.forEach(each => { each.open = false; })")
-        opened.shoot(f"themes-{short}-folded")
-        assert opened.serious() == [], name
-        assert opened.serious(".jp-GraphBreakPanel") == [], name
+        opened.save_screenshot(f"themes-{short}-folded")
+        assert opened.serious_violations() == [], name
+        assert opened.serious_violations(".jp-GraphBreakPanel") == [], name
         unfold(page.locator(".jp-Notebook"))
-        assert opened.serious() == [], name
-        opened.shoot(f"themes-{short}")
+        assert opened.serious_violations() == [], name
+        opened.save_screenshot(f"themes-{short}")
     page.emulate_media(forced_colors="none")
     process = page.locator(".gb-process .graphbreak.gb-live").nth(1)
     process.get_by_role("tab", name="Breaks").press("n")
@@ -79,10 +79,10 @@ def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) ->
     opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
         opened.page.emulate_media(forced_colors="active")
-    assert opened.serious("html") == []
+    assert opened.serious_violations("html") == []
     unfold(opened.page.locator("body"))
-    assert opened.serious("html") == []
-    opened.shoot(f"themes-page-{scheme}")
+    assert opened.serious_violations("html") == []
+    opened.save_screenshot(f"themes-page-{scheme}")
     assert opened.errors == []
 
 
@@ -92,13 +92,13 @@ def test_all_reports_of_a_job_page_are_interactive(open_page: Open, tmp_path: Pa
     path.write_text(render_job_page(job()), encoding="utf-8")
     opened = open_page(path, scheme=scheme)
     page = opened.page
-    assert opened.serious("html") == []
-    opened.shoot(f"job-{scheme}-folded")
+    assert opened.serious_violations("html") == []
+    opened.save_screenshot(f"job-{scheme}-folded")
     expect(page.locator(".graphbreak.gb-live")).to_have_count(3)
     expect(page.get_by_text("only on rank 0, not on rank 1").first).to_be_visible()
     unfold(page.locator("body"))
     page.locator(".graphbreak.gb-live").nth(1).get_by_role("tab", name="Breaks").press("n")
     expect(page.locator(".graphbreak.gb-live").nth(1).locator(".gb-item").first).to_be_in_viewport()
-    opened.shoot(f"job-{scheme}")
-    assert opened.serious("html") == []
+    opened.save_screenshot(f"job-{scheme}")
+    assert opened.serious_violations("html") == []
     assert opened.errors == []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
-from tests.browser.pages import command, opened_in_lab, trust
+from tests.browser.pages import open_in_lab, start_command, trust
 from tests.support.lab_server import report_cell
 from tests.support.sample_reports import two_breaks
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-_SETTLED = """
+#: JavaScript that waits until the page is idle.
+_WAIT_UNTIL_IDLE = """
 () => new Promise(resolve => {
   let quiet = 0;
   const look = deadline => {
@@ -34,9 +35,9 @@ _SETTLED = """
 })"""
 
 
-def many_sources(number: int = 20_000) -> dict[str, Any]:
+def report_with_many_sources(count: int = 20_000) -> dict[str, Any]:
     report: dict[str, Any] = two_breaks().to_dict()
-    for index in range(number):
+    for index in range(count):
         text = f"def function_{index}(x):\n    return x + {index}\n" + "# text\n" * 12
         segments = [{"first_line": 1, "text": text}]
         report["sources"].append(
@@ -45,16 +46,16 @@ def many_sources(number: int = 20_000) -> dict[str, Any]:
     return report
 
 
-def many_breaks(number: int = 10_000) -> dict[str, Any]:
+def report_with_many_breaks(count: int = 10_000) -> dict[str, Any]:
     report: dict[str, Any] = two_breaks().to_dict()
     short = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
-    report["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
+    report["breaks"] = [short | {"id": f"b{index}"} for index in range(count)]
     report["order"] = []
     return report
 
 
-def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
-    """Return a cell with the output of the sample `two_breaks`, but with a different report."""
+def cell_with_report(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
+    """Return a cell with the HTML output of the sample `two_breaks`, but with a different report as its data."""
     cell = report_cell(two_breaks())
     data = cell.outputs[0].data
     del data[MIME_TYPE]
@@ -62,52 +63,52 @@ def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
     return cell
 
 
-class Clock:
-    """The processor time of a page's thread, independent of other load."""
+class ThreadClock:
+    """Measures the processor time of a page's main thread, which does not depend on other load."""
 
     def __init__(self, page: Page) -> None:
         self._session = page.context.new_cdp_session(page)
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def seconds(self) -> float:
-        """Return the processor seconds since the clock was created."""
+        """Return the processor time since the clock was created, in seconds."""
         metrics = self._session.send("Performance.getMetrics")["metrics"]
         return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
-def seconds_to_open(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
-    """Open a notebook in JupyterLab with the panel open, and return the processor seconds."""
+def open_and_time(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
+    """Open a notebook in JupyterLab while the panel is open; return the page and the processor time in seconds."""
     lab.save("empty", "x = 1")
-    opened = opened_in_lab(open_page, lab, "empty")
+    opened = open_in_lab(open_page, lab, "empty")
     page = opened.page
-    command(page, "jupyter-graphbreak:show-panel")
+    start_command(page, "jupyter-graphbreak:show-panel")
     page.locator(".jp-GraphBreakPanel").wait_for()
-    page.evaluate(_SETTLED)
-    clock = Clock(page)
-    command(page, "docmanager:open", path=f"{name}.ipynb")
+    page.evaluate(_WAIT_UNTIL_IDLE)
+    clock = ThreadClock(page)
+    start_command(page, "docmanager:open", path=f"{name}.ipynb")
     page.wait_for_function("name => jupyterapp.shell.currentWidget?.context?.path === name", arg=f"{name}.ipynb")
     page.wait_for_function("jupyterapp.shell.currentWidget.context.isReady")
     page.locator(".jp-Notebook .jp-Cell:visible").first.wait_for()
-    page.evaluate(_SETTLED)
+    page.evaluate(_WAIT_UNTIL_IDLE)
     return opened, clock.seconds()
 
 
 @pytest.mark.exhaustive
 def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: Lab) -> None:
-    lab.save("sources", carrying(many_sources()), *["x = 1"] * 200)
+    lab.save("sources", cell_with_report(report_with_many_sources()), *["x = 1"] * 200)
     assert (lab.folder / "sources.ipynb").stat().st_size > 5_000_000
     # The same data with an unknown MIME type.
-    lab.save("other", carrying(many_sources(), "application/x-other+json"), *["x = 1"] * 200)
-    _, without = seconds_to_open(open_page, lab, "other")
-    opened, seconds = seconds_to_open(open_page, lab, "sources")
+    lab.save("other", cell_with_report(report_with_many_sources(), "application/x-other+json"), *["x = 1"] * 200)
+    _, seconds_without_reports = open_and_time(open_page, lab, "other")
+    opened, seconds = open_and_time(open_page, lab, "sources")
     page = opened.page
     expect(page.get_by_role("treeitem").first).to_contain_text("only 5000 of 20001 read: sources")
-    assert seconds < 3 * without + 3, without
-    # Each key press in a cell makes us check the reports.
-    clock = Clock(page)
+    assert seconds < 3 * seconds_without_reports + 3, seconds_without_reports
+    # Each edit of a cell makes the extension check the reports.
+    clock = ThreadClock(page)
     for _ in range(5):
         page.evaluate("jupyterapp.shell.currentWidget.model.sharedModel.cells[1].updateSource(0, 0, '# more\\n')")
-        page.evaluate(_SETTLED)
+        page.evaluate(_WAIT_UNTIL_IDLE)
     assert clock.seconds() < 5
     assert [*opened.errors, *opened.complaints] == []
 
@@ -116,8 +117,8 @@ def test_a_notebook_of_five_megabytes_with_20_000_sources(open_page: Open, lab: 
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
     name = f"breaks-{trusted}"
-    lab.save(name, carrying(many_breaks()))
-    opened, seconds = seconds_to_open(open_page, lab, name)
+    lab.save(name, cell_with_report(report_with_many_breaks()))
+    opened, seconds = open_and_time(open_page, lab, name)
     page = opened.page
     if trusted:
         trust(page)
@@ -135,7 +136,7 @@ def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, tr
     expression.scroll_into_view_if_needed()
     expression.hover()
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text("10/5000")
-    command(page, "jupyter-graphbreak:next-break")
+    start_command(page, "jupyter-graphbreak:next-break")
     expect(page.get_by_role("treeitem", selected=True)).to_have_count(1)
     assert opened.errors == []
 
@@ -160,7 +161,7 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
-        cells.append(carrying(corrupt_report(number, reference)))
+        cells.append(cell_with_report(corrupt_report(number, reference)))
     without_fields = report_cell(two_breaks())
     without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
     with_foreign_markup = report_cell(two_breaks())
@@ -168,14 +169,14 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
         '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
     )
     lab.save("spoilt", *cells, without_fields, with_foreign_markup)
-    opened, _ = seconds_to_open(open_page, lab, "spoilt")
+    opened, _ = open_and_time(open_page, lab, "spoilt")
     page = opened.page
     trust(page)
     expect(page.get_by_role("treeitem", level=1)).to_have_count(7)
     expect(page.get_by_text("nothing else")).to_be_visible()
     for _ in range(6):
-        command(page, "jupyter-graphbreak:next-break")
-        page.evaluate(_SETTLED)
+        start_command(page, "jupyter-graphbreak:next-break")
+        page.evaluate(_WAIT_UNTIL_IDLE)
     assert page.evaluate("({}).polluted") is None
     assert page.locator(".jp-OutputArea-output", has_text="undefined").count() == 0
     assert opened.errors == []
@@ -189,7 +190,7 @@ def test_links_of_a_report_lead_only_to_pytorch(open_page: Open, lab: Lab) -> No
     data = cell.outputs[0].data
     data["text/html"] = data["text/html"].replace("<h2", '<a class="other" href="https://example.com/">x</a><h2', 1)
     lab.save("links", cell)
-    opened = opened_in_lab(open_page, lab, "links")
+    opened = open_in_lab(open_page, lab, "links")
     page = opened.page
     trust(page)
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)

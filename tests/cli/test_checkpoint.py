@@ -1,4 +1,4 @@
-"""``graphbreak checkpoint`` repairs names, changes nothing else, and runs no code from the file."""
+"""``graphbreak checkpoint`` repairs names, changes nothing else, and runs no code from the checkpoint."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Harmful:
         return os.mkdir, ("graphbreak-was-here",)
 
 
-def repair_error(path: Path) -> str:
+def error_of_repair(path: Path) -> str:
     before = sorted(path.parent.iterdir())
     with pytest.raises(NotACheckpointError) as caught:
         repair_checkpoint(path, path.with_name("new.pt"))
@@ -103,32 +103,36 @@ def test_hostile_files_are_refused(tmp_path: Path, checkpoint: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hostile.pt"
     torch.save({"_orig_mod.x": Harmful()}, path)
-    assert "cannot be loaded with weights_only=True" in repair_error(path)
+    assert "cannot be loaded with weights_only=True" in error_of_repair(path)
     torch.save({"_orig_mod.x": 1}, path, _use_new_zipfile_serialization=False)
-    assert repair_error(path) == f"{path} is not a file written by torch.save"
+    assert error_of_repair(path) == f"{path} is not a file written by torch.save"
     path.write_bytes(checkpoint.read_bytes()[:-100])
-    assert repair_error(path) == f"{path} is not a file written by torch.save"
+    assert error_of_repair(path) == f"{path} is not a file written by torch.save"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", b"0" * 1000)
-    assert "it is compressed or has too many parts" in repair_error(path)
+    assert "it is compressed or has too many parts" in error_of_repair(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/other", b"")
-    assert "it describes no objects" in repair_error(path)
+    assert "it describes no objects" in error_of_repair(path)
     torch.save({"_orig_mod.x": 1, "x": 2}, path)
-    assert repair_error(path) == "two entries would be named 'x'; rename one of them first"
+    assert error_of_repair(path) == "two entries would be named 'x'; rename one of them first"
     with pytest.raises(IsADirectoryError):
         repair_checkpoint(tmp_path, tmp_path / "new.pt")
 
 
 def test_a_safetensors_file_is_repaired(tmp_path: Path) -> None:
-    def write(header: bytes, data: bytes) -> Path:
+    def write_safetensors(header: bytes, data: bytes) -> Path:
         path = tmp_path / "model.safetensors"
         path.write_bytes(struct.pack("<Q", len(header)) + header + data)
         return path
 
-    part = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-    header = {"__metadata__": {"format": "pt"}, "_orig_mod.weight": part, "inner._orig_mod.weight": part}
-    path, new = write(json.dumps(header).encode(), b"\0\0\x80\x3f"), tmp_path / "new.safetensors"
+    tensor_entry = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    header = {
+        "__metadata__": {"format": "pt"},
+        "_orig_mod.weight": tensor_entry,
+        "inner._orig_mod.weight": tensor_entry,
+    }
+    path, new = write_safetensors(json.dumps(header).encode(), b"\0\0\x80\x3f"), tmp_path / "new.safetensors"
     assert repair_checkpoint(path, new).renamed == {
         "_orig_mod.weight": "weight",
         "inner._orig_mod.weight": "inner.weight",
@@ -138,11 +142,11 @@ def test_a_safetensors_file_is_repaired(tmp_path: Path) -> None:
     assert length % 8 == 0
     assert json.loads(content[8 : 8 + length]) == {
         "__metadata__": {"format": "pt"},
-        "weight": part,
-        "inner.weight": part,
+        "weight": tensor_entry,
+        "inner.weight": tensor_entry,
     }
     assert content[8 + length :] == b"\0\0\x80\x3f"
     for damaged in (b"{", b"[]", b"[" * 100_000):
-        assert "its header is damaged" in repair_error(write(damaged, b""))
+        assert "its header is damaged" in error_of_repair(write_safetensors(damaged, b""))
     path.write_bytes(struct.pack("<Q", 1 << 60))
-    assert "its header is damaged" in repair_error(path)
+    assert "its header is damaged" in error_of_repair(path)

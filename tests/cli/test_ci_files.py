@@ -32,7 +32,7 @@ def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) 
         variable: inputs[expression.removeprefix("${{ inputs.").removesuffix(" }}")]
         for variable, expression in step["env"].items()
     }
-    assert "${{" not in step["run"]  # an input inside the script could run any code
+    assert "${{" not in step["run"]  # an input that is inserted into the script could run any code
     summary = tmp_path / "summary.md"
     (tmp_path / "graphbreak").write_text(
         f'#!/bin/sh\nexec "{sys.executable}" -c "from jupyter_graphbreak.cli import main; main()" "$@"\n'
@@ -46,17 +46,17 @@ def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) 
         "PYTHONPATH": str(ROOT),
     }
 
-    def run() -> int:
-        # GitHub runs a step whose shell is bash with this command.
+    def run_step() -> int:
+        # This is GitHub's command for a step with "shell: bash".
         script = tmp_path / "step.sh"
         script.write_text(step["run"])
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+        return subprocess.run_step(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
 
     (tmp_path / "allowed.toml").write_text("version = 1\n")
-    assert run() == 1
+    assert run_step() == 1
     assert "gate failed: 1 new break" in summary.read_text()
-    subprocess.run(
+    subprocess.run_step(
         ["graphbreak", "log", "--baseline", "allowed.toml", "--update-baseline", LOG],
         cwd=tmp_path,
         env=environment,
@@ -64,7 +64,7 @@ def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) 
         check=True,
     )
     summary.unlink()
-    assert run() == 0
+    assert run_step() == 0
     assert "gate passed: 1 allowed break" in summary.read_text()
 
 

@@ -1,4 +1,4 @@
-"""The commands: their output formats and exit statuses."""
+"""Output formats and exit statuses of the commands."""
 
 from __future__ import annotations
 
@@ -106,15 +106,14 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     plain = cli("script", "--format", "json", *target, "-x")
     assert result.returncode == 0, result.stderr
     assert result.stderr == plain.stderr  # the program's own output
-    report, nothing = Report.from_json(result.stdout), Report.from_json(plain.stdout)
+    report, report_without_option = Report.from_json(result.stdout), Report.from_json(plain.stdout)
     assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
         (17, "GB0170"),
     ]
     assert [call.name for call in report.compiled or []] == ["loss_of"]
-    assert (nothing.breaks, nothing.compiled) == ([], None)
-    stack = report.breaks[0].stack
-    assert [place.function for place in stack] == ["<module>", "main", "loss_of", "forward"]
+    assert (report_without_option.breaks, report_without_option.compiled) == ([], None)
+    assert [location.function for location in report.breaks[0].stack] == ["<module>", "main", "loss_of", "forward"]
 
 
 def test_commands_complete_in_a_shell(cli: Cli) -> None:
@@ -195,7 +194,7 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     ("torch", "message"),
     [
         ("raise ImportError('no libcuda')", "PyTorch is not installed here (no libcuda): pip install 'torch>=2.9'"),
-        ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old, 2.9 is needed: pip install -U 'torch>=2.9'"),
+        ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old (2.9 or newer is needed): pip install -U 'torch>=2.9'"),
     ],
     ids=["missing", "old"],
 )
@@ -229,17 +228,17 @@ def test_an_internal_error_has_its_own_exit_status(tmp_path: Path) -> None:
         assert last.startswith("graphbreak: internal error: ZeroDivisionError: inside of it (please report it")
 
 
-def test_a_baseline_is_replaced_in_one_step(cli: Cli, tmp_path: Path) -> None:
+def test_a_baseline_is_replaced_atomically(cli: Cli, tmp_path: Path) -> None:
     file, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
     file.parent.mkdir()
     file.write_text("")
     file.chmod(0o640)
     link.symlink_to(file)
-    first = file.stat().st_ino
+    old_inode = file.stat().st_ino
     assert cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline").returncode == 0
     assert link.is_symlink()
     assert "[[break]]" in file.read_text()
-    assert (file.stat().st_mode & 0o777, file.stat().st_ino != first) == (0o640, True)
+    assert (file.stat().st_mode & 0o777, file.stat().st_ino != old_inode) == (0o640, True)
     assert [path.name for path in file.parent.iterdir()] == ["allowed.toml"]
 
 
@@ -277,8 +276,7 @@ def test_the_gate_fails_on_a_new_break(cli: Cli, tmp_path: Path) -> None:
     assert update.returncode == 0
     assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
     assert "gate passed: 1 allowed break" in cli("log", LOG, "--baseline", "allowed.toml").stdout
-    other = LOGS / "2.13.0" / "branch.log"
-    failed = cli("log", other, "--baseline", "allowed.toml")
+    failed = cli("log", BRANCH, "--baseline", "allowed.toml")
     assert failed.returncode == 1
     assert "gate failed: 1 new break; 1 allowed break gone" in failed.stdout
     (tmp_path / "none.toml").write_text("")
@@ -320,7 +318,7 @@ def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
     assert "argv ['a'] __main__" in result.stderr
 
 
-def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program: Path) -> None:
+def test_remedies_cost_check_and_values_are_computed_after_a_script_has_ended(cli: Cli, program: Path) -> None:
     result = cli("script", "--try", "--check", "--cost", "--values", "--format", "json", program)
     assert result.returncode == 0
     assert result.stderr.count("argv") == 1, "the program itself ran once"
@@ -335,7 +333,7 @@ def test_a_script_is_tried_measured_and_checked_after_its_end(cli: Cli, program:
 
 
 @pytest.mark.exhaustive
-def test_the_globals_of_a_script_are_found_when_its_functions_run_again(cli: Cli, tmp_path: Path) -> None:
+def test_functions_of_a_script_find_their_globals_when_they_run_again(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "uses_globals.py"
     path.write_text(
         "import torch\n"
@@ -350,7 +348,7 @@ def test_the_globals_of_a_script_are_found_when_its_functions_run_again(cli: Cli
 
 
 @pytest.mark.exhaustive
-def test_a_patch_is_judged_on_a_script(cli: Cli, program: Path, tmp_path: Path) -> None:
+def test_a_patch_of_a_script_is_tried(cli: Cli, program: Path, tmp_path: Path) -> None:
     old = program.read_text()
     new = old.replace("momentum.sum() > 0", "momentum.dim() > 0")
     patch = tmp_path / "own.patch"
@@ -427,7 +425,7 @@ def notebook_with_cells(*cells: str) -> Any:
     )
 
 
-def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None:
+def test_a_notebook_is_run_without_changing_its_file(cli: Cli, tmp_path: Path) -> None:
     step = "\n".join(PROGRAM.split("\n")[1:9])
     path = tmp_path / "work.ipynb"
     nbformat.write(
@@ -452,15 +450,15 @@ SECRETS = ("secret_step", "velocity", "momentum", "training_loop", "ones")
 LOG_WORDS = ("branch.py", "choose")
 
 
-def test_a_redacted_report_contains_no_word_of_the_code(cli: Cli, program: Path) -> None:
+def test_a_redacted_report_contains_no_name_from_the_code(cli: Cli, program: Path) -> None:
     # In a format for other programs, standard output contains only the report, not the program's own output.
     redacted = cli("script", "--redact", "--format", "json", program, "raise")
     Report.from_json(redacted.stdout)
     assert_redacted(redacted.stdout, SECRETS)
-    for form in ("text", "json", "html", "markdown", "sarif"):
-        plain = cli("log", BRANCH, "--format", form).stdout
+    for output_format in ("text", "json", "html", "markdown", "sarif"):
+        plain = cli("log", BRANCH, "--format", output_format).stdout
         assert [word for word in LOG_WORDS if word not in plain] == []
-        assert_redacted(cli("log", BRANCH, "--redact", "--format", form).stdout, LOG_WORDS)
+        assert_redacted(cli("log", BRANCH, "--redact", "--format", output_format).stdout, LOG_WORDS)
 
 
 def assert_redacted(redacted: str, secrets: Iterable[str]) -> None:

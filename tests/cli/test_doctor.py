@@ -1,4 +1,4 @@
-"""``graphbreak doctor`` on machines that lack something."""
+"""``graphbreak doctor`` on machines that can compile, and on machines where something is missing or broken."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_graphbreak.api import installation
 from tests.cli.conftest import Cli
 from tests.support import warm_processes
 
-#: A compiler that fails if the probe includes a header.
+#: A compiler that fails if the source file of the probe includes a certain header.
 COMPILER = """\
 #!/bin/sh
 for argument; do
@@ -33,20 +33,20 @@ exec COMPILER "$@"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell script is the compiler")
 
 
-def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
-    """Return the sentence and the fix of each fault, by the name of the requirement."""
+def faults_by_requirement(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
+    """Run the doctor, and return the sentence and the fix of each fault, by the name of the requirement."""
     result = cli("doctor", "--format", "json", **options)
     findings = json.loads(result.stdout)
-    faults_by_requirement = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
-    assert result.returncode == int(bool(faults_by_requirement)), result.stderr
-    return faults_by_requirement
+    faults = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
+    assert result.returncode == int(bool(faults)), result.stderr
+    return faults
 
 
 def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
     result = cli("doctor")
     assert (result.returncode, result.stderr) == (0, "")
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    gpu = ["GPU"] if torch.version.cuda and not devices else []  # its line says why PyTorch uses no GPU
+    gpu = ["GPU"] if torch.version.cuda and not devices else []  # a line that says why PyTorch uses no GPU
     assert [line.split(": ")[0].split(maxsplit=1) for line in result.stdout.splitlines()[:-1]] == [
         ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
@@ -84,7 +84,7 @@ def test_a_passed_check_is_not_repeated_until_something_changes(fork_server_fold
     first, second = (run.stdout.splitlines() for run in runs)
     assert first == ["it was not compiled. True"]
     assert "nothing has changed since" in second[0]
-    assert second[0].endswith(" False")  # the compiler of PyTorch was not even imported
+    assert second[0].endswith(" False")  # Dynamo was not even imported
     assert second[1] == "was called."
 
 
@@ -101,7 +101,7 @@ def test_a_missing_header_is_a_fault(cli: Cli, tmp_path: Path, header: str) -> N
     compiler = tmp_path / "g++"
     compiler.write_text(COMPILER.replace("HEADER", header).replace("COMPILER", str(shutil.which("g++"))))
     compiler.chmod(0o755)
-    ((sentence, fix),) = faults(cli, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").values()
+    ((sentence, fix),) = faults_by_requirement(cli, PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}").values()
     assert f"cannot use {header}: probe.cpp:1:10: fatal error: {header}: No such file" in sentence
     assert {"Python.h": "-dev`", "omp.h": "libgomp1"}[header] in fix
 
@@ -109,7 +109,7 @@ def test_a_missing_header_is_a_fault(cli: Cli, tmp_path: Path, header: str) -> N
 def test_a_cache_folder_that_cannot_be_written_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    ((sentence, fix),) = faults(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
+    ((sentence, fix),) = faults_by_requirement(cli, TORCHINDUCTOR_CACHE_DIR=str(file / "folder")).values()
     assert sentence == f"{file / 'folder'} cannot be written: Not a directory."
     assert "TORCHINDUCTOR_CACHE_DIR" in fix
 
@@ -117,7 +117,9 @@ def test_a_cache_folder_that_cannot_be_written_is_a_fault(cli: Cli, tmp_path: Pa
 @pytest.mark.parametrize(("package", "error"), [("torch", "OSError"), ("torch", "ImportError"), ("triton", "OSError")])
 def test_a_package_that_fails_on_import_is_a_fault(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise {error}('libcudart.so.12: cannot open shared object file')")
-    ((what, (sentence, fix)),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").items()
+    ((what, (sentence, fix)),) = faults_by_requirement(
+        cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
+    ).items()
     assert what == {"torch": "PyTorch", "triton": "Triton"}[package]
     assert sentence.endswith(
         f"is installed, but importing it fails with {error}: libcudart.so.12: cannot open shared object file"
@@ -127,7 +129,7 @@ def test_a_package_that_fails_on_import_is_a_fault(cli: Cli, tmp_path: Path, pac
 
 
 @pytest.mark.exhaustive
-def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Path) -> None:
+def test_a_broken_triton_that_pytorch_does_not_need_is_not_a_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "triton.py").write_text("raise ImportError('undefined symbol')")
     paths = f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
     result = cli("doctor", PYTHONPATH=paths, TORCH_COMPILE_DISABLE="1")
@@ -138,8 +140,10 @@ def test_a_triton_that_pytorch_does_not_need_is_no_fault(cli: Cli, tmp_path: Pat
 
 def test_an_old_pytorch_is_a_fault(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("__version__ = '2.8.1'")
-    ((sentence, fix),) = faults(cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}").values()
-    assert sentence == "PyTorch 2.8.1 is too old, 2.9 is needed."
+    ((sentence, fix),) = faults_by_requirement(
+        cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
+    ).values()
+    assert sentence == "PyTorch 2.8.1 is too old (2.9 or newer is needed)."
     assert fix == "Install it: `pip install -U 'torch>=2.9'`."
 
 

@@ -61,8 +61,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def run_session(folder: Path, questions: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
-    """Start the server for a folder, and ask it questions."""
+def run_session(folder: Path, use_tools: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
+    """Start the server for a folder, and call its tools in one session."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "jupyter_graphbreak", "mcp", "--folder", str(folder), *options],
@@ -70,67 +70,70 @@ def run_session(folder: Path, questions: Callable[[ClientSession], Awaitable[Non
     )
 
     async def run() -> None:
-        with open(os.devnull, "w") as nothing:  # noqa: ASYNC230, PTH123
-            async with stdio_client(server, errlog=nothing) as streams, ClientSession(*streams) as session:
+        with open(os.devnull, "w") as null_file:  # noqa: ASYNC230, PTH123
+            async with stdio_client(server, errlog=null_file) as streams, ClientSession(*streams) as session:
                 await session.initialize()
-                await questions(session)
+                await use_tools(session)
 
     anyio.run(run)
 
 
-async def ask(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
     result = await session.call_tool(tool, arguments)
     text = result.content[0].text if result.content else ""  # type: ignore[union-attr]
     return {"error": text} if result.is_error else result.structured_content or {}
 
 
-def test_without_permission_nothing_runs_and_no_file_outside_is_read(project: Path) -> None:
-    async def questions(session: ClientSession) -> None:
+def test_without_permission_nothing_runs_and_no_file_outside_the_folder_is_read(project: Path) -> None:
+    async def use_tools(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert tools == {"explain_log", "explain_notebook", "read_report"}
         assert "--allow-run" in (session.instructions or "")
-        explained = await ask(session, "explain_log", path="trace.log")
+        explained = await call_tool(session, "explain_log", path="trace.log")
         (break_,) = explained["breaks"]
         assert (break_["id"], break_["gb_id"]) == ("b1", "GB0170")
-        part = await ask(session, "read_report", report=explained["report"], part="b1")
+        part = await call_tool(session, "read_report", report=explained["report"], part="b1")
         assert part["value"]["gb_type"] == "Data-dependent branching"
-        cost = await ask(session, "read_report", report=explained["report"], part="cost")
+        cost = await call_tool(session, "read_report", report=explained["report"], part="cost")
         assert cost == {"part": "cost", "value": None}
-        assert "has no part 'b9'" in (await ask(session, "read_report", report=explained["report"], part="b9"))["error"]
+        assert (
+            "has no part 'b9'"
+            in (await call_tool(session, "read_report", report=explained["report"], part="b9"))["error"]
+        )
         for path in ("../secret.log", str(project.parent / "secret.log"), "link.log"):
-            assert "outside the folder" in (await ask(session, "explain_log", path=path))["error"]
-        assert "no such file" in (await ask(session, "explain_log", path="memory://traces"))["error"]
-        assert "error" in await ask(session, "explain_script", path="train.py")
+            assert "outside the folder" in (await call_tool(session, "explain_log", path=path))["error"]
+        assert "no such file" in (await call_tool(session, "explain_log", path="memory://traces"))["error"]
+        assert "error" in await call_tool(session, "explain_script", path="train.py")
 
-    run_session(project, questions)
+    run_session(project, use_tools)
 
 
 @pytest.mark.slow
-def test_a_program_is_explained_and_a_patch_is_judged(project: Path) -> None:
-    async def questions(session: ClientSession) -> None:
+def test_a_program_is_explained_and_a_patch_is_accepted(project: Path) -> None:
+    async def use_tools(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert {"explain_script", "judge_patch", "measure", "run_notebook"} <= tools
-        explained = await ask(session, "explain_script", path="train.py")
+        explained = await call_tool(session, "explain_script", path="train.py")
         (break_,) = explained["breaks"]
         assert break_["place"] == "train.py:8 in step"
         assert explained["output"] == "done"
-        right = await ask(session, "judge_patch", path="train.py", patch=PATCH)
+        right = await call_tool(session, "judge_patch", path="train.py", patch=PATCH)
         assert right["accepted"], right
         assert right["verdict"] in {"works", "works on what ran"}
         assert right["evidence"]["breaks_after"] == 0
         assert (project / "train.py").read_text() == PROGRAM
 
-    run_session(project, questions, "--allow-run")
+    run_session(project, use_tools, "--allow-run")
 
 
 @pytest.mark.exhaustive
 def test_a_wrong_patch_is_not_accepted(project: Path) -> None:
-    async def questions(session: ClientSession) -> None:
-        wrong = await ask(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
+    async def use_tools(session: ClientSession) -> None:
+        wrong = await call_tool(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
         assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
         assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
 
-    run_session(project, questions, "--allow-run")
+    run_session(project, use_tools, "--allow-run")
 
 
 @pytest.mark.slow
@@ -139,7 +142,7 @@ def test_a_run_that_takes_too_long_is_stopped(project: Path) -> None:
         "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while 1: pass'])\n"
     )
 
-    async def questions(session: ClientSession) -> None:
-        assert "stopped after 1 seconds" in (await ask(session, "explain_script", path="endless.py"))["error"]
+    async def use_tools(session: ClientSession) -> None:
+        assert "stopped after 1 seconds" in (await call_tool(session, "explain_script", path="endless.py"))["error"]
 
-    run_session(project, questions, "--allow-run", "--seconds", "1")
+    run_session(project, use_tools, "--allow-run", "--seconds", "1")

@@ -1,6 +1,6 @@
-"""On a real GPU: the device rule, a report of code that runs there, and the work that a call gives to the GPU.
+"""Tests on a real GPU: the choice of the device, reports of code that runs there, and the GPU work of a call.
 
-``make test-cuda`` runs these alone.
+``make test-cuda`` runs only these tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ made = f(3)
 """
 
 
-def run(code: str) -> tuple[Any, list[Report]]:
+def run_cell(code: str) -> tuple[Any, list[Report]]:
     InteractiveShell.clear_instance()
     torch._dynamo.reset()
     shell: Any = InteractiveShell.instance()
@@ -42,9 +42,9 @@ def run(code: str) -> tuple[Any, list[Report]]:
     return shell, [Report.from_dict(bundle[MIME_TYPE]) for bundle in bundles if MIME_TYPE in bundle]
 
 
-def test_auto_takes_the_gpu_and_gives_the_default_device_back() -> None:
+def test_auto_uses_the_gpu_and_restores_the_default_device() -> None:
     before = torch.get_default_device()
-    shell, (report,) = run(f"%%compile_explain\n{CELL}")
+    shell, (report,) = run_cell(f"%%compile_explain\n{CELL}")
     assert shell.user_ns["made"].device.type == "cuda"
     assert report.device.used == f"cuda:{torch.cuda.current_device()}"
     assert report.device.name == torch.cuda.get_device_name()
@@ -54,8 +54,8 @@ def test_auto_takes_the_gpu_and_gives_the_default_device_back() -> None:
     assert torch.get_default_device() == before
 
 
-def test_auto_leaves_the_cpu_to_code_that_uses_a_tensor_on_it() -> None:
-    shell, _ = run("import torch\nweights = torch.ones(3)")
+def test_auto_leaves_code_that_uses_a_cpu_tensor_on_the_cpu() -> None:
+    shell, _ = run_cell("import torch\nweights = torch.ones(3)")
     shell.display_pub.outputs.clear()
     shell.run_cell(f"%%compile_explain\n{CELL}made = made + weights\n")
     (report,) = [Report.from_dict(e["data"][MIME_TYPE]) for e in shell.display_pub.outputs if MIME_TYPE in e["data"]]
@@ -65,18 +65,18 @@ def test_auto_leaves_the_cpu_to_code_that_uses_a_tensor_on_it() -> None:
 
 @pytest.mark.parametrize(("option", "kind"), [("cpu", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda")])
 def test_forced_device(option: str, kind: str) -> None:
-    shell, (report,) = run(f"%%compile_explain --device {option}\n{CELL}")
+    shell, (report,) = run_cell(f"%%compile_explain --device {option}\n{CELL}")
     assert shell.user_ns["made"].device.type == kind
     assert report.device.requested == option
 
 
 def test_inductor_on_the_gpu_finds_the_same_break() -> None:
-    _, (report,) = run(f"%%compile_explain --backend inductor\n{CELL}")
+    _, (report,) = run_cell(f"%%compile_explain --backend inductor\n{CELL}")
     assert [graph_break.gb_id for graph_break in report.breaks] == ["GB0025"]
     assert report.timing.compile_s
 
 
-def test_what_a_call_asks_of_the_gpu_is_counted() -> None:
+def test_the_gpu_work_of_a_call_is_counted() -> None:
     def launches(x: torch.Tensor) -> torch.Tensor:
         y = (x @ x).relu()
         if y.sum() > 0:  # the processor waits for the sum

@@ -1,4 +1,4 @@
-"""Drive Firefox over WebDriver BiDi, which Playwright does not speak with a distribution's own build."""
+"""Drive Firefox over WebDriver BiDi, because Playwright cannot drive a distribution's build of Firefox."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ class Firefox:
 
     def __init__(self, socket: websocket.WebSocket) -> None:
         self._socket = socket
-        self._number = 0
-        self._ask("session.new", capabilities={})
-        self._context = self._ask("browsingContext.getTree")["contexts"][0]["context"]
+        self._last_id = 0
+        self._send_command("session.new", capabilities={})
+        self._context = self._send_command("browsingContext.getTree")["contexts"][0]["context"]
 
-    def _ask(self, method: str, **params: Any) -> Any:
-        self._number += 1
-        self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
+    def _send_command(self, method: str, **params: Any) -> Any:
+        self._last_id += 1
+        self._socket.send(json.dumps({"id": self._last_id, "method": method, "params": params}))
         while True:
-            answer = json.loads(self._socket.recv())
-            if answer.get("id") == self._number:
-                assert answer["type"] == "success", answer
-                return answer["result"]
+            response = json.loads(self._socket.recv())
+            if response.get("id") == self._last_id:
+                assert response["type"] == "success", response
+                return response["result"]
 
     def open(self, target: Path | str) -> None:
         url = target if isinstance(target, str) else target.as_uri()
-        self._ask("browsingContext.navigate", context=self._context, url=url, wait="complete")
+        self._send_command("browsingContext.navigate", context=self._context, url=url, wait="complete")
 
     def evaluate(self, code: str) -> Any:
-        """Return the string, number or truth value of an expression on the page."""
-        answer = self._ask("script.evaluate", expression=code, target={"context": self._context}, awaitPromise=True)
-        assert answer["type"] == "success", answer
-        return answer["result"].get("value")
+        """Evaluate an expression on the page, and return its string, number or Boolean."""
+        response = self._send_command(
+            "script.evaluate", expression=code, target={"context": self._context}, awaitPromise=True
+        )
+        assert response["type"] == "success", response
+        return response["result"].get("value")
 
     def screenshot(self) -> str:
-        """Return what is in view, as a PNG in base 64."""
-        return str(self._ask("browsingContext.captureScreenshot", context=self._context)["data"])
+        """Return the visible part of the page, as a PNG image in base64."""
+        return str(self._send_command("browsingContext.captureScreenshot", context=self._context)["data"])
 
     def press(self, key: str) -> None:
         keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
@@ -65,23 +67,23 @@ class Firefox:
         self._perform({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
 
     def _perform(self, source: dict[str, Any]) -> None:
-        self._ask("input.performActions", context=self._context, actions=[source])
+        self._send_command("input.performActions", context=self._context, actions=[source])
 
 
 @contextmanager
-def firefox(profile: Path, port: int) -> Iterator[Firefox]:
-    """Run a Firefox without a screen.
+def run_firefox(profile: Path, port: int) -> Iterator[Firefox]:
+    """Run Firefox in headless mode.
 
     Parameters
     ----------
     profile : Path
-        An empty folder for all that it writes.
+        An empty folder for Firefox's profile.
     port : int
-        A free port.
+        A free port for WebDriver BiDi.
     """
-    name = find_firefox()
-    assert name is not None
-    command = [name, "--headless", "--no-remote", "--profile", str(profile), f"--remote-debugging-port={port}"]
+    executable = find_firefox()
+    assert executable is not None
+    command = [executable, "--headless", "--no-remote", "--profile", str(profile), f"--remote-debugging-port={port}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with closing(_connect_socket(port)) as socket:

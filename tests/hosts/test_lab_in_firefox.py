@@ -1,4 +1,4 @@
-"""Clicks and keys in a report of JupyterLab, in Firefox; the same as ``tests/browser/test_controls.py`` in Chromium."""
+"""Clicks and keys in a report in JupyterLab, in Firefox. For Chromium, see ``tests/browser/test_controls.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosts.firefox import Firefox, firefox
+from tests.hosts.firefox import Firefox, run_firefox
 from tests.support.find_browser import find_firefox
 from tests.support.sample_reports import remedies
 
@@ -25,8 +25,8 @@ pytestmark = [
 
 ESCAPE = "\ue00c"
 _REPORT = "document.querySelector('.graphbreak.gb-live.gb-column')"
-_CELLS = "jupyterapp.shell.currentWidget.content.widgets.length"
-_CURSOR = "jupyterapp.shell.currentWidget.content.activeCell.editor?.getCursorPosition().line"
+_CELL_COUNT = "jupyterapp.shell.currentWidget.content.widgets.length"
+_CURSOR_LINE = "jupyterapp.shell.currentWidget.content.activeCell.editor?.getCursorPosition().line"
 
 
 class Page:
@@ -45,7 +45,7 @@ class Page:
             time.sleep(0.1)
 
     def click(self, element: str, *, corner: bool = False) -> None:
-        """Click the middle of an element, or its last pixels."""
+        """Click the middle of an element, or a point near its bottom right corner."""
         self.evaluate(f"{element}.scrollIntoView({{ block: 'center' }})")
         time.sleep(0.3)
         box = json.loads(self.evaluate(f"JSON.stringify({element}.getBoundingClientRect())"))
@@ -60,7 +60,7 @@ def page(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    with firefox(tmp_path_factory.mktemp("profile"), port) as browser:
+    with run_firefox(tmp_path_factory.mktemp("profile"), port) as browser:
         lab.save("firefox", "x = 1", remedies(), "y = 2")
         browser.open(f"{lab.url}/lab/tree/firefox.ipynb?reset")
         opened = Page(browser)
@@ -81,7 +81,7 @@ def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(page: Page, part:
     for key in "xddbam":
         page.click(f"{_REPORT}.querySelector('{part}')", corner=True)
         page.browser.press(key)
-        assert page.evaluate(_CELLS) == 3, key
+        assert page.evaluate(_CELL_COUNT) == 3, key
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCell.model.type") == "code"
 
 
@@ -89,7 +89,7 @@ def test_a_link_to_a_line_leads_there(page: Page) -> None:
     card = f"{_REPORT}.querySelector('.gb-break > details')"
     page.evaluate(f"{card}.open = true")
     page.click(f"{card}.querySelector('dl a[href$=\"-l0-15\"]')")
-    page.wait_for(f"{_CURSOR} === 14")
+    page.wait_for(f"{_CURSOR_LINE} === 14")
     page.wait_for("document.activeElement.matches('.cm-content')")
 
 
@@ -97,7 +97,7 @@ def test_a_click_on_a_note_selects_its_break(page: Page) -> None:
     notes = "Array.from(document.querySelectorAll('.jp-GraphBreakMark-note > [data-id]'))"
     for number, line in ((2, 4), (1, 13)):
         page.click(f"{notes}.find(note => note.textContent.startsWith('✂{number} '))")
-        page.wait_for(f"{_CURSOR} === {line}")
+        page.wait_for(f"{_CURSOR_LINE} === {line}")
         page.wait_for(f"{_REPORT}.querySelector('.gb-break.gb-selected')?.id.endsWith('-b{number}')")
 
 
@@ -108,7 +108,7 @@ def test_escape_leaves_the_filter(page: Page) -> None:
     page.browser.press(ESCAPE)
     page.wait_for("document.activeElement.matches('.gb-tab')")
     assert page.evaluate(f"{_REPORT}.querySelector('.gb-filter').value") == ""
-    assert page.evaluate(_CELLS) == 3
+    assert page.evaluate(_CELL_COUNT) == 3
 
 
 def test_an_inserted_cell_is_removed_by_undo(page: Page) -> None:
@@ -118,7 +118,7 @@ def test_an_inserted_cell_is_removed_by_undo(page: Page) -> None:
     page.click(insert)
     page.wait_for("document.querySelector('.jp-Dialog .jp-mod-accept')")
     page.click("document.querySelector('.jp-Dialog .jp-mod-accept')")
-    page.wait_for(f"{_CELLS} === 4")
+    page.wait_for(f"{_CELL_COUNT} === 4")
     time.sleep(0.5)
     page.browser.press_with_control("z")
-    page.wait_for(f"{_CELLS} === 3")
+    page.wait_for(f"{_CELL_COUNT} === 3")

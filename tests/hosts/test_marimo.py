@@ -57,7 +57,7 @@ def captured(jupyter_graphbreak, torch):
 
 
 @pytest.mark.skipif(find_spec("marimo") is None and "MARIMO_PYTHON" not in os.environ, reason="marimo is not installed")
-def test_a_report_shows_itself(tmp_path: Path) -> None:
+def test_reports_are_displayed(tmp_path: Path) -> None:
     (tmp_path / "notebook.py").write_text(NOTEBOOK)
     python = os.environ.get("MARIMO_PYTHON", sys.executable)
     subprocess.run(

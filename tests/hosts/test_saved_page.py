@@ -1,4 +1,4 @@
-"""The saved page of a report in Firefox and in WebKit; a browser that is missing on this machine is skipped."""
+"""The saved page of a report in Firefox and in WebKit. Tests of a browser that is not installed are skipped."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hosts.firefox import Firefox, firefox
-from tests.hosts.webkit import WebKit, webkit
+from tests.hosts.firefox import Firefox, run_firefox
+from tests.hosts.webkit import WebKit, run_webkit
 from tests.support.find_browser import find_firefox, find_webkit
 from tests.support.sample_reports import big
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 ENTER, ESCAPE = "\ue007", "\ue00c"
 CARD = ".gb-item[id$='-b2'] > details"
-#: The places of the only group of breaks.
-PLACES = "[data-list=places-0]"
+#: A selector of the list of breaks in the only group.
+BREAK_LIST = "[data-list=places-0]"
 
-#: Runs before everything else on the page, and records its errors.
-_LISTEN = """<script>
+#: A script that runs before all others on the page and records the page's errors.
+_RECORD_ERRORS = """<script>
 window.complaints = [];
 addEventListener("error", event => complaints.push(String(event.message)));
 addEventListener("unhandledrejection", event => complaints.push(String(event.reason)));
 console.error = console.warn = (...words) => complaints.push(words.join(" "));
 </script>"""
 
-#: Counts the colours in a part of a picture.
-_COLOURS = """new Promise(end => {{
+#: JavaScript that counts the colours in a square of an image.
+_COUNT_COLOURS = """new Promise(end => {{
   const image = new Image();
   image.onload = () => {{
     const canvas = document.createElement("canvas");
@@ -66,14 +66,14 @@ class Page:
             time.sleep(0.1)
         return False
 
-    def place_of(self, selector: str) -> tuple[int, int]:
+    def position_of(self, selector: str) -> tuple[int, int]:
         box = f"document.querySelector({json.dumps(selector)}).getBoundingClientRect()"
         return round(self.evaluate(f"{box}.left")), round(self.evaluate(f"{box}.top"))
 
     def click(self, selector: str) -> None:
-        """Click near the start of the element that a selector finds, once the page is laid out and does not move."""
+        """Click near the top left corner of the element that a selector matches, once the page is laid out."""
         self.evaluate("new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)))")
-        x, y = self.place_of(selector)
+        x, y = self.position_of(selector)
         self.browser.click(x + 40, y + 8)
 
     def focus(self, selector: str) -> None:
@@ -81,21 +81,23 @@ class Page:
 
 
 def _open_browser(name: str, folder: Path, port: int) -> AbstractContextManager[Any]:
-    return firefox(folder, port) if name == "firefox" else webkit(port)
+    return run_firefox(folder, port) if name == "firefox" else run_webkit(port)
 
 
-def _if_found(name: str, path: object) -> Any:
+def _skip_if_missing(name: str, path: object) -> Any:
     return pytest.param(name, marks=pytest.mark.skipif(path is None, reason=f"no {name} on this machine"))
 
 
-@pytest.fixture(scope="module", params=[_if_found("firefox", find_firefox()), _if_found("webkit", find_webkit())])
+@pytest.fixture(
+    scope="module", params=[_skip_if_missing("firefox", find_firefox()), _skip_if_missing("webkit", find_webkit())]
+)
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("saved")
     path = folder / "report.html"
     big(breaks=60, ops=120).save(path)
     text = path.read_text(encoding="utf-8")
     assert text.count("<head>") == 1
-    path.write_text(text.replace("<head>", "<head>" + _LISTEN), encoding="utf-8")
+    path.write_text(text.replace("<head>", "<head>" + _RECORD_ERRORS), encoding="utf-8")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -109,15 +111,15 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         assert opened.evaluate("window.complaints.join()") == ""
 
 
-@pytest.mark.parametrize("way", ["click", ENTER, " ", "o"])
-def test_a_card_opens_and_closes(page: Page, way: str) -> None:
+@pytest.mark.parametrize("key", ["click", ENTER, " ", "o"])
+def test_a_card_opens_and_closes(page: Page, key: str) -> None:
     card = f'document.querySelector("{CARD}").open'
     for state in ("true", "false"):
-        if way == "click":
+        if key == "click":
             page.click(f"{CARD} > summary")
         else:
             page.focus(f"{CARD} > summary")
-            page.press(way)
+            page.press(key)
         assert page.wait_for(f"{card} === {state}")
         assert page.evaluate("new Promise(end => setTimeout(end, 150))") is None
         assert page.evaluate(f"String({card})") == state
@@ -138,16 +140,16 @@ def test_a_filter_finds_breaks_that_are_not_shown_yet(page: Page) -> None:
     page.press("/")
     for digit in "(57)":
         page.press(digit)
-    shown = f"document.querySelectorAll('{PLACES} > .gb-item').length"
+    shown = f"document.querySelectorAll('{BREAK_LIST} > .gb-item').length"
     assert page.wait_for(f"{shown} === 1")
-    assert "(57)" in page.evaluate(f"document.querySelector('{PLACES} > .gb-item').textContent")
+    assert "(57)" in page.evaluate(f"document.querySelector('{BREAK_LIST} > .gb-item').textContent")
     page.press(ESCAPE)
     assert page.wait_for(f"{shown} > 1")
 
 
-def test_remaining_places_come_from_the_page_itself(page: Page) -> None:
+def test_remaining_breaks_are_read_from_the_page_itself(page: Page) -> None:
     page.evaluate("void document.querySelector('[data-more=places-0] button')?.click()")
-    assert page.wait_for(f"document.querySelectorAll('{PLACES} > .gb-item').length >= 50")
+    assert page.wait_for(f"document.querySelectorAll('{BREAK_LIST} > .gb-item').length >= 50")
 
 
 def test_a_source_folds(page: Page) -> None:
@@ -166,6 +168,6 @@ def test_eager_lines_are_hatched(page: Page) -> None:
     )
     try:
         image = page.browser.screenshot()
-        assert page.evaluate(_COLOURS.format(x=30, y=30, image=image)) > 1
+        assert page.evaluate(_COUNT_COLOURS.format(x=30, y=30, image=image)) > 1
     finally:
         page.evaluate("void document.querySelector('div.gb-hatch').remove()")

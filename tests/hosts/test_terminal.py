@@ -35,38 +35,38 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[=>()78]
 
 
 @pytest.fixture(params=["IPython", pytest.param("jupyter_console", marks=pytest.mark.exhaustive)])
-def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Paste a cell at the prompt and run it; return what is printed until the next prompt."""
+def run_at_prompt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Return a function that pastes a cell at the prompt, runs it, and returns the output up to the next prompt."""
     if find_spec(request.param) is None:
         pytest.skip(f"{request.param} is not installed")
-    names = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
-    folders = {name: str(tmp_path / name.lower()) for name in names}
+    variables = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
+    folders = {name: str(tmp_path / name.lower()) for name in variables}
     environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    environment[COLD] = "1"  # a kernel asks who started it
+    environment[COLD] = "1"  # a warm kernel process would have a different parent
     child = pexpect.spawn(
         sys.executable, ["-m", request.param], env=environment, encoding="utf-8", timeout=120, dimensions=(60, 120)
     )
     numbers = iter(range(1, 100))
 
-    def wait() -> str:
+    def wait_for_prompt() -> str:
         child.expect(rf"In {_COLOURS}\[{_COLOURS}{next(numbers)}{_COLOURS}\]: ")
         return _CONTROLS.sub("", child.before or "")
 
-    wait()
+    wait_for_prompt()
 
-    def prompt_and_output(cell: str) -> str:
+    def paste_and_run(cell: str) -> str:
         child.send(f"\x1b[200~{cell}\x1b[201~")
         time.sleep(1)  # Enter is a line break within what is still being pasted
         child.send("\x1b\r")
-        return wait()
+        return wait_for_prompt()
 
-    yield prompt_and_output
+    yield paste_and_run
     child.close(force=True)
 
 
-def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]) -> None:
-    assert "Error" not in ask("%load_ext jupyter_graphbreak")
-    shown = ask(CELL)
+def test_the_report_is_printed_when_the_cell_has_ended(run_at_prompt: Callable[[str], str]) -> None:
+    assert "Error" not in run_at_prompt("%load_ext jupyter_graphbreak")
+    shown = run_at_prompt(CELL)
     assert "\nshift\n" in shown
     assert "1 break, line" in shown
     assert "do: " in shown
@@ -74,4 +74,4 @@ def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]
     assert "tensor([0., 0.])" in shown
     assert "<div" not in shown
     # A report in a variable is displayed as the same text that print writes.
-    assert ask("print(report)\nreport").count("1 break, line") == 2
+    assert run_at_prompt("print(report)\nreport").count("1 break, line") == 2

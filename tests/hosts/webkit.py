@@ -1,4 +1,4 @@
-"""Drive WebKitGTK, whose engine is that of Safari, over its WebDriver; Xvfb stands in for a screen."""
+"""Drive WebKitGTK, which has the same engine as Safari, over WebDriver, on a virtual screen of Xvfb."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ class WebKit:
         self._address = f"http://127.0.0.1:{port}/session"
         browser = {"binary": str(find_webkit()), "args": ["--automation"]}
         request = {"capabilities": {"alwaysMatch": {"webkitgtk:browserOptions": browser}}}
-        answer = self._ask("", request)
-        self._address += f"/{answer['sessionId']}"
-        self.version = answer["capabilities"]["browserVersion"]
+        response = self._send_request("", request)
+        self._address += f"/{response['sessionId']}"
+        self.version = response["capabilities"]["browserVersion"]
 
-    def _ask(self, path: str, body: Any = None, method: str = "POST") -> Any:
+    def _send_request(self, path: str, body: Any = None, method: str = "POST") -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._address + path, data, method=method)  # noqa: S310 - our own driver
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            return json.loads(answer.read())["value"]
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            return json.loads(response.read())["value"]
 
     def open(self, path: Path) -> None:
-        self._ask("/url", {"url": path.as_uri()})
+        self._send_request("/url", {"url": path.as_uri()})
 
     def evaluate(self, code: str) -> Any:
-        """Return the string, number or truth value of an expression on the page."""
+        """Evaluate an expression on the page, and return its string, number or Boolean."""
         script = f"const end = arguments[0]; Promise.resolve({code}).then(end)"
-        return self._ask("/execute/async", {"script": script, "args": []})
+        return self._send_request("/execute/async", {"script": script, "args": []})
 
     def screenshot(self) -> str:
-        """Return what is in view, as a PNG in base 64."""
-        return str(self._ask("/screenshot", method="GET"))
+        """Return the visible part of the page, as a PNG image in base64."""
+        return str(self._send_request("/screenshot", method="GET"))
 
     def press(self, key: str) -> None:
         keys = [{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]
@@ -57,20 +57,20 @@ class WebKit:
         self._perform({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions})
 
     def close(self) -> None:
-        self._ask("", method="DELETE")
+        self._send_request("", method="DELETE")
 
     def _perform(self, source: dict[str, Any]) -> None:
-        self._ask("/actions", {"actions": [source]})
+        self._send_request("/actions", {"actions": [source]})
 
 
 @contextmanager
-def webkit(port: int) -> Iterator[WebKit]:
-    """Run a WebKit.
+def run_webkit(port: int) -> Iterator[WebKit]:
+    """Run WebKit on a virtual screen.
 
     Parameters
     ----------
     port : int
-        A free port for its driver.
+        A free port for WebKit's driver.
     """
     screen = subprocess.Popen(
         ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x900x24", "-nolisten", "tcp"],
@@ -84,7 +84,7 @@ def webkit(port: int) -> Iterator[WebKit]:
         "DISPLAY": f":{screen.stdout.readline().strip()}",
         "GDK_BACKEND": "x11",
         "LIBGL_ALWAYS_SOFTWARE": "1",
-        # Its sandbox needs more rights than a container gives; the page is ours.
+        # WebKit's sandbox needs more permissions than a container has. The page is our own, so it is not needed.
         "WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS": "1",
     }
     driver = subprocess.Popen(["WebKitWebDriver", f"--port={port}"], env=environment, stderr=subprocess.DEVNULL)
@@ -104,6 +104,6 @@ def _connect_window(port: int) -> WebKit:
             return WebKit(port)
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode()) from None
-        except OSError:  # it does not listen yet
+        except OSError:  # the driver is not listening yet
             time.sleep(0.5)
     raise RuntimeError("WebKit's driver does not answer")

@@ -1,4 +1,4 @@
-"""A fixture: a kernel with the extension loaded."""
+"""A fixture that starts a kernel with the extension loaded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jupyter_graphbreak.results import Report
 
 
 class Kernel:
-    """A kernel that runs cells and keeps all messages of the last one."""
+    """A kernel that runs cells and stores all messages of the last one."""
 
-    def __init__(self, load: str = "%load_ext jupyter_graphbreak") -> None:
+    def __init__(self, first_cell: str = "%load_ext jupyter_graphbreak") -> None:
         self.manager, self.client = start_new_kernel(kernel_name="python3")
         self.messages: list[dict[str, Any]] = []
-        self.run(load)
+        self.run(first_cell)
 
     def run(self, code: str, metadata: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
         """Run a cell, with metadata in the request, and return the content of the reply."""
@@ -32,7 +32,7 @@ class Kernel:
         return content
 
     def bundles(self) -> list[dict[str, Any]]:
-        """Return the mime bundles that the last cell displayed."""
+        """Return the MIME bundles that the last cell displayed."""
         displays = [m for m in self.messages if m["msg_type"] in {"display_data", "update_display_data"}]
         return [m["content"]["data"] for m in displays]
 

@@ -1,4 +1,4 @@
-"""Modules are compiled in any cell, and the user sees the same as without the magic."""
+"""Modules are compiled in cells of all kinds, and the user sees the same output as without the magic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells" / "any.txt"
 BREAK_COMMENT = "# BREAK"
-#: The names of the callables that are compiled in each cell, if not only the prepared module is.
+#: The names of the callables that are compiled in each cell, unless only the prepared module is.
 COMPILED = {
     "loss_fn_called": ["loss_fn"],
     "gan": ["G", "D"],
@@ -155,17 +155,17 @@ def normalize(text: str) -> str:
 
 
 def break_lines(shell: Shell, report: Report) -> list[str]:
-    """Return the line of each break in the cell, ``model`` for the prepared module, or the file of a library."""
+    """Return each break's line in the cell, ``model`` for the prepared module, or the name of a library file."""
     names = {source.id: source.name for source in report.sources}
     prepared, cell = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
-    result = []
+    lines = []
     for break_ in report.breaks:
         assert break_.location is not None
         name = names[break_.location.source]
         line = str(break_.location.line) if name == cell else name
-        result.append("model" if name == prepared else line)
-    assert len(result) == len(set(result))
-    return sorted(result)
+        lines.append("model" if name == prepared else line)
+    assert len(lines) == len(set(lines))
+    return sorted(lines)
 
 
 def expected_break_lines(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A cell has the same output and effects with the magic as without; the cases come from random programs."""
+"""A cell has the same output and effects with the magic as without it. Random programs found these cases."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Mode(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, function, kinds, args=(), kwargs=None):
         print(function.__name__)
         return function(*args, **(kwargs or {}))
-def lives(x):
-    held = [x + 1]
-    seen = weakref.ref(held[0])
-    del held
-    return seen() is None
-lives_cached = functools.lru_cache(lambda size: lives(torch.ones(size)))
+def frees_a_tensor(x):
+    tensors = [x + 1]
+    reference = weakref.ref(tensors[0])
+    del tensors
+    return reference() is None
+frees_a_tensor_cached = functools.lru_cache(lambda size: frees_a_tensor(torch.ones(size)))
 """
 
 
@@ -49,8 +49,8 @@ def shell() -> Iterator[Shell]:
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
 
 
-def run_both_ways(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
-    """Run a cell without and with the magic; the results have its output as ``stdout`` and ``stderr``."""
+def run_without_and_with_magic(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
+    """Run a cell without and with the magic, and return both results, with the output as ``stdout`` and ``stderr``."""
     results = []
     for first in ("#", f"%%compile_explain {options}"):
         result = shell.run(f"{first}\n{cell}")
@@ -65,7 +65,7 @@ def was_compiled_as_one_function(shell: Shell) -> bool:
 
 
 def compiled_names(shell: Shell) -> list[str]:
-    """Return the names of the callables that were compiled for the report; there must be some."""
+    """Return the names of the callables that were compiled for the report, of which there must be at least one."""
     names = [entry.name for entry in shell.report.compiled or ()]
     assert names
     return names
@@ -77,7 +77,9 @@ def traceback_frames(error: BaseException) -> list[tuple[str, int | None]]:
 
 
 def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: Shell) -> None:
-    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')")
+    plain, explained = run_without_and_with_magic(
+        shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')"
+    )
     assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
 
 
@@ -93,7 +95,7 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
     shell.run("warnings.showwarning = print_warning")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = run_both_ways(shell, cell, options)
+        plain, explained = run_without_and_with_magic(shell, cell, options)
     assert "Warning 3 True\n" in plain.stdout
     assert explained.stdout == plain.stdout
 
@@ -108,7 +110,7 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
 )
 def test_the_warning_of_an_operation_has_its_line(shell: Shell, operation: str) -> None:
     shell.run("warnings.showwarning = print_warning\ntorch.set_warn_always(True)")
-    plain, explained = run_both_ways(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
+    plain, explained = run_without_and_with_magic(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
     assert explained.stdout == plain.stdout == "UserWarning 3 True\n"
     assert was_compiled_as_one_function(shell)
     assert shell.report.breaks == []
@@ -117,13 +119,13 @@ def test_the_warning_of_an_operation_has_its_line(shell: Shell, operation: str) 
 @WITHOUT_STDERR_WARNING
 def test_the_warning_of_an_operation_in_a_function_has_its_line(shell: Shell) -> None:
     shell.run("warnings.showwarning = print_warning\ntorch.set_warn_always(True)")
-    cell = "def turned(x):\n    y = x + 1\n    return y.T\ndef used(x):\n    return turned(x) * 2\n"
-    cell += "for _ in range(2):\n    z = used(torch.ones(3))"
+    cell = "def transpose(x):\n    y = x + 1\n    return y.T\ndef double(x):\n    return transpose(x) * 2\n"
+    cell += "for _ in range(2):\n    z = double(torch.ones(3))"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = run_both_ways(shell, cell)
+        plain, explained = run_without_and_with_magic(shell, cell)
     assert explained.stdout == plain.stdout == "UserWarning 4 True\n" * 2
-    assert compiled_names(shell) == ["used"]
+    assert compiled_names(shell) == ["double"]
     assert shell.report.breaks == []
 
 
@@ -145,7 +147,7 @@ DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
         f"{DRAWS}\nx = draws(torch.zeros(3, dtype=torch.int64))",
     ],
 )
-def test_a_random_integer_stays_the_same(shell: Shell, cell: str) -> None:
+def test_random_integers_are_the_same_as_without_the_magic(shell: Shell, cell: str) -> None:
     shell.run("import random\ngenerator = random.Random(0)")
     results = []
     for magic in ("#", "%%compile_explain"):
@@ -165,19 +167,19 @@ round(sum(parameter.sum().item() for parameter in model.parameters()), 3), torch
 
 
 def test_a_check_does_not_change_the_random_numbers_of_the_cell(shell: Shell) -> None:
-    plain, checked = run_both_ways(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
+    plain, checked = run_without_and_with_magic(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
     assert checked.result == plain.result
     assert [check.equal for check in shell.report.check or ()] == [True]
 
 
 def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
-    run_both_ways(shell, "x = torch.randint(0, 9, (3,)) + 1")
+    run_without_and_with_magic(shell, "x = torch.randint(0, 9, (3,)) + 1")
     assert was_compiled_as_one_function(shell)
 
 
 def test_the_message_of_an_error_is_computed_as_often_as_without_the_magic(shell: Shell) -> None:
     shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
-    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nraise Odd(3)")
+    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nraise Odd(3)")
     assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
     assert shell.report.error is not None
     assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
@@ -185,7 +187,7 @@ def test_the_message_of_an_error_is_computed_as_often_as_without_the_magic(shell
 
 def test_no_attribute_is_left_on_parameters(shell: Shell) -> None:
     cell = "layer = torch.nn.Linear(2, 2)\ny = layer(torch.ones(2))\nnorm = torch.nn.BatchNorm1d(2)\n"
-    run_both_ways(shell, f"{cell}norm(torch.ones(3, 2))")
+    run_without_and_with_magic(shell, f"{cell}norm(torch.ones(3, 2))")
     assert compiled_names(shell) == ["layer", "norm"]
     state = [*shell.ip.user_ns["layer"].parameters(), *shell.ip.user_ns["norm"].buffers()]
     assert [vars(tensor) for tensor in state] == [{}] * len(state)
@@ -208,14 +210,16 @@ def test_an_earlier_stance_stays_in_force_with_a_backend(shell: Shell) -> None:
 
 def test_objects_that_the_cell_deletes_are_freed_immediately(shell: Shell) -> None:
     shell.run("x = torch.ones(2)")
-    _, explained = run_both_ways(shell, "seen = weakref.ref(x)\ndel x\nprint(seen() is None)\nx = torch.ones(2)")
+    _, explained = run_without_and_with_magic(
+        shell, "alive = weakref.ref(x)\ndel x\nprint(alive() is None)\nx = torch.ones(2)"
+    )
     assert explained.stdout == "True\n"
 
 
 def test_messages_that_pytorch_logs_once_are_still_logged_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     torch._dynamo.variables.tensor.TensorVariable._warn_capture_scalar_outputs.cache_clear()
     shell.run("def number(x):\n    return x + x.sum().item()")
-    run_both_ways(shell, "x = torch.ones(2)\nprint(number(x))")
+    run_without_and_with_magic(shell, "x = torch.ones(2)\nprint(number(x))")
     assert compiled_names(shell) == ["number"]
     caplog.clear()
     shell.run("y = torch.compile(number, backend='eager')(x)")
@@ -224,14 +228,14 @@ def test_messages_that_pytorch_logs_once_are_still_logged_later(shell: Shell, ca
 
 def test_a_disabled_function_is_in_the_traceback_as_without_the_magic(shell: Shell) -> None:
     shell.run("disabled = torch.compiler.disable(fails)\ndef leads(x):\n    y = x + 1\n    return disabled(y)")
-    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nleads(x)")
+    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nleads(x)")
     assert compiled_names(shell) == ["leads"]
     assert traceback_frames(explained.error_in_exec) == traceback_frames(plain.error_in_exec)
     assert "_fn" in [name for name, _ in traceback_frames(plain.error_in_exec)]
 
 
 def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
-    plain, explained = run_both_ways(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
+    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
     assert was_compiled_as_one_function(shell)
     assert [name for name, _ in traceback_frames(explained.error_in_exec)] == ["<module>"]
     assert str(explained.error_in_exec) == str(plain.error_in_exec)
@@ -240,10 +244,10 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
 @pytest.mark.parametrize(
     "cell",
     [
-        "x = torch.ones(2)\nprint(lives(x))",
+        "x = torch.ones(2)\nprint(frees_a_tensor(x))",
         "Pair = collections.namedtuple('Pair', 'left right')\nprint(Pair.__module__)",
         "x = torch.ones(2)\ntorch.set_grad_enabled(True)\nprint(x)",
-        "x = torch.ones(2)\nprint(lives_cached(3))",
+        "x = torch.ones(2)\nprint(frees_a_tensor_cached(3))",
         "x = torch.ones(2)\nprint(x, type('Odd', (Exception,), {}).__module__)",
         "x = torch.ones(2)\nwith Mode():\n    y = x + 1",
         "torch.use_deterministic_algorithms(True)\nprint(getattr(torch._inductor.config, 'deterministic', None))",
@@ -252,13 +256,15 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
     ],
 )
 def test_code_cannot_notice_the_magic(shell: Shell, cell: str) -> None:
-    plain, explained = run_both_ways(shell, cell)
+    plain, explained = run_without_and_with_magic(shell, cell)
     assert plain.error_in_exec is explained.error_in_exec is None
     assert explained.stdout == plain.stdout
 
 
 def test_an_error_under_no_grad_leaves_gradients_enabled(shell: Shell) -> None:
-    _, explained = run_both_ways(shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]")
+    _, explained = run_without_and_with_magic(
+        shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]"
+    )
     assert was_compiled_as_one_function(shell)
     assert isinstance(explained.error_in_exec, IndexError)
     assert torch.is_grad_enabled()
@@ -298,20 +304,20 @@ HELPER = """def helper(x):
     return x + 1
 x = helper(torch.ones(2))
 y = x + 1"""
-LATER = """for size in range(3, 14):
+LATER_CALLS = """for size in range(3, 14):
     step(torch.ones(size))"""
 
 
 @pytest.mark.parametrize(
     ("cell", "later"),
     [
-        pytest.param(FUNCTION, LATER, id="function", marks=pytest.mark.exhaustive),
-        pytest.param(MODULE, LATER, id="module", marks=pytest.mark.exhaustive),
-        pytest.param(LIBRARY, LATER, id="library"),
-        pytest.param(SCOPED, LATER, id="scoped", marks=pytest.mark.exhaustive),
+        pytest.param(FUNCTION, LATER_CALLS, id="function", marks=pytest.mark.exhaustive),
+        pytest.param(MODULE, LATER_CALLS, id="module", marks=pytest.mark.exhaustive),
+        pytest.param(LIBRARY, LATER_CALLS, id="library"),
+        pytest.param(SCOPED, LATER_CALLS, id="scoped", marks=pytest.mark.exhaustive),
         pytest.param(
             HELPER,
-            f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER}",
+            f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER_CALLS}",
             id="helper",
             marks=pytest.mark.exhaustive,
         ),
@@ -323,8 +329,8 @@ def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: s
         torch._dynamo.reset()
         shell.run(f"%%compile_explain {options}\n{cell}")
         with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
-            failed = shell.run(later)
-        assert "recompile_limit" in str(failed.error_in_exec)
+            later_run = shell.run(later)
+        assert "recompile_limit" in str(later_run.error_in_exec)
         sizes.append(shell.ip.user_ns["size"])
     assert sizes == sizes[:1] * 2
 
@@ -350,7 +356,7 @@ class Kind(type):
 class Made(metaclass=Kind):
     pass
 missing, slotted, strict, use_package = Missing(), Slotted(), Strict(), False"""
-USES_THEM = """@torch.compile(backend="eager")
+USES_UNCOOPERATIVE = """@torch.compile(backend="eager")
 def step(x):
     if use_package:
         return missing.array(x) + slotted.array(x) + strict.array(x) + Made.array(x)
@@ -363,7 +369,7 @@ step(torch.ones(3)), step(torch.ones(9))"""
 @pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
 def test_attributes_of_uncooperative_objects_are_not_read(shell: Shell, options: str) -> None:
     shell.run(UNCOOPERATIVE)
-    _, explained = run_both_ways(shell, USES_THEM, options)
+    _, explained = run_without_and_with_magic(shell, USES_UNCOOPERATIVE, options)
     assert explained.error_in_exec is None
     assert shell.ip.user_ns["ACCESSES"] == []
     assert shell.report.diagnostics == []

@@ -35,13 +35,15 @@ loss = model(input_ids=ids, labels=ids, use_cache=False).loss
 loss.backward()
 """
 #: Since Python 3.12, comprehensions are part of the enclosing function, and one more of them breaks.
-BREAKS = 3 if sys.version_info >= (3, 12) else 2
+BART_BREAKS = 3 if sys.version_info >= (3, 12) else 2
 
 
 def test_one_output_is_shown_immediately_and_completed_in_place(kernel: Kernel) -> None:
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
-    kinds = [m["msg_type"] for m in kernel.messages if "display" in m["msg_type"] or m["msg_type"] == "execute_result"]
-    assert kinds == ["display_data", "execute_result", "update_display_data"]
+    message_types = [
+        m["msg_type"] for m in kernel.messages if "display" in m["msg_type"] or m["msg_type"] == "execute_result"
+    ]
+    assert message_types == ["display_data", "execute_result", "update_display_data"]
     first, last = kernel.bundles()
     assert set(first) == {"text/plain", WIDGET_VIEW}
     assert set(last) == {"text/plain", "text/html", MIME_TYPE, WIDGET_VIEW}
@@ -73,8 +75,8 @@ def test_the_report_does_not_clear_the_output_of_the_cell(kernel: Kernel) -> Non
         "for epoch in range(2):\n    print(epoch, end=' ')\n    clear_output(wait=True)"
     )
     shown = [m["content"].get("text", "") or m["msg_type"] for m in kernel.messages if m["msg_type"] != "status"]
-    kinds = {"0 ", "1 ", "clear_output", "display_data", "update_display_data"}
-    assert [kind for kind in shown if kind in kinds] == ["display_data", "0 ", "clear_output", "1 ", "display_data"]
+    expected = {"0 ", "1 ", "clear_output", "display_data", "update_display_data"}
+    assert [item for item in shown if item in expected] == ["display_data", "0 ", "clear_output", "1 ", "display_data"]
     assert kernel.report().breaks
 
 
@@ -97,7 +99,7 @@ def test_the_text_has_no_lines_of_ipython_or_dynamo(kernel: Kernel) -> None:
     for word in ("ipykernel", "IPython", "asyncio", "tornado", "traitlets", "runpy", "_dynamo/", "site-packages"):
         assert word not in text
     head, _, _ = text.partition("\n\n")
-    assert len(head.split("\n")) <= 2 + 8 * BREAKS  # a headline, and eight lines for each break
+    assert len(head.split("\n")) <= 2 + 8 * BART_BREAKS  # a headline, and eight lines for each break
     assert [word in head for word in ("modeling_bart.py", "output_capturing.py", "GB0170")] == [True] * 3
 
 
@@ -107,14 +109,14 @@ def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
     NotebookClient(notebook, timeout=240, kernel_name="python3", store_widget_state=True).execute()
     (output,) = [output for output in notebook.cells[1].outputs if MIME_TYPE in output.get("data", {})]
     report = Report.from_dict(output.data[MIME_TYPE])
-    assert (report.summary.breaks, report.summary.events) == (BREAKS, BREAKS + 4)
+    assert (report.summary.breaks, report.summary.events) == (BART_BREAKS, BART_BREAKS + 4)
     assert WIDGET_VIEW in output.data
     shown = len(output.data["text/html"].encode()) + len(msgspec.json.encode(output.data[MIME_TYPE]))
-    assert shown < 90_000 + 20_000 * (BREAKS - 2) or torch.__version__ < "2.12", f"{shown} bytes"
+    assert shown < 90_000 + 20_000 * (BART_BREAKS - 2) or torch.__version__ < "2.12", f"{shown} bytes"
     size = len(nbformat.writes(notebook).encode())
-    # About 45 kB are scripts and styles, 7 kB the lines that differ when compiled. Older releases have one more graph
-    # and nine more operations.
-    limit = (270_000 if torch.__version__ >= "2.12" else 300_000) + 20_000 * (BREAKS - 2)
+    # About 45 kB are scripts and styles, and 7 kB describe lines that behave differently when compiled. With older
+    # releases of PyTorch, there are one more graph and nine more operations.
+    limit = (270_000 if torch.__version__ >= "2.12" else 300_000) + 20_000 * (BART_BREAKS - 2)
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets
 
@@ -143,7 +145,7 @@ def test_breaks_in_previously_compiled_library_code_are_not_reported_as_gone(ker
     for options, count, headline in (
         ("", 2, ""),
         ("", 1, "the same break; cannot compare 1 break: this run did not compile norm and scale"),
-        (" --fresh", 2, "the same break; cannot compare 1 break: the run before did not compile norm and scale"),
+        (" --fresh", 2, "the same break; cannot compare 1 break: the previous run did not compile norm and scale"),
     ):
         kernel.run(cell.format(options), {"cellId": "with a library"})
         assert kernel.report().summary.breaks == count

@@ -10,7 +10,7 @@ from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.views.html.bundle import WIDGET_VIEW
 from tests.ipython.conftest import Kernel
 
-RUN = """%%compile_explain
+CELL = """%%compile_explain
 import torch
 @torch.compile(backend="eager")
 def f(x):
@@ -19,7 +19,7 @@ def f(x):
     return y * 2
 f(torch.ones(2))
 """
-COUNT = """import gc, comm
+COUNT_COMMS_AND_REPORTS = """import gc, comm
 from jupyter_graphbreak import Report
 gc.collect()
 reports = sum(type(thing) is Report for thing in gc.get_objects())
@@ -39,33 +39,33 @@ def kernel() -> Iterator[Kernel]:
     kernel.stop()
 
 
-def count_live_outputs(kernel: Kernel) -> tuple[int, int]:
-    kernel.run(COUNT)
+def count_comms_and_reports(kernel: Kernel) -> tuple[int, int]:
+    kernel.run(COUNT_COMMS_AND_REPORTS)
     comms, reports = map(int, kernel.stdout().split())
     return comms, reports
 
 
 def test_running_one_cell_again_leaves_one_widget(kernel: Kernel) -> None:
     for _ in range(5):
-        kernel.run(RUN, {"cellId": "one"})
-    comms, reports = count_live_outputs(kernel)
+        kernel.run(CELL, {"cellId": "one"})
+    comms, reports = count_comms_and_reports(kernel)
     assert comms <= 2
     assert reports <= 3
 
 
 def test_the_oldest_reports_of_many_cells_become_static(kernel: Kernel) -> None:
     for number in range(MAX_LIVE + 5):
-        kernel.run(RUN, {"cellId": f"cell {number}"})
+        kernel.run(CELL, {"cellId": f"cell {number}"})
     first, *_, last = kernel.bundles()  # the oldest live cell, and the cell that ran
     assert {"text/html", MIME_TYPE} < set(first)
     assert WIDGET_VIEW not in first
     assert WIDGET_VIEW in last
-    comms, _ = count_live_outputs(kernel)
+    comms, _ = count_comms_and_reports(kernel)
     assert comms <= 2 * MAX_LIVE
 
 
 @pytest.mark.exhaustive
 def test_a_very_long_line_is_not_stored_repeatedly(kernel: Kernel) -> None:
-    kernel.run(f"{RUN}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
+    kernel.run(f"{CELL}text = {'x' * 200_000!r}; f(torch.ones(3)); torch._dynamo.graph_break()")
     report = kernel.report()
     assert len(report.to_json()) < 700_000

@@ -41,7 +41,7 @@ def f(x):
 
 
 class Shell:
-    """A shell with the extension loaded; it keeps the displays and the output of the last cell."""
+    """A shell with the extension loaded, which stores the displays and the output of the last cell."""
 
     def __init__(self) -> None:
         InteractiveShell.clear_instance()
@@ -50,10 +50,10 @@ class Shell:
         self.ip.run_line_magic("load_ext", "jupyter_graphbreak")
         self.io: CapturedIO
 
-    def run(self, text: str) -> Any:
+    def run(self, cell: str) -> Any:
         self.ip.display_pub.outputs.clear()
         with capture_output(display=False) as self.io:
-            return self.ip.run_cell(text, store_history=True)
+            return self.ip.run_cell(cell, store_history=True)
 
     @property
     def bundles(self) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ def shell() -> Iterator[Shell]:
     InteractiveShell.clear_instance()
 
 
-def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
+def test_a_break_is_shown_with_its_line(shell: Shell) -> None:
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
     (break_,) = shell.report.breaks
@@ -120,7 +120,7 @@ def test_a_call_that_compile_in_place_does_not_compile_is_noted(
 
 
 def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
-    """Code that the host itself runs, such as a variable viewer's, has the number of the next cell."""
+    """The host may run code of its own, such as that of a variable viewer, with the number of the next cell."""
 
     def cell_of(name: str) -> CellText | None:
         return CellTexts(shell.ip).find(shell.ip.user_ns[name].__code__.co_filename)
@@ -137,12 +137,12 @@ def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
     assert cell_of("unseen") is None
     # A short cell is not a part of the running cell, although that cell's text contains it.
     shell.run("plain")
-    (short,) = [name for name in linecache.cache if linecache.cache[name][2:3] == (["plain\n"],)]
+    (short_cell_filename,) = [name for name in linecache.cache if linecache.cache[name][2:3] == (["plain\n"],)]
     cells = CellTexts(shell.ip)
     shell.run("%%compile_explain\nplain")
     cells.note_running_cell(cell_name := list(linecache.cache)[-1])
     assert cells.running_filename == cell_name
-    cell = cells.find(short)
+    cell = cells.find(short_cell_filename)
     assert cell is not None
     assert cell.text == "plain"
     for name, text in texts.items():
@@ -202,7 +202,7 @@ def test_the_report_of_a_cell_that_fails_is_shown_and_the_error_is_raised(shell:
 
 
 def test_the_headline_names_the_cell_that_ran(shell: Shell) -> None:
-    """This depends neither on the cell that defines the function nor on the program that runs the shell."""
+    """The name depends neither on the cell that defines the function nor on the program that runs the shell."""
     shell.run(BREAK)
     shell.run("compiled = f")
     shell.run("whole = torch.compile(torch.nn.Linear(2, 2), backend='eager')")
@@ -407,10 +407,10 @@ import io, torch
 model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
 y = model(torch.ones(2))
 torch.save(model.state_dict(), io.BytesIO())"""
-    for number in (1, 0):
+    for expected_notes in (1, 0):
         assert shell.run(cell).success
         notes = [note.message for note in shell.ip.user_ns["report"].diagnostics if "_orig_mod." in note.message]
-        assert len(notes) == number
+        assert len(notes) == expected_notes
         assert all(note.startswith("Line 5 saves `model.state_dict()`") for note in notes)
 
 
@@ -475,7 +475,7 @@ def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pyt
     )
 
 
-#: Functions of the magic that the test below makes fail.
+#: Functions of the magic that the next test makes fail.
 MAGIC_FUNCTIONS = (
     "cell.rewriting:replace_magic_line",
     "cell.rewriting:CellRewriter._rewrite_safely",
@@ -502,7 +502,7 @@ MAGIC_FUNCTIONS = (
 )
 
 
-#: A cell that is compiled as a function, one whose calls are compiled, one that runs unchanged, one with two magics.
+#: A cell that is compiled as one function, one whose calls are compiled, one that runs unchanged, one with two magics.
 BODIES = (
     "z = x * 2\nif z.sum() > 0:\n    z = z + 1\nz",
     "def double(t):\n    return t * 2\nz = double(x) + 1\nz",
@@ -514,9 +514,9 @@ BODIES = (
 @pytest.mark.parametrize(
     ("function", "body"),
     [
-        pytest.param(function, body, marks=[] if number % len(BODIES) == position else [pytest.mark.exhaustive])
-        for number, function in enumerate(MAGIC_FUNCTIONS)
-        for position, body in enumerate(BODIES)
+        pytest.param(function, body, marks=[] if i % len(BODIES) == j else [pytest.mark.exhaustive])
+        for i, function in enumerate(MAGIC_FUNCTIONS)
+        for j, body in enumerate(BODIES)
     ],
 )
 def test_a_cell_runs_even_if_the_magic_fails(
@@ -563,10 +563,10 @@ def test_the_magic_works_after_a_cell_that_python_cannot_compile(shell: Shell, c
 
 
 @pytest.mark.parametrize("first", ["", "%%compile_explain\n"])
-def test_ipython_has_no_transformer_of_ours_while_a_cell_runs(shell: Shell, first: str) -> None:
+def test_ipython_holds_no_transformer_of_the_extension_while_a_cell_runs(shell: Shell, first: str) -> None:
     """With transformers, IPython walks a cell recursively and fails for a sum of many terms that Python can compile."""
-    shell.run(f"{first}held = list(get_ipython().ast_transformers)")
-    assert shell.ip.user_ns["held"] == []
+    shell.run(f"{first}transformers = list(get_ipython().ast_transformers)")
+    assert shell.ip.user_ns["transformers"] == []
 
 
 def test_transformers_of_the_user_see_the_original_cell(shell: Shell) -> None:
@@ -620,7 +620,7 @@ def test_code_from_an_earlier_compilation_is_reported(shell: Shell) -> None:
         "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
         "def g(x):\n    return x + 1\nx = torch.ones(2)\ng(x)"
     )
-    # Compiled in a wrapper that torch shares between functions, so we must not make Dynamo forget it.
+    # Torch's wrapper of g is shared with other functions, so Dynamo must not forget what it compiled in the wrapper.
     shell.run("%%compile_explain\ng(x)")
     assert shell.report.summary.graphs == 0
     assert any("g was compiled before and was not compiled again" in note.message for note in shell.report.diagnostics)
@@ -698,7 +698,7 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
     shell.run("%compile_explain --frontends f(x), f(-x)")
     (table,) = frontend_tables(shell)
     assert "with x = tensor([-1.]): tensor([-3.]) instead of tensor([1.])" in table
-    assert "A call changes seen, so each of these was run after the first input." in table
+    assert "A call changes seen, so each further input ran after a call with the first input." in table
     assert shell.ip.user_ns["seen"]["first"].tolist() == [2]
 
 
@@ -721,7 +721,7 @@ def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None
         ("%compile_explain --frontends f(1), abs(1)", "compares one function"),
     ],
 )
-def test_without_a_call_to_compare_the_message_shows_the_form(shell: Shell, cell: str, message: str) -> None:
+def test_without_a_call_to_compare_the_message_shows_what_to_write(shell: Shell, cell: str, message: str) -> None:
     shell.run(BRANCH)
     shell.run(cell)
     errors = [line for line in shell.io.stderr.split("\n") if "UsageError" in line]
@@ -819,14 +819,14 @@ net(torch.ones(3))"""
 
 def test_a_different_thread_can_record_while_a_cell_is_explained(shell: Shell) -> None:
     shell.run(TWO_BREAKS)
-    other, has_begun, may_end = shell.ip.user_ns["g"], threading.Event(), threading.Event()
+    compiled_g, has_begun, may_end = shell.ip.user_ns["g"], threading.Event(), threading.Event()
     reports: list[Report] = []
 
     def work() -> None:
         with jupyter_graphbreak.capture() as run:
             has_begun.set()
             may_end.wait()
-            other(torch.ones(3))
+            compiled_g(torch.ones(3))
         reports.append(run.report)
 
     thread = threading.Thread(target=work)
@@ -886,7 +886,7 @@ def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
 
 @pytest.mark.parametrize("options", ["", "--try", "--check"])
 def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
-    """Calls of the same module on a different thread are not compiled and run no changed code."""
+    """Calls to the same module on a different thread are not compiled and run no changed code."""
     shell.run(CALLED_MODULE)
     net, has_begun, may_end = shell.ip.user_ns["net"], threading.Event(), threading.Event()
     values: list[Any] = []

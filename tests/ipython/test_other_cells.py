@@ -1,4 +1,4 @@
-"""A function and its ``torch.compile`` in different cells: a remedy that works changes both."""
+"""A function and the ``torch.compile`` call for it are in different cells: a remedy that works changes both."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ def apply_remedy(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
 @pytest.mark.parametrize("name", sample_parameters(PROGRAMS, 4))
 def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
     # Other tests compile in the same kernel, so names must differ.
-    programs = [cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]]
-    cells = [*programs[:-1], f"%%compile_explain --try\n{programs[-1]}"]
+    renamed_cells = [
+        cell.replace("step", f"step_{len(name)}").replace("Net", f"Net{len(name)}") for cell in PROGRAMS[name]
+    ]
+    cells = [*renamed_cells[:-1], f"%%compile_explain --try\n{renamed_cells[-1]}"]
     for cell in cells:
         assert kernel.run(cell)["status"] == "ok"
     report = kernel.report()
@@ -68,7 +70,7 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         assert report_after.summary.graphs >= 1, changed
 
 
-def test_reports_of_the_python_functions_name_cells(kernel: Kernel) -> None:
+def test_reports_of_the_python_api_name_cells(kernel: Kernel) -> None:
     """The magic explains none of these cells."""
     kernel.run("import torch, jupyter_graphbreak\n" + FUNCTION.replace("step", "plain_step"))
     kernel.run(

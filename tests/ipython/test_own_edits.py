@@ -39,9 +39,9 @@ def own_remedies(report: Report) -> list[Remedy]:
 )
 def test_an_edited_cell_is_tried(kernel: Kernel, cell: str) -> None:
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
-    (right,) = own_remedies(kernel.report())
-    assert (right.verdict, right.title) == ("works", "Your edit")
-    assert [edit.new for edit in right.edits] == [WHERE.rstrip()]
+    (own_remedy,) = own_remedies(kernel.report())
+    assert (own_remedy.verdict, own_remedy.title) == ("works", "Your edit")
+    assert [edit.new for edit in own_remedy.edits] == [WHERE.rstrip()]
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
@@ -55,17 +55,17 @@ def test_an_edit_of_a_cell_that_is_one_function_is_tried(kernel: Kernel) -> None
     cell = "import torch\nx = torch.ones(3) * 2\nif x.sum() > 0:\n    x = x + 1\nx.tolist()"
     new = cell.replace("if x.sum() > 0:\n    x = x + 1", "x = torch.where(x.sum() > 0, x + 1, x)")
     kernel.run(cell, edit_request((cell, new)))
-    # It has no arguments, so there is only one input, and the other branch never runs.
+    # The cell has no arguments, so there is only one input, and one branch never runs.
     assert [remedy.verdict for remedy in own_remedies(kernel.report())] == ["works on what ran"]
 
 
 def test_an_edit_of_an_earlier_cell_is_tried(kernel: Kernel) -> None:
     count = kernel.run(COMPILED)["execution_count"]
     kernel.run(CALL, edit_request((COMPILED, COMPILED.replace(BRANCH, WHERE))))
-    (right,) = own_remedies(kernel.report())
+    (own_remedy,) = own_remedies(kernel.report())
     names = {source.id: source.name for source in kernel.report().sources}
-    assert right.verdict == "works"
-    assert {names[edit.source] for edit in right.edits} == {f"Cell In[{count}]"}
+    assert own_remedy.verdict == "works"
+    assert {names[edit.source] for edit in own_remedy.edits} == {f"Cell In[{count}]"}
 
 
 @pytest.mark.exhaustive
@@ -76,8 +76,8 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     kernel.run(step)
     new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE.replace("y.sum() > 0", "positive(y)"))
     kernel.run(CALL, edit_request((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
-    (right,) = own_remedies(kernel.report())
-    assert (right.verdict, len({edit.source for edit in right.edits})) == ("works", 2)
+    (own_remedy,) = own_remedies(kernel.report())
+    assert (own_remedy.verdict, len({edit.source for edit in own_remedy.edits})) == ("works", 2)
 
 
 @pytest.mark.exhaustive
@@ -108,7 +108,7 @@ def test_a_patch_is_tried(kernel: Kernel, tmp_path: Path) -> None:
     ]
     remedies = kernel.report().remedies or []
     assert {remedy.family for remedy in remedies if not remedy.person} == {"own"}
-    # No other change was to be tried, so there is no reason why one was not.
+    # With --patch, only the patch is tried, so the manual step needs no reason why nothing else was.
     assert [remedy.reason for remedy in remedies if remedy.person] == [None]
     reply = kernel.run(f"%%compile_explain --patch {tmp_path / 'none.patch'}\n{cell}")
     assert reply["ename"] == "UsageError"

@@ -100,7 +100,7 @@ def test_a_request_does_not_affect_the_next_cell(kernel: Kernel) -> None:
     assert kernel.stdout() == "[]\n"
 
 
-def test_await_works_and_names_are_kept(kernel: Kernel) -> None:
+def test_await_works_and_assigned_names_stay(kernel: Kernel) -> None:
     reply = kernel.run("import asyncio\nasync def g():\n    return 3\nvalue = await g()", REQUEST)
     assert reply["status"] == "ok"
     kernel.run("print(value)")
@@ -235,7 +235,7 @@ class AnsweringShell:
         vars(self.ip)["get_parent"] = lambda: self.request
         answer_requests(self.ip)
 
-    def ask(self, code: str) -> list[Report]:
+    def explain(self, code: str) -> list[Report]:
         self.ip.display_pub.outputs.clear()
         self.request = {"content": {"code": code}, "metadata": REQUEST}
         self.ip.run_cell(code, store_history=True)
@@ -253,16 +253,16 @@ def answering_shell() -> Iterator[AnsweringShell]:
 
 
 def test_cells_that_a_cell_runs_are_part_of_it(answering_shell: AnsweringShell) -> None:
-    """IPython runs all of them for the same request."""
+    """IPython runs the inner cells for the same request as the outer cell."""
     inner = "get_ipython().run_cell('1 + 1')"
-    (report,) = answering_shell.ask(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
+    (report,) = answering_shell.explain(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
     assert report.summary.breaks == 1
 
 
 def test_a_cell_without_compile_is_compiled_as_one_function(answering_shell: AnsweringShell) -> None:
-    (report,) = answering_shell.ask("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
+    (report,) = answering_shell.explain("x = torch.ones(2) if 'torch' in globals() else __import__('torch').ones(2)")
     assert report.status == "ok"
-    (report,) = answering_shell.ask("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
+    (report,) = answering_shell.explain("import torch\nx = torch.ones(2)\nprint('a')\ny = x + 1")
     assert [line for _, line, _ in break_locations(report)] == [3]
 
 

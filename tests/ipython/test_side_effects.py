@@ -31,11 +31,11 @@ def step(x):
 """
 LINE = 3
 BRANCH_LINE = 5
-#: The kind of an effect, a statement that has it, and a function that counts how often it happened.
+#: For each effect: its kind, a statement that causes it, and a function that returns how often it happened.
 EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
-    "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: lines_of("rows.txt")),
+    "file": ("file", "with open('rows.txt', 'a') as out: out.write('row\\n')", lambda _: count_lines("rows.txt")),
     "environment": ("state", "os.environ['ROWS'] += '1'", lambda _: len(os.environ["ROWS"])),
-    "command": ("process", "os.system('echo row >> rows.txt')", lambda _: lines_of("rows.txt")),
+    "command": ("process", "os.system('echo row >> rows.txt')", lambda _: count_lines("rows.txt")),
     "database": (
         "database",
         "rows.execute('insert into rows values (1)')",
@@ -74,7 +74,7 @@ COMPILED = "result = torch.compile(step, backend='eager')(torch.ones(3))"
 WAYS = ["--try", "--cost", "--check", "--frontends", "--frontends on a line", "--patch", "an edited cell"]
 
 
-def lines_of(name: str) -> int:
+def count_lines(name: str) -> int:
     return len(Path(name).read_text().splitlines()) if Path(name).exists() else 0
 
 
@@ -94,7 +94,7 @@ class Notebook:
             self.ip.run_cell(text, store_history=True).raise_error()
         self.error = captured.stderr
 
-    def ask(self, way: str, text: str) -> Any:
+    def explain_step(self, way: str, text: str) -> Any:
         """Define a step, call it once in a cell, request an answer in one of ``WAYS``, and return the answer."""
         self.run(text)
         new = text.replace(BRANCH, WHERE)
@@ -147,7 +147,7 @@ def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebo
 )
 def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> None:
     kind, statement, count = EFFECTS[effect]
-    result = notebook.ask(way, STEP.replace("STATEMENT", statement))
+    result = notebook.explain_step(way, STEP.replace("STATEMENT", statement))
     assert count(notebook.ip.user_ns) == 1
     assert [kind_and_line(effect) for effect in result.effects] == [(kind, LINE)]
     if way in {"--patch", "an edited cell"}:
@@ -159,7 +159,7 @@ def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> No
 def test_a_trial_is_stopped_before_it_uses_the_shell(notebook: Notebook) -> None:
     before = dict(vars(InteractiveShell))
     notebook.run("counted = []")
-    result = notebook.ask("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
+    result = notebook.explain_step("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
     assert notebook.ip.user_ns["counted"] == [1]
     assert [kind_and_line(effect) for effect in result.effects] == [("state", LINE)]
     assert dict(vars(InteractiveShell)) == before
@@ -170,7 +170,7 @@ def kind_and_line(effect: Effect) -> tuple[str, int | None]:
 
 
 def pure_cases() -> Iterator[Any]:
-    """Yield each pure function with each way; ``make test`` runs one function with each way except the slowest."""
+    """Yield each pure statement with each way; ``make test`` runs one statement with each way except the slowest."""
     ways = ["an edited cell", "--patch", "--try", "--frontends"]
     for number, name in enumerate(PURE):
         for index, way in enumerate(ways):
@@ -180,7 +180,7 @@ def pure_cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "way"), list(pure_cases()))
 def test_a_function_without_side_effects_has_remedies(notebook: Notebook, name: str, way: str) -> None:
     notebook.run(HELPERS)
-    result = notebook.ask(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
+    result = notebook.explain_step(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
     names = notebook.ip.user_ns
     assert result.effects is None
     assert names["kept"] == [1] * (name == "keeps a list")
@@ -257,5 +257,5 @@ torch.manual_seed(0)""")
         assert torch.equal(torch.get_rng_state(), expected.get_state())
     if not is_compared:
         assert "were not evaluated again, because that" in notebook.error
-    assert lines_of("rows.txt") == (argument == "made()")
+    assert count_lines("rows.txt") == (argument == "made()")
     assert next(names["numbers"])[0] == (1 if argument == "next(numbers)" else 0)

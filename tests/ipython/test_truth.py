@@ -31,37 +31,37 @@ NAMES = "print(sorted(name for name in dir() if not name.startswith('_') and nam
 
 @dataclass
 class Expected:
-    """The expected report: the line (or file and line) and the outcome of each break, in order, and counts."""
+    """The expected line (or file and line) and outcome of each break, in order, and the expected counts."""
 
     breaks: str
     graphs: int
-    eager: int = 0
+    skipped: int = 0
 
 
 COMPILED = {
     "closures_deep": Expected("8 resumed", graphs=2),
-    "methods": Expected("16 resumed, 12 resumed, 8 skipped", graphs=2, eager=1),
+    "methods": Expected("16 resumed, 12 resumed, 8 skipped", graphs=2, skipped=1),
     "recursion": Expected("6 resumed", graphs=4),
-    "for_zip": Expected("9 skipped", graphs=0, eager=1),
-    "managers": Expected("11 skipped", graphs=0, eager=1),
+    "for_zip": Expected("9 skipped", graphs=0, skipped=1),
+    "managers": Expected("11 skipped", graphs=0, skipped=1),
     "autograd_function_break": Expected("6 resumed", graphs=3),
     "item_tolist_numpy": Expected("5 resumed, 6 resumed, 8 resumed, 9 resumed, 10 resumed", graphs=5),
     "match": Expected("10 resumed, 12 resumed", graphs=4),
     "tabs2": Expected("5 resumed, 8 resumed, 11 resumed", graphs=3),
     "html_ansi_bidi": Expected("6 resumed", graphs=1),
-    "thread_error": Expected("6 resumed, 7 skipped", graphs=1, eager=1),
+    "thread_error": Expected("6 resumed, 7 skipped", graphs=1, skipped=1),
     "gather": Expected("10 resumed, 6 resumed", graphs=4),
-    "gen_fn_two": Expected("3 skipped, 6 skipped", graphs=0, eager=2),
-    "dispatch_mode_own": Expected("", graphs=0, eager=1),
-    "limit_small": Expected("6 resumed", graphs=4, eager=1),
+    "gen_fn_two": Expected("3 skipped, 6 skipped", graphs=0, skipped=2),
+    "dispatch_mode_own": Expected("", graphs=0, skipped=1),
+    "limit_small": Expected("6 resumed", graphs=4, skipped=1),
     "fullgraph_nested_err": Expected("4 error", graphs=0),
     "eogb_dyn": Expected("8 resumed, 11 error", graphs=1),
-    "skip_frame_nested": Expected("4 skipped", graphs=2, eager=1),
+    "skip_frame_nested": Expected("4 skipped", graphs=2, skipped=1),
     "ipythons_open": Expected("6 resumed, 6 resumed", graphs=2),
-    "raise_after_break": Expected("4 resumed, 5 resumed, 6 skipped", graphs=2, eager=1),
+    "raise_after_break": Expected("4 resumed, 5 resumed, 6 skipped", graphs=2, skipped=1),
     "kbd_caught": Expected("6 resumed", graphs=1),
     "two_fns_same_name": Expected("5 resumed, 11 resumed", graphs=1),
-    "finally_return": Expected("10 skipped", graphs=0, eager=1),
+    "finally_return": Expected("10 skipped", graphs=0, skipped=1),
     "checkpoint": Expected("6 resumed", graphs=1),
     "reset_mid_thread": Expected("6 resumed", graphs=6),
     "later_call": Expected("6 resumed", graphs=5),
@@ -73,11 +73,11 @@ COMPILED = {
 # Older releases of torch behave differently.
 if torch.__version__ < "2.11":
     # skip_frame() has no event; the caller breaks at the call and is skipped.
-    COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, eager=1)
-    # Plain torch raises its own InternalTorchDynamoError at a match statement on a mapping.
+    COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, skipped=1)
+    # Even without the magic, torch raises InternalTorchDynamoError for a match statement on a mapping.
     COMPILED["match"] = Expected("6 error", graphs=0)
 
-#: What is compiled for the reports of cells that compile nothing themselves: the whole cell, or these calls.
+#: What is compiled for the reports of cells that compile nothing themselves: the cell as one function, or callables.
 PLAIN: dict[str, str | list[str]] = {
     "semi": "function",
     "inplace_alias": [],
@@ -128,7 +128,7 @@ class Outcome:
 
 
 def is_live_view(data: dict[str, Any]) -> bool:
-    """Return whether this is the live view during a run, which has no text."""
+    """Return whether a MIME bundle is the live view shown during a run, which has no text."""
     return data["text/plain"] == "" and "application/vnd.jupyter.widget-view+json" in data
 
 
@@ -163,7 +163,7 @@ class Kernel:
         )
         return outcome
 
-    def run_both_ways(self, cell: str) -> tuple[Outcome, Outcome, Report]:
+    def run_without_and_with_magic(self, cell: str) -> tuple[Outcome, Outcome, Report]:
         """Run a cell without and with the magic, in separate namespaces, and compare the output."""
         self.run(PREPARE)
         plain = self.run(cell)
@@ -175,7 +175,7 @@ class Kernel:
         assert without_addresses(explained.result) == without_addresses(plain.result)
         assert explained.displays == plain.displays
         assert (explained.error and explained.error[0]) == (plain.error and plain.error[0])
-        assert last_line(explained.traceback) == last_line(plain.traceback, lines_above=1)
+        assert innermost_line(explained.traceback) == innermost_line(plain.traceback, lines_above=1)
         (bundle,) = explained.reports
         return plain, explained, Report.from_dict(bundle[MIME_TYPE])
 
@@ -193,7 +193,7 @@ def read_cells(name: str) -> dict[str, str]:
     return {title: code.rstrip("\n") for title, code in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def last_line(traceback: str, lines_above: int = 0) -> int | None:
+def innermost_line(traceback: str, lines_above: int = 0) -> int | None:
     """Return the innermost line of the cell in a traceback, plus the number of lines above the cell."""
     lines = re.findall(r"Cell In\[\d+\], line (\d+)", traceback)
     return int(lines[-1]) + lines_above if lines else None
@@ -219,13 +219,13 @@ def breaks_text(report: Report) -> str:
 
 @pytest.mark.parametrize("name", sample_parameters(COMPILED, 2))
 def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
-    _, explained, report = kernel.run_both_ways(read_cells("compiled.txt")[name])
+    _, explained, report = kernel.run_without_and_with_magic(read_cells("compiled.txt")[name])
     expected = COMPILED[name]
     text = explained.reports[0]["text/plain"]
     assert (breaks_text(report), report.summary.graphs, report.summary.skipped) == (
         expected.breaks,
         expected.graphs,
-        expected.eager,
+        expected.skipped,
     ), text
     head, _, _ = text.partition("\n\n")
     for word in ("IPython", "ipykernel", "asyncio/", "tornado", "torch/_dynamo", "jupyter_graphbreak"):
@@ -234,7 +234,7 @@ def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kerne
 
 @pytest.mark.parametrize("name", sample_parameters(PLAIN, 2))
 def test_a_cell_that_compiles_nothing_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
-    plain, explained, report = kernel.run_both_ways(read_cells("plain.txt")[name])
+    plain, explained, report = kernel.run_without_and_with_magic(read_cells("plain.txt")[name])
     assert explained.error == plain.error
     assert explained.stderr == plain.stderr
     assert "jupyter_graphbreak" not in explained.traceback

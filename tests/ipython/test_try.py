@@ -29,23 +29,23 @@ def working_remedies(report: Report) -> list[Remedy]:
     return [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
-def all_breaks_fixed(report: Report) -> bool:
+def has_remedies_for_all_breaks(report: Report) -> bool:
     return {b for remedy in working_remedies(report) for b in remedy.breaks} == {b.id for b in report.breaks} != set()
 
 
 def apply_edits(cell: str, report: Report, remedy: Remedy) -> str:
     """Return a cell with the edits of a remedy applied, as in a front end."""
-    names = {source.id: source.kind for source in report.sources}
+    kinds = {source.id: source.kind for source in report.sources}
     lines = cell.split("\n")
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
-        assert names[edit.source] == "cell"
+        assert kinds[edit.source] == "cell"
         assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
 
 
 def outputs(kernel: Kernel) -> dict[str, Any]:
-    """Return the output of a cell without its report."""
+    """Return everything that the last cell showed except its report."""
     values = [m["content"]["data"]["text/plain"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     errors = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
     tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
@@ -85,7 +85,9 @@ def test_the_cell_runs_as_without_trials_and_an_applied_remedy_works(kernel: Ker
     report = kernel.report()
     assert outputs(kernel) == outputs_without_trials
     assert [note.message for note in report.diagnostics if note.level == "error"] == []
-    assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+    assert has_remedies_for_all_breaks(report), [
+        (r.title, r.verdict, r.reason, r.person) for r in report.remedies or []
+    ]
     for remedy in [remedy for remedy in working_remedies(report) if remedy.edits][:2]:
         edited_cell = apply_edits(cell_with_trials, report, remedy)
         kernel.run(edited_cell.replace("%%compile_explain --try", "%%compile_explain", 1))
@@ -98,7 +100,9 @@ def test_names_that_only_the_cell_assigns_do_not_prevent_trials(kernel: Kernel) 
     cell = "import torch\nfresh = torch.ones(3)\nif fresh.sum() > 0:\n    fresh = fresh + 1\nfresh.tolist()"
     kernel.run(f"{TRY}{cell}")
     report = kernel.report()
-    assert all_breaks_fixed(report), [(r.title, r.verdict, r.reason, r.person) for r in report.remedies or []]
+    assert has_remedies_for_all_breaks(report), [
+        (r.title, r.verdict, r.reason, r.person) for r in report.remedies or []
+    ]
 
 
 def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
@@ -110,7 +114,7 @@ def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
     shown["errors"] = [text.replace(" --try", "") for text in shown["errors"]]
     assert reply["ename"] == "LookupError"
     assert shown == outputs_without_trials
-    assert all_breaks_fixed(kernel.report())
+    assert has_remedies_for_all_breaks(kernel.report())
 
 
 @pytest.mark.exhaustive
@@ -128,7 +132,7 @@ def test_the_line_magic_finds_remedies(kernel: Kernel) -> None:
     report = kernel.report()
     assert kernel.stdout() == "in step\n"
     assert outputs(kernel)["values"] == ["tensor([4., 4.])"]
-    assert all_breaks_fixed(report)
+    assert has_remedies_for_all_breaks(report)
 
 
 def test_trials_change_no_variable_of_the_notebook(kernel: Kernel) -> None:
@@ -142,7 +146,7 @@ def test_trials_change_no_variable_of_the_notebook(kernel: Kernel) -> None:
 y = torch.compile(count, backend='eager')(torch.ones(1, 2))
 names = sorted(globals())"""
     kernel.run(f"{TRY}{cell}")
-    assert all_breaks_fixed(kernel.report())
+    assert has_remedies_for_all_breaks(kernel.report())
     kernel.run(
         "(history, total, sorted(set(globals()) - set(names) - {'names'} - {n for n in globals() if n[0] == '_'}))"
     )
@@ -160,7 +164,7 @@ def clip(x):
 
 
 def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Path) -> None:
-    """JupyterLab inserts this cell; IPython removes the spaces of empty lines in the patch."""
+    """JupyterLab inserts such a cell. It works although IPython strips the spaces of empty lines in the patch."""
     (tmp_path / "clipping.py").write_text(MODULE)
     kernel.run(f"import sys, torch\nsys.path.insert(0, {str(tmp_path)!r})\nimport clipping")
     cell = "step = torch.compile(lambda x: clipping.clip(x * 2), backend='eager')\nstep(torch.ones(4)).tolist()"
@@ -210,6 +214,6 @@ def test_interrupted_trials_are_reported_and_continue_with_the_remaining_breaks(
     assert "Decide whether" not in text  # as long as changes are left to try
     kernel.run("search.Search._search_break = _record_line\n_lines.clear()")
     kernel.run(f"{TRY}{BRANCHES}", {"cellId": "interrupted"})
-    assert all_breaks_fixed(kernel.report())
+    assert has_remedies_for_all_breaks(kernel.report())
     kernel.run("print(_lines)")
     assert kernel.stdout() == "[9, 5]\n"  # the untried break comes first

@@ -1,4 +1,4 @@
-"""A cause's programs break for that cause, each fix removes the break, and the line "Measured: ..." is right."""
+"""A cause's programs break for that cause, each fix removes the break, and the line "Measured: ..." is correct."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _SETTING = re.compile(rf"({'|'.join(map(re.escape, _CONFIGS))})\.(\w+)")
 _DECORATOR = re.compile(r"@torch\.compile(?:\((.*)\))?\n")
 
 
-class _Logged(logging.Handler):
-    """Collects what the program logs; PyTorch's own messages are not part of that."""
+class _LogCollector(logging.Handler):
+    """Collects the messages that the program logs, without those of PyTorch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class _Logged(logging.Handler):
 
 @dataclass
 class Outcome:
-    """Everything that a reader could notice about a call; the names are the words of the line "Measured: ..."."""
+    """Everything that a reader could notice about a call. The line "Measured: ..." uses the names of the fields."""
 
     value: Any = None
     gradients: Any = None
@@ -83,10 +83,10 @@ def _is_equal(one: Any, other: Any) -> bool:
 
 
 def _copy_tensors(value: Any, copies: dict[int, torch.Tensor]) -> Any:
-    """Copy tensors; one that occurs twice is one tensor afterwards as well."""
+    """Copy a value and the tensors in it. A tensor that occurs twice is copied once."""
     if isinstance(value, torch.Tensor):
-        copied = value.detach().clone().requires_grad_(value.requires_grad)
-        return copies.setdefault(id(value), copied)
+        new_copy = value.detach().clone().requires_grad_(value.requires_grad)
+        return copies.setdefault(id(value), new_copy)
     if isinstance(value, dict):
         return {key: _copy_tensors(item, copies) for key, item in value.items()}
     return type(value)(_copy_tensors(item, copies) for item in value) if isinstance(value, (list, set)) else value
@@ -96,15 +96,15 @@ def _tensors(values: list[Any]) -> list[torch.Tensor]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
-def _outcome(function: Any, arguments: list[Any]) -> Outcome:
+def _run_call(function: Any, arguments: list[Any]) -> Outcome:
     torch.manual_seed(0)
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - what the programs draw from
-    outcome, logged = Outcome(), _Logged()
-    logging.getLogger().addHandler(logged)
+    np.random.seed(0)  # noqa: NPY002 - the generator that the programs use
+    outcome, log_collector = Outcome(), _LogCollector()
+    logging.getLogger().addHandler(log_collector)
     with (
         contextlib.redirect_stdout(io.StringIO()) as printed,
-        warnings.catch_warnings(record=True) as warned,
+        warnings.catch_warnings(record=True) as caught_warnings,
     ):
         warnings.simplefilter("always")
         try:
@@ -113,23 +113,23 @@ def _outcome(function: Any, arguments: list[Any]) -> Outcome:
                 outcome.value.sum().backward()
         except Exception as error:  # noqa: BLE001 - any exception of the program is an outcome
             outcome.exception = f"{type(error).__name__}: {error}"
-    logging.getLogger().removeHandler(logged)
+    logging.getLogger().removeHandler(log_collector)
     outcome.gradients = [argument.grad for argument in _tensors(arguments)]
     outcome.arguments = [argument.detach() for argument in _tensors(arguments)]
-    outcome.output, outcome.log = printed.getvalue(), logged.lines
-    own = [warning for warning in warned if "torch" not in Path(warning.filename).parts]
-    outcome.warnings = [str(warning.message) for warning in own]
+    outcome.output, outcome.log = printed.getvalue(), log_collector.lines
+    program_warnings = [warning for warning in caught_warnings if "torch" not in Path(warning.filename).parts]
+    outcome.warnings = [str(warning.message) for warning in program_warnings]
     return outcome
 
 
 class Program:
-    """An example, and a fix of it if there is one, as a module; ``calls`` are those that the page shows."""
+    """An example, with one of its fixes if given, as a module whose calls to ``before`` can be run."""
 
     def __init__(self, path: Path, example: Example, fix: Fix | None = None, backend: str = "eager") -> None:
         calls = [call for node in ast.parse(example.code).body for call in _calls_of_before(node)]
         lines = example.code.splitlines()[: calls[0].lineno - 1]
         text = "\n".join([*lines, *([fix.code] if fix else [])]) + "\n"
-        # The backend eager breaks at the same places as any other and generates no code.
+        # With backend="eager", the same lines break as with other backends, and no code is generated.
         text = _DECORATOR.sub(lambda match: f'@torch.compile(backend="{backend}", {match[1] or ""})\n', text)
         path.write_text(text, encoding="utf-8")
         linecache.checkcache(str(path))
@@ -139,7 +139,7 @@ class Program:
         self._calls = calls
 
     def run(self, *, eager: bool = False) -> tuple[Report, list[Outcome]]:
-        """Run all calls; the settings that the program changes are restored."""
+        """Run all calls, and restore the settings that the program changes."""
         torch.compiler.reset()
         level = logging.getLogger().level
         with contextlib.ExitStack() as stack:
@@ -154,7 +154,7 @@ class Program:
             exec(self._code, namespace)  # noqa: S102 - the page's program
             with jupyter_graphbreak.capture() as run:
                 outcomes = [
-                    _outcome(namespace[self.function], _copy_tensors(self._arguments(call, namespace), {}))
+                    _run_call(namespace[self.function], _copy_tensors(self._arguments(call, namespace), {}))
                     for call in self._calls
                 ]
         logging.getLogger().setLevel(level)
@@ -173,22 +173,22 @@ def _calls_of_before(node: ast.stmt) -> list[ast.Call]:
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
+def _silence_dynamo_logs() -> Iterator[None]:
     torch._logging.set_logs(dynamo=logging.ERROR)  # type: ignore[attr-defined] # not exported
     yield
     torch._logging.set_logs()  # type: ignore[attr-defined] # not exported
     torch.compiler.reset()
 
 
-def _ids(report: Report) -> set[str | None]:
+def _reported_ids(report: Report) -> set[str | None]:
     consequences = {item.consequence.gb_id for item in report.breaks if item.consequence}
     return consequences | {item.gb_id for item in report.breaks}
 
 
 def measured_line(before: Report, after: Report, differences: list[str]) -> str:
-    """Return the line below a fix."""
-    one, other = before.summary, after.summary
-    counts = f"breaks {one.breaks} -> {other.breaks}, graphs {one.graphs} -> {other.graphs}"
+    """Return the text that follows "Measured: " below a fix."""
+    old, new = before.summary, after.summary
+    counts = f"breaks {old.breaks} -> {new.breaks}, graphs {old.graphs} -> {new.graphs}"
     return f"{counts}, {_outcome_words(set(differences))}"
 
 
@@ -198,11 +198,11 @@ def _outcome_words(differences: set[str]) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+def test_each_fix_removes_the_break_and_has_the_outcome_in_its_line(tmp_path: Path, example: Example) -> None:
     before = Program(tmp_path / "before.py", example)
     _, expected = before.run(eager=True)
     report, outcomes = before.run()
-    assert _ids(report) & set(example.ids)
+    assert _reported_ids(report) & set(example.ids)
     assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
@@ -212,12 +212,12 @@ def test_each_fix_removes_the_break_and_does_what_its_line_says(tmp_path: Path, 
         assert not (fix.is_safe and differences)
 
 
-def _compilations(report: Report) -> int:
+def _count_compilations(report: Report) -> int:
     return sum(frame.compile_s is not None for frame in report.frames)
 
 
 @pytest.mark.parametrize("example", RECOMPILES, ids=lambda example: example.name)
-def test_each_fix_ends_the_recompiles_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+def test_each_fix_ends_the_recompiles_and_has_the_outcome_in_its_line(tmp_path: Path, example: Example) -> None:
     before = Program(tmp_path / "before.py", example)
     _, expected = before.run(eager=True)
     report, outcomes = before.run()
@@ -227,25 +227,25 @@ def test_each_fix_ends_the_recompiles_and_does_what_its_line_says(tmp_path: Path
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
         assert (
-            f"compilations {_compilations(report)} -> {_compilations(fixed)}, {_outcome_words(differences)}"
+            f"compilations {_count_compilations(report)} -> {_count_compilations(fixed)}, {_outcome_words(differences)}"
             == fix.outcome
         )
-        assert _compilations(fixed) < _compilations(report)
+        assert _count_compilations(fixed) < _count_compilations(report)
         assert not (fix.is_safe and differences)
 
 
-def _caches(program: Program) -> tuple[str, list[Outcome]]:
-    """Run a program with empty caches, and return which of them keep its graph."""
+def _run_with_empty_caches(program: Program) -> tuple[str, list[Outcome]]:
+    """Run a program with empty caches, and return how the two caches used its graph, and the outcomes of its calls."""
     counters.clear()
     with torch.compiler.config.patch(cache_key_tag=f"{time.time_ns()}"):  # type: ignore[attr-defined] # not exported
         _, outcomes = program.run()
-    own, generated = counters["aot_autograd"], counters["inductor"]
-    assert own["autograd_cache_bypass"] + own["autograd_cache_miss"] == 1
-    return f"{_cache_use(own, 'autograd_cache')}, {_cache_use(generated, 'fxgraph_cache')}", outcomes
+    aot_counts, inductor_counts = counters["aot_autograd"], counters["inductor"]
+    assert aot_counts["autograd_cache_bypass"] + aot_counts["autograd_cache_miss"] == 1
+    return f"{_cache_use(aot_counts, 'autograd_cache')}, {_cache_use(inductor_counts, 'fxgraph_cache')}", outcomes
 
 
 def _cache_use(counts: Counter[str], cache: str) -> str:
-    """Return what a cache did with a graph; one that is switched off counts nothing."""
+    """Return how a cache used a graph. A cache that is switched off has no counts."""
     if counts[f"{cache}_bypass"]:
         return "bypassed"
     return "kept" if counts[f"{cache}_miss"] else "not used"
@@ -253,26 +253,30 @@ def _cache_use(counts: Counter[str], cache: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", BYPASSES, ids=lambda example: example.name)
-def test_each_fix_lets_the_caches_keep_the_graph_and_does_what_its_line_says(tmp_path: Path, example: Example) -> None:
+def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_line(
+    tmp_path: Path, example: Example
+) -> None:
     before = Program(tmp_path / "before.py", example, backend="inductor")
     _, expected = before.run(eager=True)
-    caches, outcomes = _caches(before)
+    caches, outcomes = _run_with_empty_caches(before)
     assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
     for number, fix in enumerate(example.fixes):
-        fixed, outcomes = _caches(Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor"))
+        fixed, outcomes = _run_with_empty_caches(
+            Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor")
+        )
         differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
         assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
         assert fixed == "kept, kept"
 
 
-def test_every_cause_has_an_example_or_says_why_not_and_every_example_is_listed_once() -> None:
+def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_example_is_listed_once() -> None:
     assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
-    shown = {ident for example in EXAMPLES for ident in example.ids}
-    assert shown | set(cause_pages.WITHOUT_PROGRAM) == {cause.id for cause in CAUSES}
-    assert not shown & set(cause_pages.WITHOUT_PROGRAM)
+    ids_with_examples = {ident for example in EXAMPLES for ident in example.ids}
+    assert ids_with_examples | set(cause_pages.WITHOUT_PROGRAM) == {cause.id for cause in CAUSES}
+    assert not ids_with_examples & set(cause_pages.WITHOUT_PROGRAM)
 
 
-def test_every_id_of_pytorchs_registry_has_an_address_with_its_name() -> None:
+def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> None:
     pages = cause_pages.pages()
     registry = cause_pages._registry()
     assert len(registry) > len(CAUSES)
@@ -296,8 +300,8 @@ def test_a_page_has_its_parts_in_order() -> None:
         "## Why",
     ]
     parts += ["**1. ", "Measured: breaks 1 -> 0", "**2. ", "## Settings", "gb/gb0123.html"]
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
+    positions = [text.index(part) for part in parts]
+    assert positions == sorted(positions)
 
 
 def test_sentences_from_the_tables_show_code_as_code() -> None:
@@ -329,7 +333,7 @@ def asserts_a_size(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def reshapes_by_numpy(x: torch.Tensor) -> torch.Tensor:
+def reshapes_with_a_numpy_size(x: torch.Tensor) -> torch.Tensor:
     y = x.reshape(2, 2)
     size: Any = np.prod(y.shape)  # not a plain int
     result: torch.Tensor = y.reshape(-1, size)
@@ -346,7 +350,7 @@ def logs(x: torch.Tensor) -> torch.Tensor:
 
 
 def logs_a_shape(x: torch.Tensor) -> torch.Tensor:
-    logging.warning("%s", x.shape)  # noqa: LOG015 - the root logger is meant
+    logging.warning("%s", x.shape)  # noqa: LOG015 - the root logger on purpose
     return x + 1
 
 
@@ -366,7 +370,9 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
         pytest.param(imports, {}, [], id="an import that works is traced"),
         pytest.param(asserts, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
         pytest.param(asserts_a_size, {}, [], id="an assert on a size does not break there"),
-        pytest.param(reshapes_by_numpy, {}, ["GB0033"], id="a size that NumPy computes breaks without int as well"),
+        pytest.param(
+            reshapes_with_a_numpy_size, {}, ["GB0033"], id="a size that NumPy computes breaks without int as well"
+        ),
         pytest.param(draws_an_array, {}, [], id="an array of random numbers does not break"),
         pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
         pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
@@ -382,10 +388,10 @@ def test_further_claims_of_the_pages(function: Any, settings: dict[str, Any], ex
 def test_random_arrays_of_numpy_follow_the_seed_of_torch() -> None:
     compiled = torch.compile(draws_an_array, backend="eager")
 
-    def drawn(numpy_seed: int, torch_seed: int) -> torch.Tensor:
+    def draw(numpy_seed: int, torch_seed: int) -> torch.Tensor:
         np.random.seed(numpy_seed)  # noqa: NPY002 - as in old programs
         torch.manual_seed(torch_seed)
         return compiled(torch.zeros(4))
 
-    assert torch.equal(drawn(0, 0), drawn(1, 0))
-    assert not torch.equal(drawn(0, 0), drawn(0, 1))
+    assert torch.equal(draw(0, 0), draw(1, 0))
+    assert not torch.equal(draw(0, 0), draw(0, 1))

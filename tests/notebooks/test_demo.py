@@ -1,4 +1,4 @@
-"""The demo of the README, as a user runs it."""
+"""The demo of the README, run as a user runs it."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def notebook(folder: Path) -> NotebookNode:
     return notebook
 
 
-def outputs(notebook: NotebookNode) -> list[dict[str, Any]]:
-    """Return the data of each output with a report."""
+def report_bundles(notebook: NotebookNode) -> list[dict[str, Any]]:
+    """Return the MIME bundle of each output with a report."""
     bundles = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", [])]
     return [data for data in bundles if MIME_TYPE in data]
 
 
-def words(html: str) -> str:
-    """Return the text between tags, because nbconvert rewrites the tags."""
+def text_of(html: str) -> str:
+    """Return the text of HTML without its tags, which nbconvert rewrites."""
     return unescape(re.sub(r"<[^>]*>", "", html))
 
 
 def test_the_small_function_breaks_at_its_branch_and_at_its_print(notebook: NotebookNode) -> None:
-    report = Report.from_dict(outputs(notebook)[0][MIME_TYPE])
+    report = Report.from_dict(report_bundles(notebook)[0][MIME_TYPE])
     assert [b.location.code for b in report.breaks if b.location] == ["score > 3", 'print("mean:", y.mean())']
 
 
 def test_six_events_of_the_model_fold_into_two_breaks_in_its_source(notebook: NotebookNode) -> None:
-    report = Report.from_dict(outputs(notebook)[1][MIME_TYPE])
+    report = Report.from_dict(report_bundles(notebook)[1][MIME_TYPE])
     names = {source.id: source.name for source in report.sources}
     assert [names[b.location.source] for b in report.breaks if b.location] == [
         "modeling_bart.py",
@@ -68,15 +68,15 @@ def test_six_events_of_the_model_fold_into_two_breaks_in_its_source(notebook: No
 
 def test_each_report_is_printed_as_text(folder: Path, notebook: NotebookNode) -> None:
     printed = (folder / "printed.txt").read_text(encoding="utf-8")
-    for data in outputs(notebook):
+    for data in report_bundles(notebook):
         assert data["text/plain"] in printed
 
 
 def test_the_page_shows_each_report_and_loads_nothing(folder: Path, notebook: NotebookNode) -> None:
     page = (folder / "demo.html").read_text(encoding="utf-8")
     assert loads(page) == []
-    for data in outputs(notebook):
-        assert words(data["text/html"]) in words(page)
+    for data in report_bundles(notebook):
+        assert text_of(data["text/html"]) in text_of(page)
 
 
 def test_the_check_finds_addresses_that_a_page_would_load() -> None:

@@ -1,4 +1,4 @@
-"""The pictures are those that their script draws, they say what is measured, and pages show each of them."""
+"""The drawings are up to date, their numbers are as measured, and each of them is on a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGES = Path(drawings.__file__).parent
 
 
 @pytest.mark.parametrize("name", drawings.DRAWINGS)
-def test_a_picture_is_up_to_date_small_and_shown_once_at_least(name: str) -> None:
+def test_a_drawing_is_up_to_date_small_and_shown_on_a_page(name: str) -> None:
     text = drawings.DRAWINGS[name]()
     assert (drawings.FOLDER / name).read_text(encoding="utf-8") == text
     assert len(text) < 6_000
@@ -37,7 +37,7 @@ def outer(x: torch.Tensor) -> torch.Tensor:
     return middle(x / 2) + 5
 
 
-def test_nested_breaks_make_as_many_graphs_as_the_picture_says() -> None:
+def test_nested_breaks_make_as_many_graphs_as_the_drawing_says() -> None:
     graphs = []
     for is_nested in (False, True):
         torch.compiler.reset()

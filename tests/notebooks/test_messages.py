@@ -1,4 +1,4 @@
-"""Programs that PyTorch answers with the messages on the pages of messages."""
+"""PyTorch still raises the messages that the pages about messages quote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     return torch.compile(function, **{"backend": "aot_eager", **options})
 
 
-def _recompiles() -> None:
+def _forbidden_recompile() -> None:
     call = _compile(lambda x: x + 1)
     call(X)
     with torch.compiler.set_stance("fail_on_recompile"):
@@ -43,11 +43,11 @@ def _unknown_stance() -> None:
 
 def _real_tensor_in_a_fake_kernel() -> None:
     @torch.library.custom_op("messages::shifted", mutates_args=())
-    def shifted(x: torch.Tensor) -> torch.Tensor:
+    def shift(x: torch.Tensor) -> torch.Tensor:
         return x + X
 
-    shifted.register_fake(lambda x: x + X)
-    _compile(lambda x: shifted(x) + 1)(X)
+    shift.register_fake(lambda x: x + X)
+    _compile(lambda x: shift(x) + 1)(X)
 
 
 def _operator_without_fake_kernel() -> None:
@@ -58,23 +58,23 @@ def _operator_without_fake_kernel() -> None:
     _compile(lambda x: opaque(x) + 1)(X)
 
 
-def _operator_with_a_list_and_a_default() -> None:
+def _operator_with_list_and_default() -> None:
     @torch.library.custom_op("messages::listed", mutates_args=())
-    def listed(x: torch.Tensor, flag: bool = False) -> list[torch.Tensor]:
+    def copy_to_list(x: torch.Tensor, flag: bool = False) -> list[torch.Tensor]:
         return [x * 2 if flag else x.clone()]
 
-    listed.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema
-    listed.register_autograd(lambda _ctx, gradients: (gradients[0], None))
-    _compile(lambda x: listed(x)[0] + 1)(torch.ones(3, requires_grad=True))
+    copy_to_list.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema
+    copy_to_list.register_autograd(lambda _ctx, gradients: (gradients[0], None))
+    _compile(lambda x: copy_to_list(x)[0] + 1)(torch.ones(3, requires_grad=True))
 
 
 def _operator_that_returns_its_input() -> None:
     @torch.library.custom_op("messages::same", mutates_args=())
-    def same(x: torch.Tensor) -> torch.Tensor:
+    def return_input(x: torch.Tensor) -> torch.Tensor:
         return x
 
-    same.register_fake(torch.empty_like)
-    _compile(lambda x: same(x) + 1)(X)
+    return_input.register_fake(torch.empty_like)
+    _compile(lambda x: return_input(x) + 1)(X)
 
 
 def _two_sizes_in_a_fake_kernel() -> None:
@@ -90,30 +90,30 @@ def _two_sizes_in_a_fake_kernel() -> None:
     _compile(lambda x: nonzero(x) + 1, fullgraph=True)(X)
 
 
-def _kept_while_traced() -> None:
-    kept_lines = []
+def _tensor_kept_during_tracing() -> None:
+    kept_tensors = []
 
     @torch._dynamo.nonstrict_trace
     def keep(x: torch.Tensor) -> torch.Tensor:
-        kept_lines.append(x)
+        kept_tensors.append(x)
         return x + 1
 
     _compile(lambda x: keep(x) + 1)(X)
-    kept_lines[-1].sum().item()
+    kept_tensors[-1].sum().item()
 
 
-def _checked(x: torch.Tensor) -> torch.Tensor:
+def _checks_a_value(x: torch.Tensor) -> torch.Tensor:
     n = int(x.sum().int().item())
     torch._check(n < 3)
     return torch.ones(n)
 
 
-def _filtered(x: torch.Tensor) -> torch.Tensor:
+def _filters(x: torch.Tensor) -> torch.Tensor:
     chosen = x[x > 0]
     return x if chosen.shape[0] == 0 else chosen + 1
 
 
-def _outside_of_its_range() -> None:
+def _size_outside_its_range() -> None:
     x = torch.ones(3)
     torch._dynamo.mark_dynamic(x, 0, min=4, max=8)
     _compile(lambda x: x + 1)(x)
@@ -138,7 +138,7 @@ def _made_under_inference_mode() -> None:
     _compile(lambda x: (x * weight).sum())(x)
 
 
-def _tf32_in_the_new_way() -> None:
+def _tf32_set_with_the_new_api() -> None:
     precision = torch.get_float32_matmul_precision()
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
@@ -149,8 +149,8 @@ def _tf32_in_the_new_way() -> None:
         torch.set_float32_matmul_precision(precision)
 
 
-class Applied(nn.Module):
-    """A module whose ``forward`` calls a function."""
+class CallsFunction(nn.Module):
+    """A module that calls a function in its forward method."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -161,14 +161,14 @@ class Applied(nn.Module):
 
 
 def _export(function: Callable[..., Any], x: Any = X, **options: Any) -> torch.export.ExportedProgram:
-    return torch.export.export(Applied(function), (x,), **options)
+    return torch.export.export(CallsFunction(function), (x,), **options)
 
 
 def _halves(x: torch.Tensor) -> torch.Tensor:
     return x.view(x.shape[0] // 2, 2)
 
 
-def _masked_in_place() -> None:
+def _weight_masked_in_place() -> None:
     class Masked(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.weight.data *= 2
@@ -177,8 +177,8 @@ def _masked_in_place() -> None:
     _compile(Masked(3, 3))(X)
 
 
-def _copied_with_a_result() -> None:
-    module = Applied(lambda x: x)
+def _copied_with_result() -> None:
+    module = CallsFunction(lambda x: x)
     module.register_buffer("kept", nn.Linear(3, 3)(X))
     copy.deepcopy(module)
 
@@ -194,18 +194,18 @@ def _namespace_defined_twice() -> None:
 
 def _gradient_of_a_change() -> None:
     @torch.library.custom_op("messages::added", mutates_args={"x"})
-    def added(x: torch.Tensor) -> None:
+    def add_one(x: torch.Tensor) -> None:
         x.add_(1)
 
-    added.register_autograd(lambda _, gradient: gradient)
+    add_one.register_autograd(lambda _, gradient: gradient)
 
 
 def _undeclared_change() -> None:
     @torch.library.custom_op("messages::undeclared", mutates_args=())
-    def undeclared(x: torch.Tensor) -> None:
+    def change_undeclared(x: torch.Tensor) -> None:
         x.add_(1)
 
-    torch.library.opcheck(undeclared, (torch.ones(2),))
+    torch.library.opcheck(change_undeclared, (torch.ones(2),))
 
 
 def _changed_parameter() -> None:
@@ -242,35 +242,35 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Linear does not support len()": lambda: len(torch.compile(nn.Linear(2, 2))),  # type: ignore[arg-type]
     "invalid torch.compile stance": _unknown_stance,
     "Attempt to trace forbidden callable": lambda: _compile(lambda x: (torch._dynamo.mark_dynamic(x, 0), x + 1)[1])(X),
-    "Detected recompile when torch.compile stance is 'fail_on_recompile'": _recompiles,
-    "mix of the legacy and new APIs to set the TF32 status": _tf32_in_the_new_way,
+    "Detected recompile when torch.compile stance is 'fail_on_recompile'": _forbidden_recompile,
+    "mix of the legacy and new APIs to set the TF32 status": _tf32_set_with_the_new_api,
     "Graph breaks are not supported with aot compile": lambda: _compile(lambda x: x).aot_compile(((X,), {})),  # type: ignore[attr-defined]
     "Dynamo failed to run FX node with fake tensors": lambda: _compile(torch.matmul)(torch.ones(2, 3), torch.ones(2)),
     "Cannot view a tensor with shape": lambda: _compile(lambda x: x.t().view(-1))(torch.ones(2, 3)),
     "Please convert all Tensors to FakeTensors first": _real_tensor_in_a_fake_kernel,
-    "Attempting to use FunctionalTensor on its own": _kept_while_traced,
-    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compile(_filtered, fullgraph=True)(X),
-    "u0 <= 2": lambda: _compile(_checked, fullgraph=True)(X),
-    "3 not in range [4, 8]": _outside_of_its_range,
+    "Attempting to use FunctionalTensor on its own": _tensor_kept_during_tracing,
+    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compile(_filters, fullgraph=True)(X),
+    "u0 <= 2": lambda: _compile(_checks_a_value, fullgraph=True)(X),
+    "3 not in range [4, 8]": _size_outside_its_range,
     "Pending unbacked symbols {u0} not in returned outputs": _two_sizes_in_a_fake_kernel,
     "Trying to backward through the graph a second time": _two_losses,
     "which is output 0 of CompiledFunction": _changed_result,
     "Inference tensors cannot be saved for backward": _made_under_inference_mode,
     "There was no fake impl registered for": _operator_without_fake_kernel,
-    "Expected the return from backward to be of the same structure as the inputs": _operator_with_a_list_and_a_default,
+    "Expected the return from backward to be of the same structure as the inputs": _operator_with_list_and_default,
     "The output of this custom operator (1) must not also be an input": _operator_that_returns_its_input,
-    "Encountered a set_ on a graph input, but the input has other mutations": _masked_in_place,
-    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol": _copied_with_a_result,
+    "Encountered a set_ on a graph input, but the input has other mutations": _weight_masked_in_place,
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol": _copied_with_result,
     "vmap: called random operation while in randomness error mode": lambda: torch.vmap(lambda x: x + torch.rand(2))(X),
     "infer_schema(func): Parameter x must have a type annotation": _operator_without_types,
     "Only a single TORCH_LIBRARY can be used to register the namespace": _namespace_defined_twice,
     "Cannot register autograd formula for non-functional operator": _gradient_of_a_change,
     "Argument x is not defined as mutable but was mutated": _undeclared_change,
     "symbolically traced variables cannot be used as inputs to control flow": lambda: torch.fx.symbolic_trace(
-        Applied(lambda x: x if x.sum() > 0 else -x)
+        CallsFunction(lambda x: x if x.sum() > 0 else -x)
     ),
     "using FX to symbolically trace a dynamo-optimized function": lambda: torch.fx.symbolic_trace(
-        Applied(_compile(torch.sin))
+        CallsFunction(_compile(torch.sin))
     ),
     "Could not guard on data-dependent expression u0 > 4": lambda: _export(
         lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
@@ -301,7 +301,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("message", PROGRAMS)
-def test_pytorch_says_what_the_pages_quote(message: str) -> None:
+def test_pytorch_raises_the_message_that_a_page_quotes(message: str) -> None:
     torch.compiler.reset()
     with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as raised:  # noqa: PT011
         PROGRAMS[message]()

@@ -1,4 +1,4 @@
-"""The renderer of reports for MyST-NB, with MyST-NB's own access to the outputs of a notebook."""
+"""The report renderer for MyST-NB, which reads outputs with MyST-NB's own notebook client."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support.sample_reports import two_breaks
 if TYPE_CHECKING:
     import pytest
 
-#: A name in the last line of the code.
-LAST = "x399"
+#: The name that the last line of the code assigns.
+LAST_NAME = "x399"
 CODE = "".join(f"x{number} = x{number - 1} + 1\n" for number in range(1, 400))
 
 
 def render_report_page(output_index: int | None) -> str:
-    """Return the page's HTML for the second output of a notebook, whose report has long code in compressed form."""
+    """Render the report in the second output of a notebook, which stores its long code in compressed form."""
     report = two_breaks()
     graphs = [replace(graph, code=CODE if index == 0 else graph.code) for index, graph in enumerate(report.graphs)]
     bundle = mime_bundle(replace(report, graphs=graphs), None)
@@ -45,15 +45,15 @@ def render_report_page(output_index: int | None) -> str:
 
 
 def unpack_data(html: str) -> str:
-    """Return a snippet with the data that it has in compressed form."""
+    """Return HTML followed by its compressed data in decompressed form."""
     packed = re.findall(r"<script[^>]*>\s*(H4sI[^<]+)", html)
     return html + "".join(gzip.decompress(base64.b64decode(block)).decode() for block in packed)
 
 
-def test_a_page_has_the_code_that_an_output_holds_in_compressed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert LAST in unpack_data(render_report_page(1))
+def test_a_page_has_the_code_that_an_output_stores_in_compressed_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LAST_NAME in unpack_data(render_report_page(1))
     without_code = unpack_data(render_report_page(None))
-    assert LAST not in without_code
+    assert LAST_NAME not in without_code
     assert "score &gt; 3" in without_code
     monkeypatch.delattr(NotebookClientBase, "code_cell_outputs")
     assert unpack_data(render_report_page(1)) == without_code

@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"[\"(]((?:causes/)?[a-z]\w*)\.md(?:#([\w-]+))?[\")]")
 
 @functools.cache
 def _pages() -> dict[str, str]:
-    """Return the text of each page of the site by its name, with the generated tables."""
+    """Return the text of each page of the site, with the generated tables, by page name."""
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "notebooks").glob("*.md")}
     texts |= {f"{cause_pages.FOLDER}/{name}": text for name, text in cause_pages.pages().items()}
     for name in ("common_breaks", "compile_time"):
@@ -52,7 +52,7 @@ def _problem(page: str, anchor: str) -> str | None:
 
 
 def test_links_between_pages_lead_to_headings_that_exist() -> None:
-    dead = []
+    dead_links = []
     for page, text in _pages().items():
         for path, anchor in _LINK.findall(text):
             target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else f"{page}.md"
@@ -61,14 +61,14 @@ def test_links_between_pages_lead_to_headings_that_exist() -> None:
             else:
                 is_missing = "/" in path and not (ROOT / "notebooks" / target).exists()
                 problem = f"there is no file {target}" if is_missing else None
-            dead += [f"{page}: {problem}"] if problem else []
-    assert dead == []
+            dead_links += [f"{page}: {problem}"] if problem else []
+    assert dead_links == []
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "jupyter_graphbreak/knowledge").glob("*.[pt]*")), ids=lambda path: path.name
 )
-def test_the_pages_that_our_knowledge_names_exist(path: Path) -> None:
+def test_the_pages_that_the_knowledge_modules_name_exist(path: Path) -> None:
     addresses = _ADDRESS.findall(path.read_text(encoding="utf-8"))
     assert [problem for page, anchor in addresses if (problem := _problem(page, anchor))] == []
 

@@ -1,4 +1,4 @@
-"""The documentation: its text agrees with its reports, and contains nothing specific to this machine."""
+"""The text of each documentation page agrees with the page's reports, and contains nothing specific to this machine."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in (ROOT / "notebooks").glob("*.md") if path.stem != "demo"}
 NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(encoding="utf-8").startswith("---\n")]
 
-#: The claims of the text about each report: breaks by line and code (in a library by file and code), the total number
-#: of their events, graphs, functions that run eagerly, recompiles.
+#: What the text of a page claims about each of its reports: the line (in a library, the file) and code of each break,
+#: and the numbers of events of these breaks, graphs, functions that run eagerly, and recompiles.
 EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "quickstart": [
         (["8 length > 1"], 1, 2, 0, 0),
@@ -197,17 +197,18 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "models": [],
 }
 
-#: Text that a page must not contain: folders of this machine, and code that only runs the notebook.
-PRIVATE = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
-#: Two pages explain torch's wrapper around functions under error_on_graph_break.
-MACHINERY = re.compile(
+#: Text that a page must not contain: folders of this machine.
+PRIVATE_FOLDERS = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
+#: Files of IPython and Dynamo that a page must not mention. The file of torch's wrapper around functions decorated with
+#: error_on_graph_break is an exception, because two pages explain it.
+INTERNAL_FILES = re.compile(
     r"ipykernel|interactiveshell\.py|runpy|asyncio|tornado|traitlets|_dynamo/(?!external_utils)\w+\.py"
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def read_executed(site: Path, name: str) -> NotebookNode:
+def read_executed_notebook(site: Path, name: str) -> NotebookNode:
     notebook: NotebookNode = nbformat.read(site.parent / "jupyter_execute" / f"{name}.ipynb", as_version=4)
     return notebook
 
@@ -221,8 +222,8 @@ def reports(notebook: NotebookNode) -> list[Report]:
     return [Report.from_dict(bundle) for bundle in bundles if bundle is not None]
 
 
-def shown(notebook: NotebookNode) -> list[str]:
-    """Return all texts of the outputs: streams, errors, and each format of displayed data."""
+def output_texts(notebook: NotebookNode) -> list[str]:
+    """Return the text of all outputs: of streams, of errors, and of each format of displayed data."""
     texts = []
     for output in outputs(notebook):
         texts += [output.get("text", ""), *output.get("traceback", [])]
@@ -230,41 +231,41 @@ def shown(notebook: NotebookNode) -> list[str]:
     return texts
 
 
-def _place(report: Report, place: location.Location) -> str:
-    source = next(source for source in report.sources if source.id == place.source)
-    where = source.name if source.kind == "library" else place.line
-    return f"{where} {(place.code or '').splitlines()[0]}"
+def _location_text(report: Report, break_location: location.Location) -> str:
+    source = next(source for source in report.sources if source.id == break_location.source)
+    file_or_line = source.name if source.kind == "library" else break_location.line
+    return f"{file_or_line} {(break_location.code or '').splitlines()[0]}"
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_reports_agree_with_the_page(site: Path, name: str) -> None:
     actual = []
-    for report in reports(read_executed(site, name)):
-        places = [_place(report, b.location) for b in report.breaks if b.location]
+    for report in reports(read_executed_notebook(site, name)):
+        locations = [_location_text(report, b.location) for b in report.breaks if b.location]
         summary = report.summary
-        actual.append((places, summary.events, summary.graphs, summary.skipped, summary.recompiles))
+        actual.append((locations, summary.events, summary.graphs, summary.skipped, summary.recompiles))
     assert actual == EXPECTED[name]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_no_output_contains_machinery_or_a_path_of_this_machine(site: Path, name: str) -> None:
-    notebook = read_executed(site, name)
+def test_no_output_contains_an_internal_file_or_a_path_of_this_machine(site: Path, name: str) -> None:
+    notebook = read_executed_notebook(site, name)
     assert outputs(notebook)
-    for text in shown(notebook):
-        assert [private for private in PRIVATE if private in text] == []
-        assert MACHINERY.findall(text) == []
+    for text in output_texts(notebook):
+        assert [folder for folder in PRIVATE_FOLDERS if folder in text] == []
+        assert INTERNAL_FILES.findall(text) == []
     page = (site / f"{name}.html").read_text(encoding="utf-8")
-    assert [private for private in PRIVATE if private in page] == []
+    assert [folder for folder in PRIVATE_FOLDERS if folder in page] == []
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_page_opens_as_a_notebook_with_the_same_cells(site: Path, name: str) -> None:
     cells = [cell.source for cell in jupytext.read(PAGES[name]).cells if cell.cell_type == "code"]
-    assert cells == [cell.source for cell in read_executed(site, name).cells if cell.cell_type == "code"]
+    assert cells == [cell.source for cell in read_executed_notebook(site, name).cells if cell.cell_type == "code"]
 
 
 def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> None:
-    last_breaks = [report.breaks[-1] for report in reports(read_executed(site, "error_on_graph_break"))]
+    last_breaks = [report.breaks[-1] for report in reports(read_executed_notebook(site, "error_on_graph_break"))]
     assert [graph_break.outcome for graph_break in last_breaks] == (
         ["resumed"] * 3 + ["error"] + ["resumed"] * 2 + ["error"] * 2 + ["resumed"]
     )
@@ -277,7 +278,8 @@ def test_permissions_agree_with_the_page_on_error_on_graph_break(site: Path) -> 
 
 def test_the_table_of_both_settings_is_right(site: Path) -> None:
     shown_tables = (
-        output.get("data", {}).get("text/markdown") for output in outputs(read_executed(site, "error_on_graph_break"))
+        output.get("data", {}).get("text/markdown")
+        for output in outputs(read_executed_notebook(site, "error_on_graph_break"))
     )
     table = next(filter(None, shown_tables)).split("\n")
     cells = [[cell.strip(" `") for cell in row.strip("|").split("|")] for row in table[2:]]
@@ -290,23 +292,26 @@ def test_the_table_of_both_settings_is_right(site: Path) -> None:
 
 
 def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) -> None:
-    functions = [[skipped.function for skipped in report.skipped] for report in reports(read_executed(site, "skipped"))]
+    functions = [
+        [skipped.function for skipped in report.skipped] for report in reports(read_executed_notebook(site, "skipped"))
+    ]
     expected = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["step"], ["product"], ["announce"]]
     assert functions == expected
 
 
-def test_breaks_of_the_case_studies_are_at_the_lines_that_are_marked(site: Path) -> None:
-    marked = []
-    for cell in read_executed(site, "case_studies").cells:
+def test_breaks_of_the_case_studies_are_on_the_marked_lines(site: Path) -> None:
+    marked_lines = 0
+    for cell in read_executed_notebook(site, "case_studies").cells:
         lines = {number for number, line in enumerate(cell.source.splitlines(), 1) if "# break" in line}
         for output in cell.get("outputs", []):
             if MIME_TYPE in output.get("data", {}):
                 report = Report.from_dict(output["data"][MIME_TYPE])
                 cells = {source.id for source in report.sources if source.kind == "cell"}
-                places = [item.location for item in report.breaks if item.location is not None]
-                assert {place.line for place in places if place.source in cells} == lines, cell.source
-                marked.append(len(lines))
-    assert sum(marked) >= 6
+                locations = [item.location for item in report.breaks if item.location is not None]
+                lines_with_breaks = {location.line for location in locations if location.source in cells}
+                assert lines_with_breaks == lines, cell.source
+                marked_lines += len(lines)
+    assert marked_lines >= 6
 
 
 def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
@@ -320,29 +325,29 @@ def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
 def test_claims_of_the_pages_on_fixes(site: Path) -> None:
     counts = [
         (report.summary.breaks, report.summary.graphs, report.summary.skipped)
-        for report in reports(read_executed(site, "fullgraph"))
+        for report in reports(read_executed_notebook(site, "fullgraph"))
     ]
     assert counts == [(3, 1, 1), (4, 4, 0), (1, 2, 0), (0, 1, 0)]
-    later_calls = outputs(read_executed(site, "escape_hatches"))
+    later_calls = outputs(read_executed_notebook(site, "escape_hatches"))
     assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in later_calls)
 
 
 def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
-    printed = "".join(output.get("text", "") for output in outputs(read_executed(site, "ci")))
+    printed = "".join(output.get("text", "") for output in outputs(read_executed_notebook(site, "ci")))
     assert "status 1" in printed
     assert "new    train.py in step   print(x.shape)" in printed
     assert "1 failed, 2 passed" in printed
 
 
 def test_the_recompile_limit_is_reported_with_its_cause(site: Path) -> None:
-    of_page = reports(read_executed(site, "recompiles"))
-    assert [skipped.kind for report in of_page for skipped in report.skipped] == [
+    page_reports = reports(read_executed_notebook(site, "recompiles"))
+    assert [skipped.kind for report in page_reports for skipped in report.skipped] == [
         "recompile limit",
         "shared wrapper",
         "recompile limit",
     ]
-    assert [skipped.function for skipped in of_page[11].skipped] == ["tanhshrink"]  # the ninth
-    assert any(again.limit_hit for again in of_page[9].recompiles)
+    assert [skipped.function for skipped in page_reports[11].skipped] == ["tanhshrink"]  # the ninth compilation
+    assert any(recompile.limit_hit for recompile in page_reports[9].recompiles)
 
 
 def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
@@ -355,10 +360,10 @@ def test_every_option_and_every_field_is_on_its_page(site: Path) -> None:
             assert f">{name}</span>" in fields
 
 
-def test_options_in_descriptions_are_code(site: Path) -> None:
+def test_options_in_descriptions_have_two_hyphens(site: Path) -> None:
     options = (site / "options.html").read_text(encoding="utf-8")
     assert "%compile_explain --frontends f(x), f(-x)" in re.sub(r"<[^>]+>", "", options)
-    assert "–" not in options  # a double hyphen in text becomes a dash
+    assert "–" not in options  # outside of code, two hyphens become a dash
 
 
 def test_parameters_of_public_classes_are_on_the_api_page(site: Path) -> None:
@@ -368,11 +373,11 @@ def test_parameters_of_public_classes_are_on_the_api_page(site: Path) -> None:
     assert 'id="jupyter_graphbreak.Report.diff"' in page
 
 
-def test_the_page_on_models_agrees_with_the_recording(site: Path) -> None:
+def test_the_page_on_models_agrees_with_its_recording(site: Path) -> None:
     recording = (ROOT / "benchmarks" / "architectures.jsonl").read_text(encoding="utf-8")
     versions, *lines = map(json.loads, recording.splitlines())
-    assert [private for private in PRIVATE if private in recording] == []
-    summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(read_executed(site, "models")))
+    assert [folder for folder in PRIVATE_FOLDERS if folder in recording] == []
+    summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(read_executed_notebook(site, "models")))
     breaking = [line for line in lines if line.get("breaks") and not line["training"]]
     assert versions["torch"] in summary
     assert f"{len(breaking)} break" in summary
@@ -387,8 +392,8 @@ def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:
     import torch
 
     text = (site / "gpu.html").read_text(encoding="utf-8")
-    recorded = (ROOT / "notebooks" / "gpu.json").exists()
-    assert ("no report of one has been recorded yet" in text) == (not recorded and not torch.cuda.is_available())
+    is_recorded = (ROOT / "notebooks" / "gpu.json").exists()
+    assert ("no report of one has been recorded yet" in text) == (not is_recorded and not torch.cuda.is_available())
 
 
 class _Page(HTMLParser):

@@ -1,4 +1,4 @@
-"""Questions that people ask in public have their answers where a reader finds them: at the beginning of a section."""
+"""Questions that people ask in public are answered where a reader sees the answer: at the beginning of a section."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages, constructs, known_bugs
 
-#: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
-_HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-#: A folded entry, of which a reader sees the summary.
-_FOLDED = re.compile(r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL)
+#: A cell whose code is folded and whose output is a table, each row of which comes from a line of code with backticks.
+_FOLDED_CELL = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: A folded entry, of which a reader sees only the summary.
+_FOLDED_ENTRY = re.compile(
+    r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL
+)
 PAGES = Path(cause_pages.__file__).parent
-#: The number of lines of a section that fit on the first screen.
-SCREEN = 40
+#: The number of lines of a section that fit on one screen.
+SCREEN_LINES = 40
 
-#: The question, the page and section that answer it, and words of the answer.
+#: For each question: the question, the page and section that answer it, and words of the answer.
 QUESTIONS = """\
 Where does my model break? | quickstart#explain | the verdict
-Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one place
+Why does TORCH_LOGS print the same graph break several times? | reading#at-the-side | still one expression
 torch._dynamo.explain says graph_break_count -1 | logs#torch-dynamo-explain-counts-fewer-breaks | graphs minus one
 counters graph_break is empty, is there no break? | logs#counters-of-zero-prove-nothing | nothing was compiled
 How do I get rid of the break of .item()? | causes/gb0124 | keep the value a tensor
@@ -50,7 +52,7 @@ break in a with block | skipped#a-break-in-a-with-block | Outside the block
 a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | Dynamo remembers a skip
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
 generator function is not compiled | causes/gb0003 | uses it up
-does einops break? does an assert break? does vmap? | common_breaks#suspected-but-no-break | traced into one graph
+does einops break? does an assert break? does vmap? | common_breaks#looks-suspicious-but-does-not-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
 is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
@@ -114,7 +116,7 @@ second start still slow, autograd cache bypass | compile_time#a-cache-that-does-
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
-checkpointed layers need more memory when compiled | cost#what-lowers-the-peak | lower the budget
+checkpointed layers need more memory when compiled | cost#lower-the-peak | lower the budget
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
@@ -218,7 +220,7 @@ jagged tensors with flex_attention, padding | libraries#flex-attention-block-mas
 torch.compile on Jetson, aarch64 | in_a_notebook#triton-its-version-its-files | 3.5
 Triton Error [CUDA] at the first call | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
-cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
+cross entropy of a language model takes too much memory | where_to_compile#the-model-with-its-loss | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
 aoti_load_package takes seconds | compile_time#without-a-compiler-in-production | loads at once
 warning: assuming every input is mutated | messages_warnings#kernels-autotuning | could not tell which inputs
@@ -405,8 +407,8 @@ DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
-checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
-use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | does not look at it again
+checkpointed blocks used twice need much memory | cost#lower-the-peak | a break between the passes
+use_deterministic_algorithms and the backward pass | cost#random-numbers-and-dropout | previously generated during the forward
 the first call had nothing to compile | skipped#remembered-skips-an-earlier-call-a-mode | Let the first call compute
 what is enforce_eager of vLLM? | libraries#vllm-sglang | switches off
 deepcopy after model.compile() | training#before-or-after-to-load-state-dict-deepcopy | is not compiled
@@ -441,7 +443,7 @@ two attributes compared with `is` | errors#nothing-raises-but-the-result-differs
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
-a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
+a comprehension on Python 3.12 | common_breaks#looks-suspicious-but-does-not-break | Before Python 3.12
 json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
 any(n > 1 for n in sizes) | traced#built-in-functions | a generator expression
 another prompt compiles again in ComfyUI | libraries#comfyui | is a size
@@ -506,7 +508,7 @@ func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | messages#keras-torchscript-fx | keras's
-NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
+NoValidChoicesError | libraries#messages-of-flex-attention | pad them to 128
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first error above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
@@ -651,7 +653,7 @@ compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
 0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
-the same result in each run? | cost#random-numbers-and-dropout | left on
+the same result in each run? | cost#random-numbers-and-dropout | call `torch.manual_seed`
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
 skip a test where Dynamo is not supported | ci#skip-a-test-where-nothing-can-be-compiled | is_dynamo_supported
@@ -731,7 +733,7 @@ iresnet: inference gains, training does not | cost#slower-than-eager-how-to-read
 a loaded mega cache has no effect | compile_time#kept-on-disk-the-second-start | only these first calls
 the first start needs the most memory | cost#out-of-memory-oom-only-when-compiled | find the choices in the cache
 torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_shape
-reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
+reduce-overhead is slower on an RTX 4090 | cost#which-mode | if kernels are long
 does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
@@ -758,8 +760,8 @@ two compilations per block when training LoRA | libraries#lora-adapters-peft | r
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
 no kernel image is available for execution | messages_kernels#triton-and-the-gpu | get_arch_list
-Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
-flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
+Expect query and key/value to have the same number of heads | libraries#messages-of-flex-attention | enable_gqa=True
+flex_attention: power of 2 shared query heads | libraries#messages-of-flex-attention | FORCE_USE_FLEX_ATTENTION
 max_autotune_gemm_backends TRITON fails for a convolution | messages_kernels#inductor-generated-code | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages_kernels#cuda-graphs | --disable-cuda-malloc
@@ -844,7 +846,7 @@ We should not register a meta kernel | messages_kernels#custom-operators-the-def
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
 torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
-flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
+flex_attention: KeyError for a mask made of a tensor | libraries#messages-of-flex-attention | index the tensor once
 Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch
 torch.compile kills the system on a Strix Halo | known_bugs#windows-macos-rocm | Update PyTorch with its ROCm
 using FX to symbolically trace a dynamo-optimized function | messages#keras-torchscript-fx | the original function
@@ -911,7 +913,7 @@ LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs 
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
 AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | from torchao
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
-a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | where it is reset
+a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | when it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
 switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
 dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size
@@ -924,6 +926,15 @@ CompiledFunctionBackward returned nan values | messages_training#backward-passes
 Mixing fake modes NYI | messages#fake-tensors-types-devices | two traces
 higher order operator must be captured completely | messages#while-dynamo-traces | Got graph break/error
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
+coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
+the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"
+flex_attention BACKEND='FLASH' cannot be used | libraries#messages-of-flex-attention | flash-attn-4
+flex_attention slower than FlashAttention-2 | libraries#flex-attention-block-masks | leaves whole blocks out
+PyG: a Data object made in forward | libraries#graph-networks-pyg-dgl | pass tensors instead
+RGCNConv has many graph breaks | libraries#graph-networks-pyg-dgl | FastRGCNConv
+DDP with growing sequence lengths recompiles each step | training#ddp-distributeddataparallel-compile-inside-or-outside | as without DDP
+policy and reference model of RLHF recompile | recompiles#instances-share-one-count | one for those that train
+the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 
 
@@ -933,12 +944,12 @@ def _cause_pages() -> dict[str, str]:
 
 
 def _section(page: str, anchor: str) -> str:
-    """Return a section of a page from its heading on, in Markdown."""
+    """Return the Markdown of a page from the heading of a section on."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = constructs.with_tables(known_bugs.with_lists(text))
-    text = _FOLDED.sub(r"\1\n", text)
-    text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
+    text = _FOLDED_ENTRY.sub(r"\1\n", text)
+    text = _FOLDED_CELL.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text
     headings = re.finditer(r"^#+ (.*)$", text, re.MULTILINE)
@@ -953,11 +964,11 @@ def _slug(heading: str) -> str:
 def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str) -> None:
     _, place, answer = row.split(" | ")
     page, _, anchor = place.partition("#")
-    screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN]).split())
+    screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN_LINES]).split())
     assert answer.lower() in screen.lower()
 
 
-def test_the_words_of_an_answer_are_not_those_of_its_question_or_heading() -> None:
+def test_the_words_of_an_answer_are_not_in_its_question_or_heading() -> None:
     repeated = []
     for row in QUESTIONS.splitlines():
         question, place, answer = row.split(" | ")
@@ -968,7 +979,7 @@ def test_the_words_of_an_answer_are_not_those_of_its_question_or_heading() -> No
     assert repeated == []
 
 
-def test_there_are_questions_of_every_kind() -> None:
+def test_questions_cover_the_main_pages() -> None:
     pages = {row.split(" | ")[1].partition("#")[0].partition("/")[0] for row in QUESTIONS.splitlines()}
     assert len(QUESTIONS.splitlines()) >= 75
     assert {"causes", "recompiles", "cost", "compile_time", "training", "logs", "ci", "errors", "gpu"} <= pages
@@ -984,8 +995,8 @@ def test_the_search_finds_each_cause_by_pytorchs_words(site: Path) -> None:
             page = f"{cause_pages.FOLDER}/{cause_pages.page_name(cause.id)}"
             words = [stem(word) for word in re.findall(r"\w+", name.lower())]
             for word in words:
-                places = [index[kind].get(word, []) for kind in ("terms", "titleterms")]
-                numbers = {at for place in places for at in (place if isinstance(place, list) else [place])}
-                if numbers and index["docnames"].index(page) not in numbers:
+                matches = [index[table].get(word, []) for table in ("terms", "titleterms")]
+                pages = {number for match in matches for number in (match if isinstance(match, list) else [match])}
+                if pages and index["docnames"].index(page) not in pages:
                     missing.append((page, word))
     assert missing == []

@@ -1,4 +1,4 @@
-"""The pytest plugin, used by test modules that a separate pytest runs."""
+"""The pytest plugin, in test modules that a separate pytest process runs."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_only_breaks_within_a_package_count(run_pytest: RunPytest, pytester: pyt
             "1 graph break within theirs.norms, none is allowed",
             "1 graph break within theirs.helper, none is allowed",
             "1 graph break within test_model, none is allowed",
-            "no module thiers took part or is imported, so its limit proves nothing: check within=",
+            "no module thiers took part or was imported, so its limit proves nothing: check within=",
             "* s of compiling, at most 0 s allowed",
             "max_compile_seconds takes one number, such as @pytest.mark.max_compile_seconds(0)",
         ]

@@ -1,4 +1,4 @@
-"""Make the golden recordings: run every program of tests/programs under the recorder and write what it recorded.
+"""Make the golden recordings: run every program in tests/programs under the recorder, and write its records.
 
 usage: PYTHON -m tests.recordings.record        from the root of the project, with the torch to record
 
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
 
 
-def record_one(program: Path) -> None:
+def record_program(program: Path) -> None:
     """Record a program in this process and write the recording."""
     import torch
 
@@ -37,20 +37,20 @@ def record_one(program: Path) -> None:
         runpy.run_path(str(program))
     version = str(torch.__version__).partition("+")[0]
     paths = sysconfig.get_paths()
-    replaced = [
+    replacements = [
         (str(PROGRAMS), "/programs"), (paths["purelib"], "/site-packages"), (paths["stdlib"], "/lib/python"), (paths["platstdlib"], "/lib/python"),
         (str(HERE), "/recordings"), (str(Path.cwd()), "/project"), (str(Path.home()), "/user"),
     ]  # fmt: skip
 
-    def neutral(text: str) -> str:
-        for old, new in replaced:
+    def neutralize(text: str) -> str:
+        for old, new in replacements:
             text = text.replace(old, new)
         return re.sub(r"0x[0-9a-f]{6,}", "0x0", text)
 
     records = [
         Record(
-            msgspec.json.decode(neutral(msgspec.json.encode(record.envelope).decode())),
-            neutral(record.payload) if record.payload is not None else None,
+            msgspec.json.decode(neutralize(msgspec.json.encode(record.envelope).decode())),
+            neutralize(record.payload) if record.payload is not None else None,
         )
         for record in recording.records
     ]
@@ -69,7 +69,7 @@ def record_one(program: Path) -> None:
 def main() -> None:
     """Record all programs, each in a process of its own."""
     if len(sys.argv) > 1:
-        record_one(Path(sys.argv[1]).resolve())
+        record_program(Path(sys.argv[1]).resolve())
         return
     for program in sorted(PROGRAMS.glob("*.py")):
         subprocess.run([sys.executable, "-m", "tests.recordings.record", str(program)], check=True)  # noqa: S603 - our own file

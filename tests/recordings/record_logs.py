@@ -1,9 +1,9 @@
-"""Make the golden logs: run programs of tests/programs under TORCH_TRACE and keep the entries that a report reads.
+"""Make the golden logs: run programs in tests/programs with TORCH_TRACE, and write the entries that a report reads.
 
 usage: PYTHON tests/recordings/record_logs.py        from the root of the project, with the torch to record
 
-The logs go to tests/recordings/logs/TORCH_VERSION/NAME.log. Paths of the machine and spare metrics are left out;
-checksums are those of the payloads that remain.
+The logs go to tests/recordings/logs/TORCH_VERSION/NAME.log. Paths of the machine are replaced, and unneeded metrics are
+left out. The checksums are those of the changed payloads.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from jupyter_graphbreak.trace.bytecode import LISTING
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"
-NAMES = ("branch", "fullgraph", "limit", "loop", "nested_break", "with_and_try")
-KINDS = NEEDED_ENTRIES | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
+PROGRAM_NAMES = ("branch", "fullgraph", "limit", "loop", "nested_break", "with_and_try")
+ENTRY_KINDS = NEEDED_ENTRIES | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
 METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
            "fail_reason", "graph_op_count", "restart_reasons", "python_version", "pytorch_version")  # fmt: skip
 
 
-def neutral(text: str) -> str:
-    """Return a text without the paths and addresses of this machine."""
+def neutralize(text: str) -> str:
+    """Replace paths of this machine and memory addresses in a string."""
     text = text.replace(str(PROGRAMS), "/programs").replace(sysconfig.get_paths()["stdlib"], "/lib/python3.11")
     return re.sub(r"0x[0-9a-f]{6,}", "0x0", text)
 
 
 def trim_log(log: str) -> str:
-    """Return a log with the entries that a report reads."""
+    """Return the entries of a log that a report reads."""
     lines = []
     for entry in re.split(r"\n(?=[^\t])", log.rstrip("\n")):
         head, _, rest = entry.partition("\n")
         prefix, _, text = head.partition("] ")
         envelope = json.loads(text)
         record = Record(envelope)
-        if record.kind not in KINDS and not LISTING.fullmatch(record.kind):
+        if record.kind not in ENTRY_KINDS and not LISTING.fullmatch(record.kind):
             continue
-        payload = [neutral(line[1:]) for line in rest.split("\n")] if rest else []
+        payload = [neutralize(line[1:]) for line in rest.split("\n")] if rest else []
         if record.kind == "compilation_metrics":
             metrics, payload = record.data, []
             config = json.loads(metrics.get("dynamo_config") or "{}")
-            kept = {key: metrics.get(key) for key in METRICS}
-            kept["dynamo_config"] = json.dumps({k: config.get(k) for k in ("nested_graph_breaks", "recompile_limit")})
-            envelope["compilation_metrics"] = kept
+            kept_metrics = {key: metrics.get(key) for key in METRICS}
+            kept_metrics["dynamo_config"] = json.dumps({k: config.get(k) for k in ("nested_graph_breaks", "recompile_limit")})
+            envelope["compilation_metrics"] = kept_metrics
             envelope.pop("has_payload", None)
         if payload:
             envelope["has_payload"] = hashlib.md5("\n".join(payload).encode(), usedforsecurity=False).hexdigest()
-        lines += [f"{prefix}] {neutral(json.dumps(envelope))}", *(f"\t{line}" for line in payload)]
+        lines += [f"{prefix}] {neutralize(json.dumps(envelope))}", *(f"\t{line}" for line in payload)]
     return "\n".join(lines) + "\n"
 
 
@@ -65,7 +65,7 @@ def main() -> None:
 
     folder = HERE / "logs" / str(torch.__version__).partition("+")[0]
     folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
+    for name in PROGRAM_NAMES:
         with tempfile.TemporaryDirectory() as traces:
             environment = {**os.environ, "TORCH_TRACE": traces}
             subprocess.run(

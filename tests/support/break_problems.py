@@ -1,4 +1,4 @@
-"""Handwritten breaks with their source text, for tests of remedies."""
+"""Handwritten breaks and their source code, for tests of remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.schema import Break, Device, Frame, Report
 
 
 def location_of(text: str, code: str, source: str = "s1") -> Location:
-    """Return the location of the first occurrence of a piece of code in a text."""
+    """Return the location of the first occurrence of a piece of code in a source text."""
     start = text.index(code)
     line = text.count("\n", 0, start) + 1
     column = start - (text.rfind("\n", 0, start) + 1)
@@ -24,9 +24,9 @@ def problem(
     text: str, code: str | Sequence[str], gb_id: str = "GB0170", *, gb_type: str = "", entry: str | None = None,
     hints: Sequence[str] = (),
 ) -> Problem:  # fmt: skip
-    """Return a problem with a break at each of some pieces of code; the first break is the one to remove.
+    """Return the problem of removing the first of several breaks, one at each given piece of code.
 
-    ``entry`` is the first line of the compiled function.
+    ``entry`` is the first line of the compiled function. Without it, the report has no frames.
     """
     codes = [code] if isinstance(code, str) else list(code)
     breaks = [
@@ -43,10 +43,10 @@ def problem(
 
 
 def proposals_of(family: str, break_problem: Problem) -> list[Proposal]:
-    """Return the proposals of a family."""
+    """Return the proposals that a family makes for a problem."""
     return list(FAMILIES[family](break_problem))
 
 
 def proposed_texts(family: str, break_problem: Problem) -> list[str]:
-    """Return the new texts of the cell that a family proposes."""
+    """Return the source texts that a family proposes for the cell."""
     return [proposal.texts["s1"] for proposal in proposals_of(family, break_problem) if proposal.texts]

@@ -51,7 +51,7 @@ def outcome(construct: Construct) -> str:
     strict = _run(construct, lambda function: torch.compile(function, backend="eager", fullgraph=True))
     if compiled.error is not None:
         return type(compiled.error).__name__
-    if not _equal(compiled.value, expected.value):
+    if not _are_equal(compiled.value, expected.value):
         return "different result"
     if run.report.breaks:
         cause = run.report.breaks[0].gb_id or "break"
@@ -59,12 +59,12 @@ def outcome(construct: Construct) -> str:
     if strict.error is not None:
         ident = _ID.search(str(strict.error))
         return f"GB{ident[1]}" if ident else type(strict.error).__name__
-    if not _equal(strict.value, expected.value):
+    if not _are_equal(strict.value, expected.value):
         return "different result"
     aot_eager = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
     if aot_eager.error is not None:
         return "traced, aot_eager fails"
-    return "traced" if _equal(aot_eager.value, expected.value) else "traced, aot_eager differs"
+    return "traced" if _are_equal(aot_eager.value, expected.value) else "traced, aot_eager differs"
 
 
 def _run(construct: Construct, compiler: Compiler) -> _Result:
@@ -82,7 +82,7 @@ def _run(construct: Construct, compiler: Compiler) -> _Result:
             arguments = namespace.get("args") or (torch.tensor([0.5, 1.0, 2.0, 4.0]),)
             new_arguments = arguments if callable(arguments) else lambda: arguments
             function = compiler(namespace["f"])
-            # The second call shows whether the first one made a value constant, such as a random number.
+            # The second call shows whether the first one turned a value, such as a random number, into a constant.
             results = [function(*new_arguments()) for _ in range(2)]
             return _Result([list(value) if inspect.isgenerator(value) else value for value in results])
     except Exception as error:  # noqa: BLE001 - any error is an outcome
@@ -94,27 +94,35 @@ def _run(construct: Construct, compiler: Compiler) -> _Result:
         torch.set_grad_enabled(True)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, (list, tuple)):
-        return type(one).__name__ == type(other).__name__ and len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, dict):
-        return list(map(str, one)) == list(map(str, other)) and all(map(_equal, one.values(), other.values()))
-    if isinstance(one, torch.Tensor):
-        return isinstance(other, torch.Tensor) and _equal_tensors(one, other)
-    if isinstance(one, np.ndarray):
-        return bool(np.allclose(one, other))
-    return type(one).__name__ == type(other).__name__ and (not isinstance(one, (int, float, str)) or one == other)
+def _are_equal(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, (list, tuple)):
+        return (
+            type(actual).__name__ == type(expected).__name__
+            and len(actual) == len(expected)
+            and all(map(_are_equal, actual, expected))
+        )
+    if isinstance(actual, dict):
+        return list(map(str, actual)) == list(map(str, expected)) and all(
+            map(_are_equal, actual.values(), expected.values())
+        )
+    if isinstance(actual, torch.Tensor):
+        return isinstance(expected, torch.Tensor) and _are_equal_tensors(actual, expected)
+    if isinstance(actual, np.ndarray):
+        return bool(np.allclose(actual, expected))
+    return type(actual).__name__ == type(expected).__name__ and (
+        not isinstance(actual, (int, float, str)) or actual == expected
+    )
 
 
-def _equal_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if (one.shape, one.dtype, one.layout, one.requires_grad) != (
-        other.shape,
-        other.dtype,
-        other.layout,
-        other.requires_grad,
+def _are_equal_tensors(actual: torch.Tensor, expected: torch.Tensor) -> bool:
+    if (actual.shape, actual.dtype, actual.layout, actual.requires_grad) != (
+        expected.shape,
+        expected.dtype,
+        expected.layout,
+        expected.requires_grad,
     ):
         return False
-    if one.layout != torch.strided:
-        one, other = one.to_dense(), other.to_dense()
-    one, other = (tensor.detach().as_subclass(torch.Tensor) for tensor in (one, other))
-    return torch.allclose(one, other, equal_nan=True)
+    if actual.layout != torch.strided:
+        actual, expected = actual.to_dense(), expected.to_dense()
+    actual, expected = (tensor.detach().as_subclass(torch.Tensor) for tensor in (actual, expected))
+    return torch.allclose(actual, expected, equal_nan=True)

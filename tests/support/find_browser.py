@@ -1,4 +1,4 @@
-"""Find the browsers that tests drive; as a script, install missing ones."""
+"""Find the browsers that tests drive. As a script, this module also installs missing ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 from itertools import chain
 from pathlib import Path
 
-_FIREFOXES = ("firefox-esr", "firefox")
-_CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FIREFOX_COMMANDS = ("firefox-esr", "firefox")
+_CHROMIUM_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # In a separate process, because Playwright's synchronous API cannot be started twice in one process.
 _PRINT_PLAYWRIGHTS_BROWSER = """
@@ -23,23 +23,23 @@ with sync_playwright() as playwright:
 
 @functools.cache
 def find_browser() -> str | None:
-    """Return the path of Playwright's own Chromium, otherwise of one on PATH, otherwise None."""
+    """Return the path of Playwright's own Chromium, of a Chromium on PATH if there is none, or None."""
     result = subprocess.run(
         [sys.executable, "-c", _PRINT_PLAYWRIGHTS_BROWSER], capture_output=True, text=True, check=False
     )
     playwrights_path = result.stdout.strip()
     if playwrights_path and Path(playwrights_path).exists():
         return playwrights_path
-    return next(filter(None, map(shutil.which, _CHROMIUMS)), None)
+    return next(filter(None, map(shutil.which, _CHROMIUM_COMMANDS)), None)
 
 
 def find_firefox() -> str | None:
-    """Return the path of a Firefox, or None."""
-    return next(filter(None, map(shutil.which, _FIREFOXES)), None)
+    """Return the path of a Firefox on PATH, or None."""
+    return next(filter(None, map(shutil.which, _FIREFOX_COMMANDS)), None)
 
 
 def find_webkit() -> Path | None:
-    """Return the path of WebKitGTK's MiniBrowser, or None; it needs its driver and Xvfb."""
+    """Return the path of WebKitGTK's MiniBrowser, or None if it, its driver or Xvfb is missing."""
     if shutil.which("WebKitWebDriver") is None or shutil.which("Xvfb") is None:
         return None
     return next(Path("/usr").glob("lib*/**/webkit2gtk-4.1/MiniBrowser"), None)
@@ -54,7 +54,7 @@ def _missing_packages() -> list[list[str]]:
 
 
 def _install(packages: list[list[str]]) -> None:
-    """Install Debian packages, silently unless it fails."""
+    """Install Debian packages, and print the output of apt-get if it fails."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     install = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
     for command in (["apt-get", "-qq", "update"], *([*install, *names] for names in packages)):
@@ -67,7 +67,7 @@ def _install(packages: list[list[str]]) -> None:
 
 
 def main() -> int:
-    """Find or install browsers; print how to get Chromium if it is still missing. The others are optional."""
+    """Install missing browsers, and print how to get Chromium if it is still missing. The others are optional."""
     missing = _missing_packages()
     if missing and shutil.which("apt-get") and os.geteuid() == 0:
         names = ", ".join(chain.from_iterable(missing))

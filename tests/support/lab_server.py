@@ -45,22 +45,22 @@ class Lab:
     url: str
     folder: Path
 
-    def api(self, path: str, method: str = "GET", data: Any = None) -> Any:
+    def send_request(self, path: str, method: str = "GET", data: Any = None) -> Any:
         """Send a request to the server."""
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            text = answer.read()
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+            text = response.read()
         return json.loads(text) if text else None
 
     def stop_kernels(self) -> None:
         """End every kernel."""
-        for session in self.api("api/sessions"):
-            self.api(f"api/sessions/{session['id']}", "DELETE")
+        for session in self.send_request("api/sessions"):
+            self.send_request(f"api/sessions/{session['id']}", "DELETE")
 
-    def set(self, plugin: str, settings: dict[str, Any]) -> None:
-        """Store the settings of a plugin; a page reads them when it is loaded."""
-        self.api(f"lab/api/settings/{plugin}", "PUT", {"raw": json.dumps(settings)})
+    def store_settings(self, plugin: str, settings: dict[str, Any]) -> None:
+        """Store the settings of a plugin, which a page reads when it is loaded."""
+        self.send_request(f"lab/api/settings/{plugin}", "PUT", {"raw": json.dumps(settings)})
 
     def save(self, name: str, *cells: Any) -> None:
         """Write a notebook.
@@ -70,43 +70,44 @@ class Lab:
         name : str
             The name of the file, without ``.ipynb``.
         *cells : str or Report or NotebookNode
-            The code of a cell; a report, which becomes the output of a cell with the code of its run; or a cell.
+            The cells: each is the code of a cell, a report (for a cell with the report's code and the report as its
+            output), or a complete cell.
         """
         notebook = nbformat.v4.new_notebook(
             metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
         )
-        for number, cell in enumerate(cells, start=1):
+        for execution_count, cell in enumerate(cells, start=1):
             if isinstance(cell, str):
                 notebook.cells.append(nbformat.v4.new_code_cell(cell))
             elif isinstance(cell, Report):
-                notebook.cells.append(report_cell(cell, number))
+                notebook.cells.append(report_cell(cell, execution_count))
             else:
                 notebook.cells.append(cell)
         nbformat.write(notebook, self.folder / f"{name}.ipynb")
 
 
-def report_cell(report: Report, number: int = 1) -> Any:
+def report_cell(report: Report, execution_count: int = 1) -> Any:
     """Return a cell with a report in its output, whose widget belonged to a kernel that has ended."""
     cell_source = next(source for source in report.sources if source.kind == "cell")
     view = {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}
     bundle = mime_bundle(report, None) | {"application/vnd.jupyter.widget-view+json": view}
-    return _run_cell(cell_source.segments[0].text, bundle, number)
+    return _cell_with_output(cell_source.segments[0].text, bundle, execution_count)
 
 
-def job_cell(job: Job, number: int = 1) -> Any:
-    """Return a cell with a job in its output, as ``--processes`` leaves it."""
+def job_cell(job: Job, execution_count: int = 1) -> Any:
+    """Return a cell whose output is a job, as after a run with ``--processes``."""
     bundle = mime_bundle(Report.of(job.processes[0].report), None) | job._repr_mimebundle_()
-    return _run_cell("%%compile_explain --processes\nstart()", bundle, number)
+    return _cell_with_output("%%compile_explain --processes\nstart()", bundle, execution_count)
 
 
-def _run_cell(source: str, bundle: dict[str, Any], number: int) -> Any:
+def _cell_with_output(source: str, bundle: dict[str, Any], execution_count: int) -> Any:
     output = nbformat.v4.new_output("display_data", bundle)
-    return nbformat.v4.new_code_cell(source, execution_count=number, outputs=[output])
+    return nbformat.v4.new_code_cell(source, execution_count=execution_count, outputs=[output])
 
 
 @contextmanager
 def jupyterlab(home: Path) -> Iterator[Lab]:
-    """Run a JupyterLab, with the Python that the variable ``LAB_PYTHON`` names if it is set.
+    """Run JupyterLab, with the Python that the environment variable ``LAB_PYTHON`` names if it is set.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     try:
         for _ in range(120):
             try:
-                lab.api("api/status")
+                lab.send_request("api/status")
                 break
             except (urllib.error.URLError, ConnectionError):
                 if server.poll() is not None:

@@ -48,11 +48,11 @@ _PATCH = """\
 
 
 def with_remedies(report: Report) -> Report:
-    """Return the report of two breaks with remedies of all eight verdicts, including a manual decision."""
+    """Return a report of the cell with two breaks, with remedies of all eight verdicts, one of them a manual step."""
     branch = "        if score > 3:\n            y = y / score"
     loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
     where = Remedy(
-        "m1", ["b1"], "branch", "Compute both sides with `torch.where`", "edit", "works",
+        "m1", ["b1"], "branch", "Compute both branches with `torch.where`", "edit", "works",
         edits=[Edit("s1", 14, 15, branch, "        y = torch.where(score > 3, y / score, y)")],
         excludes=["m2"],
         evidence=Evidence("inductor", 6, True, COMPARED_EFFECTS, 4, 3, 2, 1),
@@ -104,7 +104,7 @@ def with_remedies(report: Report) -> Report:
 
 
 def with_cost(report: Report) -> Report:
-    """Return a report with remedies, the cost of its entry, and the time that fixing its breaks saves."""
+    """Return a report with remedies, the cost of its compiled function, and the cost with remedies applied."""
 
     def spread(median: float, width: float = 0.02) -> Spread:
         return Spread(median, median * (1 - width), median * (1 + width), 40)
@@ -182,7 +182,7 @@ def with_cost(report: Report) -> Report:
 
 
 def with_checks(report: Report) -> Report:
-    """Return a report with a right result, a wrong result, and standalone scripts."""
+    """Return a report with a check of a correct result, one of a wrong result, and standalone scripts."""
     script = "import torch\n\ndef step(x):\n    print(x)\n\ntorch.compile(step)(torch.randn(3))\n"
     return replace(
         report,

@@ -199,9 +199,9 @@ def two_breaks() -> Report:
 
 
 def no_breaks() -> Report:
-    """Return the report of a cell that is captured completely."""
+    """Return the report of a cell that is captured as one graph."""
     text = "%%compile_explain\ndef f(x):\n    return (x * 2).relu()\n\nf(torch.ones(3))"
-    place = Location("s1", 3, 3, 11, 26, "f", "(x * 2).relu()")
+    location = Location("s1", 3, 3, 11, 26, "f", "(x * 2).relu()")
     vector = TensorMeta([3], "float32", "cpu")
     return _with_order_and_summary(
         Report(
@@ -222,7 +222,7 @@ def no_breaks() -> Report:
                     "A",
                     "f",
                     "0/0",
-                    [Op("mul", "operator.mul", place, vector), Op("relu", "Tensor.relu", place, vector)],
+                    [Op("mul", "operator.mul", location, vector), Op("relu", "Tensor.relu", location, vector)],
                     [Tensor("L_x_", [3], "float32", "cpu")],
                     [GraphLine("s1", 3, 2)],
                     "def forward(self, L_x_):\n    mul = L_x_ * 2\n    return (mul.relu(),)",
@@ -236,7 +236,7 @@ def no_breaks() -> Report:
 
 
 def failed() -> Report:
-    """Return the report of a run that ended with a break as an error, after recompiles up to the limit."""
+    """Return the report of a run that recompiles up to the limit and ends with a break that is an error."""
     text = (
         "%%compile_explain\n"
         "@torch.compile(fullgraph=True)\n"
@@ -248,7 +248,7 @@ def failed() -> Report:
         "for n in range(9):\n"
         "    f(torch.ones(2), n)"
     )
-    place = Location("s1", 5, 5, 4, 31, "f", "torch._dynamo.graph_break()")
+    location = Location("s1", 5, 5, 4, 31, "f", "torch._dynamo.graph_break()")
     call = Location("s1", 9, 9, 4, 23, "<module>", "f(torch.ones(2), n)")
     body = Location("s1", 3, 6, None, None, "f", "def f(x, n):")
     return _with_order_and_summary(
@@ -259,7 +259,7 @@ def failed() -> Report:
             python="3.11.7",
             config={"nested_graph_breaks": True, "recompile_limit": 1},
             error=RunError(
-                "Unsupported", "Call to `torch._dynamo.graph_break()`\n  Explanation: asked for", place, "b1"
+                "Unsupported", "Call to `torch._dynamo.graph_break()`\n  Explanation: asked for", location, "b1"
             ),
             timing=Timing(0.25, None, 0.001),
             sources=[Source("s1", "Cell In[2]", "cell", None, [Segment(1, text)])],
@@ -269,13 +269,15 @@ def failed() -> Report:
                     "b1",
                     "GB0025",
                     "Call to `torch._dynamo.graph_break()`",
-                    place,
+                    location,
                     "error",
                     explanation="User-inserted graph break. Message: None",
                     hints=["Remove the `torch._dynamo.graph_break()` call."],
-                    stack=[call, place],
+                    stack=[call, location],
                     occurrences=[
-                        Occurrence("0/0", 0, [call, place], "error", None, Setting(True, ["fullgraph"], "c1", ["c1"]))
+                        Occurrence(
+                            "0/0", 0, [call, location], "error", None, Setting(True, ["fullgraph"], "c1", ["c1"])
+                        )
                     ],
                     scope="c1",
                     setting=Setting(True, ["fullgraph"], "c1", ["c1"]),
@@ -313,12 +315,12 @@ def cost() -> Report:
 
 
 def checks() -> Report:
-    """Return the report of the cell with two breaks and its compared results."""
+    """Return the report of the cell with two breaks, with checks of results and standalone scripts."""
     return with_checks(two_breaks())
 
 
 def everything() -> Report:
-    """Return the report of the cell with two breaks, with remedies, cost and compared results."""
+    """Return the report of the cell with two breaks, with remedies, cost, checks of results and standalone scripts."""
     return with_checks(cost())
 
 
@@ -336,7 +338,7 @@ def hostile() -> Report:
     """Return a report with markup and script in every string that comes from the user's code."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
-    place = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
+    location = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
     return with_hostile_text(_with_order_and_summary(
         Report(
             status="error",
@@ -344,27 +346,28 @@ def hostile() -> Report:
             torch=name,
             python=name,
             config={name: name},
-            error=RunError(name, name, place, "b1"),
+            error=RunError(name, name, location, "b1"),
             timing=Timing(1.0, 0.5, 0.01),
             sources=[
                 Source("s1", name, "cell", name, [Segment(1, text)]),
                 Source("s2", name, "library", name, [Segment(4, text)]),
             ],
-            frames=[Frame(name, name, place, "entry", "error", graphs=[name], breaks=["b1"], compile_s=0.1)],
+            frames=[Frame(name, name, location, "entry", "error", graphs=[name], breaks=["b1"], compile_s=0.1)],
             graphs=[
-                Graph(name, name, name, [Op(name, name, place, TensorMeta([name, 2], name, name))],
+                Graph(name, name, name, [Op(name, name, location, TensorMeta([name, 2], name, name))],
                       [Tensor(name, [name], name, name)], [GraphLine("s1", 1, 1)], text, "break", "b1")
             ],
             breaks=[
-                Break("b1", name, name, place, "error", f"javascript:window.hacked='yes'//{name}", name, [name, name],
-                      name, Reason(name, name), [place], [Occurrence(name, 0, [place], "error", Reason(name, name))],
+                Break("b1", name, name, location, "error", f"javascript:window.hacked='yes'//{name}", name,
+                      [name, name], name, Reason(name, name), [location],
+                      [Occurrence(name, 0, [location], "error", Reason(name, name))],
                       ["r1"], ["k1"], "c1", [Advice(f"`{name}` {name}", "graphbreak")],
                       Setting(True, ["fullgraph"], "c1", ["c1"]), [name])
             ],
-            resumes=[Resume("r1", name, name, place, "b1", [name], [name])],
-            skipped=[Skipped("k1", name, name, place, name, "b1", "other", [name], name)],
-            scopes=[Scope("c1", "fullgraph", True, "call", place, None, ["b1"], name)],
-            recompiles=[Recompile(name, name, name, place, [GuardFailure(name, place)], True)],
+            resumes=[Resume("r1", name, name, location, "b1", [name], [name])],
+            skipped=[Skipped("k1", name, name, location, name, "b1", "other", [name], name)],
+            scopes=[Scope("c1", "fullgraph", True, "call", location, None, ["b1"], name)],
+            recompiles=[Recompile(name, name, name, location, [GuardFailure(name, location)], True)],
             diagnostics=[Diagnostic("warning", name)],
             what_if=WhatIf(["b1"], "b1"),
         )
@@ -380,15 +383,15 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
     for index in range(breaks):
         first = len(text) + 1
         text += [f"def layer_{index}(x):", f"    x = chain_{index}(x)", f"    print('at', {index})", "    return x"]
-        place = Location("s1", first + 2, first + 2, 4, 4 + len(f"print('at', {index})"), f"layer_{index}",
+        location = Location("s1", first + 2, first + 2, 4, 4 + len(f"print('at', {index})"), f"layer_{index}",
                          f"print('at', {index})")  # fmt: skip
         body = Location("s1", first + 1, first + 1, None, None, f"layer_{index}")
         call = Location("s1", 4 * breaks + 3, 4 * breaks + 3, 8, 16, "<module>", "layer(x)")
         breaks_of_cell.append(
-            Break(f"b{index}", "GB0059", f"Builtin `print` not traceable ({index})", place, "resumed",
+            Break(f"b{index}", "GB0059", f"Builtin `print` not traceable ({index})", location, "resumed",
                   _REGISTRY + "gb0059.html", "Dynamo does not know how to trace the builtin `print`.",
-                  ["Move the call out of the compiled region."], "print(*args)", None, [call, place],
-                  [Occurrence(f"{index}/0", 1, [call, place], "resumed")])
+                  ["Move the call out of the compiled region."], "print(*args)", None, [call, location],
+                  [Occurrence(f"{index}/0", 1, [call, location], "resumed")])
         )  # fmt: skip
         names = [f"mul_{index}_{position}" for position in range(ops_per_break)]
         code = "".join(f"    {name} = L_x_ * {position}\n" for position, name in enumerate(names))

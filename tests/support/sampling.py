@@ -1,4 +1,4 @@
-"""Choose which of many similar cases every run of the tests includes."""
+"""Choose which of many similar cases ``make test`` runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sample_parameters(values: Iterable[object], every: int) -> list[ParameterSet]:
-    """Return values as parameters: ``make test`` runs one of ``every``, and ``make test-exhaustive`` the others."""
+    """Return values as parameters, of which ``make test`` runs the first of each ``every`` values."""
     return [
         pytest.param(value, marks=[pytest.mark.exhaustive] if number % every else [])
         for number, value in enumerate(values)

@@ -3,9 +3,9 @@
 Loading PyTorch takes five seconds and this package one, which is most of the time of a kernel or command in a test.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
 a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
-runs a Python command in a fork. Nothing is compiled before the fork. A process starts
-cold, as usual, if there is no server or if its environment has ``COLD_START`` or a variable that PyTorch or Python
-would have read while loading.
+runs a Python command in a fork. Nothing is compiled before the fork. A process starts cold if there is no server, if
+its environment has ``COLD_START``, or if it has other values than the server for variables that PyTorch or Python reads
+while it is loaded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-#: The environment variable that makes a process load everything itself.
+#: The environment variable that makes a process load PyTorch and this package itself.
 COLD = "COLD_START"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
@@ -42,7 +42,7 @@ _MODULES = (
     "torch._dynamo.testing", "torch._functorch.aot_autograd", "torch.fx.experimental.symbolic_shapes",
     "torch._inductor.compile_fx", "torch.utils.cpp_extension", "anywidget", "nbformat", "nbclient",
 )  # fmt: skip
-_START_S = 120.0
+_SERVER_START_LIMIT_S = 120.0
 
 
 def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
@@ -73,8 +73,8 @@ def use_warm_commands(folder: Path) -> str:
     return str(commands)
 
 
-def start(folder: Path) -> None:
-    """Start the server, on Linux only; processes wait until it has loaded everything."""
+def start_server(folder: Path) -> None:
+    """Start the server, on Linux only. Processes wait until it has loaded everything."""
     if sys.platform != "linux":
         return
     command = [sys.executable, __file__, "--serve", str(folder)]
@@ -97,7 +97,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     Parameters
     ----------
     folder : Path
-        The folder that was passed to ``start``.
+        The folder that was passed to ``start_server``.
     command : list of str
         The words after ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
     **options
@@ -113,9 +113,9 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
         return subprocess.run(
             [sys.executable, *command], capture_output=True, text=True, check=False, cwd=cwd, env=environment
         )
-    # Files, because nobody reads from pipes while this process waits.
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open("rb") as nothing:
-        connection = _ask(folder, command, environment, cwd, [nothing.fileno(), out.fileno(), err.fileno()])
+    # Use files, because nobody would read from pipes while this process waits.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, Path(os.devnull).open("rb") as null_file:
+        connection = _request_fork(folder, command, environment, cwd, [null_file.fileno(), out.fileno(), err.fileno()])
         with connection:
             status = connection.recv(1)
             connection.recv(1)  # returns when the process has ended, which closes the other end
@@ -135,7 +135,9 @@ def _can_fork(folder: Path, environment: dict[str, str]) -> bool:
     )
 
 
-def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any, files: list[int]) -> socket.socket:
+def _request_fork(
+    folder: Path, command: list[str], environment: dict[str, str], cwd: Any, files: list[int]
+) -> socket.socket:
     """Make the server fork a process whose standard streams are ``files``."""
     connection = _connect(folder)
     fields = {"command": command, "environment": environment, "folder": str(cwd), "niceness": os.nice(0)}
@@ -161,7 +163,7 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
     Parameters
     ----------
     folder : Path
-        The folder that was passed to ``start``.
+        The folder that was passed to ``start_server``.
     command : list of str
         The words after ``python`` on a command line.
     fork_arguments : list of str
@@ -170,7 +172,7 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
     is_forkable = command[:1] in (["-m"], ["-c"]) or (command and not command[0].startswith("-"))
     if not is_forkable or not _can_fork(folder, dict(os.environ)):
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - our own interpreter
-    connection = _ask(folder, [*command, *fork_arguments], dict(os.environ), Path.cwd(), [0, 1, 2])
+    connection = _request_fork(folder, [*command, *fork_arguments], dict(os.environ), Path.cwd(), [0, 1, 2])
 
     def pass_on(number: int, _: object) -> None:
         with contextlib.suppress(OSError):
@@ -180,13 +182,13 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
         signal.signal(number, pass_on)
     status = b""
     with contextlib.suppress(OSError):
-        status = connection.recv(1)  # the kernel has the other end, which is closed when it exits
+        status = connection.recv(1)  # the process has the other end, which is closed when it exits
     sys.exit(status[0] if status else 1)
 
 
 def _connect(folder: Path) -> socket.socket:
     """Connect to the server as soon as it is ready."""
-    end = time.monotonic() + _START_S
+    end = time.monotonic() + _SERVER_START_LIMIT_S
     while time.monotonic() < end:
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -200,7 +202,7 @@ def _connect(folder: Path) -> socket.socket:
 
 
 def _address(folder: Path) -> str:
-    return f"\0graphbreak-{folder.resolve()}"[:100]  # abstract, because paths in a folder may be too long
+    return f"\0graphbreak-{folder.resolve()}"[:100]  # an abstract address, because the path of a socket may be too long
 
 
 # --- The server --------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def load() -> None:
 
 def serve(folder: Path) -> None:
     """Load PyTorch and fork on request, until the process that started the server exits."""
-    parent = os.getppid()  # before PyTorch is loaded, because the tests may end while it is
+    parent = os.getppid()  # read before PyTorch is loaded, because the tests may end in the meantime
     sys.path[0] = ""
     load()
     gc.collect()
@@ -234,7 +236,7 @@ def serve(folder: Path) -> None:
     server.settimeout(5)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only the requesting process waits for a fork
     guards = importlib.import_module("torch._dynamo.guards")
-    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches to measure a time that no test uses
+    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # it flushes caches to measure a time that no test uses
     while os.getppid() == parent:
         try:
             connection, _ = server.accept()
@@ -256,10 +258,10 @@ def run_request(connection: socket.socket) -> None:
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    text = b""
-    while len(text) < int.from_bytes(head, "big"):
-        text += connection.recv(1 << 16)
-    request = json.loads(text)
+    encoded_request = b""
+    while len(encoded_request) < int.from_bytes(head, "big"):
+        encoded_request += connection.recv(1 << 16)
+    request = json.loads(encoded_request)
     os.chdir(request["folder"])
     os.nice(request["niceness"] - os.nice(0))
     os.environ.clear()
@@ -279,12 +281,12 @@ def run_request(connection: socket.socket) -> None:
 
 
 def _run_here(first: str, *others: str) -> int:
-    """Run a script, a module or code as ``python`` does; return the exit status."""
+    """Run a script, a module or code as ``python`` does, and return the exit status."""
     try:
         match first:
             case "-m":
                 sys.argv = [*others]
-                if others[0] == "pytest":  # it warns about plugins that were imported before it
+                if others[0] == "pytest":  # pytest warns about plugins that are already imported
                     _unload_package()
                 runpy.run_module(others[0], run_name="__main__", alter_sys=True)
             case "-c":
@@ -311,7 +313,7 @@ def _unload_package() -> None:
 
 
 def _handle_signals(connection: socket.socket) -> None:
-    """Pass on signals from the requesting process to this process group; kill the group if that process has ended."""
+    """Pass signals of the requesting process on to this process group, and kill the group when that process ends."""
     while True:
         try:
             number = connection.recv(1)
@@ -322,7 +324,7 @@ def _handle_signals(connection: socket.socket) -> None:
         os.killpg(0, number[0])
 
 
-# The thread belongs to the process; a trial must not count it as a thread of the user's code.
+# A trial must not count this thread as one of the user's code. It ignores threads whose code is frozen.
 _handle_signals.__code__ = _handle_signals.__code__.replace(co_filename="<frozen warm_processes>")
 
 

@@ -10,7 +10,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import restore_eval_frame_o
 
 
 @pytest.fixture(autouse=True)
-def nested_frames_compile() -> Iterator[None]:
-    """Undo what ``torch.jit.trace`` in a test leaves with torch 2.11, after which no nested frame compiles."""
+def keep_nested_frames_compiling() -> Iterator[None]:
+    """Undo an override that ``torch.jit.trace`` leaves behind in torch 2.11, after which no nested frame compiles."""
     with restore_eval_frame_override():
         yield

@@ -14,7 +14,12 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
-from jupyter_graphbreak.knowledge.owners import LIBRARY_OPTIMIZER, LIBRARY_OPTIMIZER_STEP, OPTIMIZER, OPTIMIZER_STEP
+from jupyter_graphbreak.knowledge.owners import (
+    LIBRARY_OPTIMIZER_ADVICE,
+    LIBRARY_OPTIMIZER_MANUAL_STEP,
+    OPTIMIZER_ADVICE,
+    OPTIMIZER_MANUAL_STEP,
+)
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.advice import advice_for_break
@@ -29,7 +34,7 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def breaks() -> None:
+def break_graph() -> None:
     torch._dynamo.graph_break()
 
 
@@ -43,7 +48,7 @@ def break_in_loop(x: torch.Tensor) -> torch.Tensor:
     x = x.sin()
     for _ in range(3):
         x = x + 1
-        breaks()
+        break_graph()
         x = x * 2
     return x.cos()
 
@@ -139,34 +144,35 @@ def advice_for(fn: Callable[..., object]) -> tuple[Report, Break, list[str]]:
     return run.report, graph_break, [advice.text for advice in advice_for_break(run.report, graph_break)]
 
 
-def test_advice_for_a_library_is_possible_for_its_user(library: ModuleType) -> None:
-    report, graph_break, texts = advice_for(lambda x: library.clip(x) + 1)
+def test_advice_for_a_library_can_be_followed_by_its_user(library: ModuleType) -> None:
+    report, graph_break, advice_texts = advice_for(lambda x: library.clip(x) + 1)
     assert graph_break.owner == "library"
-    assert len(texts) == 1
-    assert texts == ["compile a part of the model that does not run this line, and report the break to the library"]
+    assert len(advice_texts) == 1
+    assert advice_texts == [
+        "compile a part of the model that does not run this line, and report the break to the library"
+    ]
     assert "torch.where" not in manual_step_of_break(report, graph_break)
 
 
 def test_a_setting_also_helps_with_a_library(library: ModuleType) -> None:
-    report, graph_break, texts = advice_for(lambda x: library.numbers(x) + 1)
+    report, graph_break, advice_texts = advice_for(lambda x: library.numbers(x) + 1)
     assert graph_break.owner == "library"
-    assert (
-        texts[0] == "set torch._dynamo.config.capture_scalar_outputs = True, if only tensor operations use the number"
-    )
-    assert "loop's body" not in " ".join(texts)
+    setting = "torch._dynamo.config.capture_scalar_outputs = True"
+    assert advice_texts[0] == f"set {setting}, if only tensor operations use the number"
+    assert "loop's body" not in " ".join(advice_texts)
     (skipped,) = [skipped for skipped in report.skipped if skipped.function == "numbers"]
     assert skipped.kind == "loop"
     assert skipped.way_out is None  # users do not edit a library
 
 
 def test_a_deliberate_break_in_a_library_stays(library: ModuleType) -> None:
-    _, _, texts = advice_for(lambda x: library.checked(x) + 1)
-    assert texts == [
+    _, _, advice_texts = advice_for(lambda x: library.checked(x) + 1)
+    assert advice_texts == [
         "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
     ]
 
 
-def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
+def test_advice_for_pytorchs_optimizer_does_not_ask_the_reader_to_change_it() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     weight.grad = torch.ones(3)
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -175,10 +181,10 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
         optimizer.step()
         return x + 1
 
-    report, graph_break, texts = advice_for(step)
+    report, graph_break, advice_texts = advice_for(step)
     assert graph_break.owner == "torch"
-    assert texts == [OPTIMIZER]
-    assert manual_step_of_break(report, graph_break) == OPTIMIZER_STEP
+    assert advice_texts == [OPTIMIZER_ADVICE]
+    assert manual_step_of_break(report, graph_break) == OPTIMIZER_MANUAL_STEP
 
 
 def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -> None:
@@ -189,19 +195,19 @@ def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -
         optimizer.step()
         return x + 1
 
-    report, graph_break, texts = advice_for(step)
+    report, graph_break, advice_texts = advice_for(step)
     assert graph_break.owner == "library"
-    assert texts[-1] == LIBRARY_OPTIMIZER
-    assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_STEP
+    assert advice_texts[-1] == LIBRARY_OPTIMIZER_ADVICE
+    assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_MANUAL_STEP
 
 
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
     logger = logging.getLogger("graphbreak.tests")
 
-    def noisy(x: torch.Tensor) -> torch.Tensor:
+    def logs_the_sum(x: torch.Tensor) -> torch.Tensor:
         logger.info("sum %s", x)
         return x + 1
 
-    _, graph_break, texts = advice_for(noisy)
+    _, graph_break, advice_texts = advice_for(logs_the_sum)
     assert graph_break.owner == "own"
-    assert texts[0].startswith("log after the call")
+    assert advice_texts[0].startswith("log after the call")

@@ -1,4 +1,4 @@
-"""Ready-made receivers of events, with stand-ins for the packages that they serve."""
+"""The callbacks that pass events on to other packages, with stand-ins for these packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reset_dynamo() -> None:
     torch.compiler.reset()
 
 
-def broken(x: torch.Tensor) -> torch.Tensor:
+def breaks_once(x: torch.Tensor) -> torch.Tensor:
     x = x + 1
     torch._dynamo.graph_break()
     return x * 2
@@ -39,25 +39,25 @@ def test_a_break_is_logged_at_a_higher_level_than_a_compilation(caplog: pytest.L
         caplog.at_level(logging.INFO, "jupyter_graphbreak.compiling"),
         jupyter_graphbreak.capture(on_event=callbacks.to_logging()),
     ):
-        torch.compile(broken, backend="eager")(torch.ones(2))
-    logged = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
-    assert logged == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
+        torch.compile(breaks_once, backend="eager")(torch.ones(2))
+    logged_records = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
+    assert logged_records == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
 
 
 def test_tensorboard_gets_totals_and_sentences() -> None:
-    written: list[tuple[Any, ...]] = []
+    writer_calls: list[tuple[Any, ...]] = []
 
     class Writer:
         def add_scalar(self, *arguments: Any) -> None:
-            written.append(arguments)
+            writer_calls.append(arguments)
 
         def add_text(self, *arguments: Any) -> None:
-            written.append(arguments)
+            writer_calls.append(arguments)
 
     receive = callbacks.to_tensorboard(Writer(), step=lambda: 7)
     for event in EVENTS:
         receive(event)
-    assert written == [
+    assert writer_calls == [
         ("compiling/compile", 1, 7),
         ("compiling/seconds", 2.0, 7),
         ("compiling/events", "Compiled f in 2.0 s.", 7),
@@ -67,27 +67,29 @@ def test_tensorboard_gets_totals_and_sentences() -> None:
         ("compiling/seconds", 3.0, 7),
         ("compiling/events", "Compiled g in 1.0 s.", 7),
     ]
-    written.clear()
+    writer_calls.clear()
     receive = callbacks.to_tensorboard(Writer())
     for event in EVENTS[:2]:
         receive(event)
-    assert [step for *_, step in written] == [1, 1, 1, 2, 2]
+    assert [step for *_, step in writer_calls] == [1, 1, 1, 2, 2]
 
 
 def test_weights_and_biases_gets_totals_but_no_step() -> None:
-    logged: list[tuple[dict[str, float], bool]] = []
-    receive = callbacks.to_wandb(types.SimpleNamespace(log=lambda numbers, commit: logged.append((numbers, commit))))
+    logged_records: list[tuple[dict[str, float], bool]] = []
+    receive = callbacks.to_wandb(
+        types.SimpleNamespace(log=lambda numbers, commit: logged_records.append((numbers, commit)))
+    )
     for event in EVENTS:
         receive(event)
-    assert logged == [
+    assert logged_records == [
         ({"compiling/compile": 1, "compiling/seconds": 2.0}, False),
         ({"compiling/break": 1}, False),
         ({"compiling/compile": 2, "compiling/seconds": 3.0}, False),
     ]
 
 
-class Base:
-    """The callback class of the stand-ins."""
+class BaseCallback:
+    """The base class of callbacks in the stand-ins."""
 
 
 def lightning_step(callback: Any, step: int) -> None:
@@ -109,17 +111,17 @@ def test_training_is_watched_after_its_warm_up(
     name: str, module: str, base: str, begin_step: Callable[[Any, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = types.ModuleType(module)
-    setattr(stand_in, base, Base)
+    setattr(stand_in, base, BaseCallback)
     monkeypatch.setitem(sys.modules, module.partition(".")[0], types.ModuleType(module.partition(".")[0]))
     monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.delitem(vars(callbacks), name, raising=False)
     callback_class = getattr(callbacks, name)
     assert getattr(callbacks, name) is callback_class
-    assert issubclass(callback_class, Base)
+    assert issubclass(callback_class, BaseCallback)
     events: list[Event] = []
     callback = callback_class(events.append, warm_up_steps=2)
     assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
-    compiled = torch.compile(broken, backend="eager", dynamic=False)
+    compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
     if name == "TransformersCallback":
         callback.on_train_begin(None, None, None)
     for step, size in enumerate((2, 2, 2, 3, 3)):

@@ -1,4 +1,4 @@
-"""The processes that a block of code starts are part of the job, and watching has no lasting effects."""
+"""The processes that a block of code starts are part of the job, and watching them has no lasting effects."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def test_a_process_of_multiprocessing(method: str) -> None:
     job = run.job
     assert job is not None
     assert process.exitcode == 0
-    assert [(part.rank, len(part.report.breaks)) for part in job.processes] == [(None, 0), (None, 1)]
+    assert [(job_process.rank, len(job_process.report.breaks)) for job_process in job.processes] == [
+        (None, 0),
+        (None, 1),
+    ]
     assert job.processes[1].pid == process.pid
     assert not folder.exists()
     assert "TORCH_TRACE" not in os.environ
@@ -88,31 +91,33 @@ def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
         subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
     job = run.job
     assert job is not None
-    assert sorted(part.rank for part in job.processes if part.rank is not None) == [0, 1]
+    assert sorted(job_process.rank for job_process in job.processes if job_process.rank is not None) == [0, 1]
     assert [(break_.ranks, break_.missing_in) for break_ in job.breaks if break_.missing_in] == [([1], [0])]
     assert job.breaks[0].place is not None
     assert (job.breaks[0].place.line, job.breaks[0].place.function) == (11, "forward")
     assert [(rank.rank, rank.process) for rank in job.compiling] == [
-        (rank, next(part.id for part in job.processes if part.rank == rank)) for rank in (0, 1)
+        (rank, next(job_process.id for job_process in job.processes if job_process.rank == rank)) for rank in (0, 1)
     ]
     assert min(rank.start_s for rank in job.compiling) == 0.0
     assert all(rank.compile_s > 0 and rank.end_s >= rank.start_s for rank in job.compiling)
 
 
 @pytest.mark.parametrize(
-    ("environment", "why"),
+    ("environment", "expected_reason"),
     [({}, "no TORCH_TRACE"), ({"TORCH_TRACE": "/elsewhere"}, "a different TORCH_TRACE"), (None, "")],
 )
-def test_a_process_with_a_different_environment_is_named(environment: dict[str, str] | None, why: str) -> None:
+def test_a_process_with_a_different_environment_is_named(
+    environment: dict[str, str] | None, expected_reason: str
+) -> None:
     with capture(processes=True) as run:
         subprocess.run([sys.executable, "-I", "-S", "-c", "pass"], check=True, env=environment)
         subprocess.run(["true"], check=True, env={})
     notes = [note.message for note in run.report.diagnostics if "A process" in note.message]
-    expected = f"started with {why} in its environment: {sys.executable} -I -S -c pass"
+    expected = f"started with {expected_reason} in its environment: {sys.executable} -I -S -c pass"
     assert [note.endswith(expected) for note in notes] == [True] * (environment is not None)
 
 
-def spend(seconds: float) -> None:
+def use_processor(seconds: float) -> None:
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
@@ -122,12 +127,12 @@ def test_processes_that_had_started_before_are_counted_if_they_work(monkeypatch:
     context = multiprocessing.get_context("fork")
     with context.Pool(1) as working, context.Pool(1) as idle:
         for pool in (working, idle):
-            pool.apply(spend, (0.0,))  # the work of starting is over
+            pool.apply(use_processor, (0.0,))  # wait until the process has started completely
         # Other tests may have left processes, such as those of Inductor, that work at any time.
         pids = [process.pid for process in multiprocessing.active_children()]
         monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [psutil.Process(pid) for pid in pids])
         with capture(processes=True) as run:
-            working.apply(spend, (0.5,))
+            working.apply(use_processor, (0.5,))
         (note,) = run.report.diagnostics
         assert note.message.startswith("1 process worked in this run but had started before it")
         with capture(processes=True) as run:
@@ -197,20 +202,20 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
         thread.join()
     for name, run in runs.items():
         assert run.job is not None
-        assert {part.pid for part in run.job.processes[1:]} == pids[name]
+        assert {job_process.pid for job_process in run.job.processes[1:]} == pids[name]
     assert "TORCH_TRACE" not in os.environ
 
 
-#: Functions that the audit hook of a test calls when a shell is about to start.
-AT_START: list[Callable[[], None]] = []
+#: Functions of which the audit hook of a test calls the last one when a shell is about to start.
+SHELL_START_CALLBACKS: list[Callable[[], None]] = []
 
 
 def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) -> None:
     def call_last_hook(event: str, _: object) -> None:
-        if AT_START and event == "os.system":
-            AT_START[-1]()
+        if SHELL_START_CALLBACKS and event == "os.system":
+            SHELL_START_CALLBACKS[-1]()
 
-    def other() -> None:
+    def run_shell_in_own_block() -> None:
         with trace_child_processes(print) as folder:
             folders["other"] = str(folder)
             barrier.wait()
@@ -218,21 +223,21 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
             barrier.wait()
 
     def interfere() -> None:
-        """Do what a different thread may do at that moment: choose the folder of its own block."""
+        """Set the folder of the other thread's block, as that thread may do at this moment."""
         os.environ["TORCH_TRACE"] = folders["other"]
 
     folders: dict[str, str] = {}
     barrier = threading.Barrier(2)
-    thread = threading.Thread(target=other)
+    thread = threading.Thread(target=run_shell_in_own_block)
     with trace_child_processes(print) as folder:
         sys.addaudithook(call_last_hook)
         thread.start()
         barrier.wait()
-        AT_START.append(interfere)
+        SHELL_START_CALLBACKS.append(interfere)
         try:
             status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")  # noqa: S605 - what is tested
         finally:
-            AT_START.clear()
+            SHELL_START_CALLBACKS.clear()
         barrier.wait()
         thread.join()
     assert os.waitstatus_to_exitcode(status) == 7
@@ -241,15 +246,15 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
     assert "TORCH_TRACE" not in os.environ
 
 
-def test_a_shell_that_compiled_code_starts_is_reported_as_without_us() -> None:
-    def starts(x: torch.Tensor) -> torch.Tensor:
+def test_a_shell_that_compiled_code_starts_is_reported_as_without_watching() -> None:
+    def starts_a_shell(x: torch.Tensor) -> torch.Tensor:
         os.system("exit 0")  # noqa: S605 - what is tested
         return x + 1
 
     def report_breaks_and_effects(**options: Any) -> Any:
         torch.compiler.reset()
         with capture(entries=True, **options) as run:
-            torch.compile(starts, backend="eager")(torch.ones(3))
+            torch.compile(starts_a_shell, backend="eager")(torch.ones(3))
         breaks = [(item.gb_id, item.location.line if item.location else None) for item in run.report.breaks]
         return breaks, [effect.what for effect in run.check().effects or ()]
 
@@ -274,9 +279,9 @@ def test_the_processes_of_a_nested_block_belong_to_both() -> None:
         assert folder.exists()
     assert run is not None
     assert run.job is not None
-    assert [part.pid for part in run.job.processes[1:]] == pids[1:]
+    assert [job_process.pid for job_process in run.job.processes[1:]] == pids[1:]
     assert outer.job is not None
-    assert {part.pid for part in outer.job.processes[1:]} == set(pids)
+    assert {job_process.pid for job_process in outer.job.processes[1:]} == set(pids)
     assert not folder.exists()
     assert "TORCH_TRACE" not in os.environ
 
@@ -304,7 +309,7 @@ def test_a_block_that_starts_no_process_has_no_job() -> None:
     assert len(run.report.breaks) == 1
 
 
-class Compiling(torch.utils.data.Dataset[torch.Tensor]):
+class CompilingDataset(torch.utils.data.Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return 2
 
@@ -317,7 +322,7 @@ class Compiling(torch.utils.data.Dataset[torch.Tensor]):
 def test_workers_of_a_data_loader(method: str) -> None:
     torch.compiler.reset()  # a forked process inherits compiled code
     with capture(processes=True) as run:
-        loader = torch.utils.data.DataLoader(Compiling(), num_workers=2, multiprocessing_context=method)
+        loader = torch.utils.data.DataLoader(CompilingDataset(), num_workers=2, multiprocessing_context=method)
         assert len(list(loader)) == 2
     assert run.job is not None
     assert len(run.job.processes) == 3

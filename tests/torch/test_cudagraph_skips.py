@@ -20,14 +20,14 @@ def reset_dynamo_and_mute_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-def broken(x: torch.Tensor) -> torch.Tensor:
+def breaks_once(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     torch._dynamo.graph_break()
     return y.sin()
 
 
-def skips(reason: str) -> list[CudagraphSkip]:
-    """Return the skips in a report for a reason that PyTorch gives outside any compilation."""
+def reported_skips(reason: str) -> list[CudagraphSkip]:
+    """Return the skips in the report if PyTorch logs a skip with this reason outside of a compilation."""
     utils = sys.modules["torch._inductor.cudagraph_utils"]
     with record() as recording:
         utils.log_cudagraph_skip_and_bump_counter(reason)
@@ -36,7 +36,7 @@ def skips(reason: str) -> list[CudagraphSkip]:
 
 def test_each_graph_with_its_reason_and_its_line() -> None:
     with jupyter_graphbreak.capture() as run:
-        torch.compile(broken, backend="cudagraphs")(torch.ones(3))
+        torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))
     report = run.report
     assert [(skip.graph, skip.reason.partition(" (")[0]) for skip in report.cudagraph_skips] == [
         ("A", "cpu device"),
@@ -52,19 +52,19 @@ def test_each_graph_with_its_reason_and_its_line() -> None:
 
 def test_a_log_has_the_last_reason_of_a_frame() -> None:
     with record() as recording:
-        torch.compile(broken, backend="cudagraphs")(torch.ones(3))
+        torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))
     live = build_report(recording.records).cudagraph_skips
     records_of_torch = [entry for entry in recording.records if entry.kind != "graphbreak_cudagraph_skip"]
     assert build_report(records_of_torch).cudagraph_skips == live
 
 
 def test_a_skip_while_a_graph_runs_has_a_reason_without_a_graph() -> None:
-    stack = f'  File "{__file__}", line {broken.__code__.co_firstlineno + 1}, in broken\n    y = x + 1\n'
-    (skip,) = skips(f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {stack}")
+    stack = f'  File "{__file__}", line {breaks_once.__code__.co_firstlineno + 1}, in breaks_once\n    y = x + 1\n'
+    (skip,) = reported_skips(f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {stack}")
     assert (skip.reason, skip.graph) == ("mutated inputs (1 instances)", None)
     assert skip.location is not None
-    assert (skip.location.line, skip.location.function) == (broken.__code__.co_firstlineno + 1, "broken")
-    assert skips("skipping cudagraphs due to bisector") == [CudagraphSkip("bisector")]
+    assert (skip.location.line, skip.location.function) == (breaks_once.__code__.co_firstlineno + 1, "breaks_once")
+    assert reported_skips("skipping cudagraphs due to bisector") == [CudagraphSkip("bisector")]
 
 
 def test_nothing_stays_patched() -> None:
@@ -77,5 +77,5 @@ def test_nothing_stays_patched() -> None:
 
 def test_a_backend_without_cuda_graphs_has_no_skips() -> None:
     with jupyter_graphbreak.capture() as run:
-        torch.compile(broken, backend="eager")(torch.ones(3))
+        torch.compile(breaks_once, backend="eager")(torch.ones(3))
     assert run.report.cudagraph_skips == []

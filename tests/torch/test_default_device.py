@@ -1,4 +1,4 @@
-"""With a default device, torch calls operations through its own method; locations stay in the user's code."""
+"""With a default device, torch calls operations through a method of its own. Locations stay in the user's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import use_default_device
 from jupyter_graphbreak.analysis.messages import parse_break
 from jupyter_graphbreak.results import Report
 
-TEXT = """Graph break in user code at /usr/lib/python3/site-packages/torch/utils/_device.py:122
+BREAK_MESSAGE = """Graph break in user code at /usr/lib/python3/site-packages/torch/utils/_device.py:122
 Graph Break Reason: Unsupported Tensor.item() call
   Explanation: Dynamo does not support it.
 User code traceback:
@@ -25,7 +25,7 @@ User code traceback:
 """
 
 
-def counting(x: torch.Tensor) -> torch.Tensor:
+def uses_default_device(x: torch.Tensor) -> torch.Tensor:
     y = x + torch.zeros(3)
     count = y.sum().item()
     if y.sum() > 0:
@@ -41,15 +41,15 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def report_of(device: str | None) -> Report:
+def report_with_default_device(device: str | None) -> Report:
     torch._dynamo.reset()
     with use_default_device(device), jupyter_graphbreak.capture() as run:
-        torch.compile(counting, backend="eager")(torch.ones(3))
+        torch.compile(uses_default_device, backend="eager")(torch.ones(3))
     return run.report
 
 
 def test_locations_are_the_same_without_a_default_device() -> None:
-    plain, with_device = report_of(None), report_of("cpu")
+    plain, with_device = report_with_default_device(None), report_with_default_device("cpu")
     assert len(plain.breaks) == 4
     assert [break_.location for break_ in with_device.breaks] == [break_.location for break_ in plain.breaks]
     assert [break_.stack for break_ in with_device.breaks] == [break_.stack for break_ in plain.breaks]
@@ -58,6 +58,6 @@ def test_locations_are_the_same_without_a_default_device() -> None:
 
 
 def test_locations_in_a_log() -> None:
-    message = parse_break(TEXT, None)
+    message = parse_break(BREAK_MESSAGE, None)
     assert (message.file, message.line) == ("/home/me/train.py", 8)
     assert [entry.line for entry in message.stack] == [20, 8]

@@ -1,4 +1,4 @@
-"""Disabled functions stay disabled, independent of the cell that disabled them and the number of explanations."""
+"""Disabled functions stay disabled, whichever cell disabled them and however often cells are explained."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def shell() -> Iterator[Any]:
     torch._dynamo.reset()
 
 
-def run(shell: Any, code: str) -> list[int]:
-    """Run a cell and return the number of operations in each graph that it compiled."""
+def run_and_count(shell: Any, code: str) -> list[int]:
+    """Run a cell, and return the number of operations in each graph that it compiled."""
     shell.display_pub.outputs.clear()
     with capture_output(display=False):
         shell.run_cell(code, store_history=True).raise_error()
     return list(shell.user_ns.get("graphs", []))
 
 
-def operation_counts(shell: Any) -> list[int]:
+def reported_operation_counts(shell: Any) -> list[int]:
     """Return the number of operations in each graph of the last report."""
     shown = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
     return [len(graph["ops"]) for graph in shown[-1]["graphs"]]
@@ -96,12 +96,12 @@ def operation_counts(shell: Any) -> list[int]:
     ],
 )
 def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decorator: str, called: str) -> None:
-    run(shell, DISABLED.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
+    run_and_count(shell, DISABLED.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
     caller = CALLER.format(called=called)
-    assert run(shell, caller) == [1, 1]
+    assert run_and_count(shell, caller) == [1, 1]
     for _ in range(2):
-        assert run(shell, f"%%compile_explain\n{caller}") == [1, 1]
-        assert operation_counts(shell) == [1, 1]
+        assert run_and_count(shell, f"%%compile_explain\n{caller}") == [1, 1]
+        assert reported_operation_counts(shell) == [1, 1]
     other = CALLER.format(called="other")
-    assert run(shell, f"%%compile_explain\n{other}") == [1, 1]
-    assert run(shell, other) == [1, 1]
+    assert run_and_count(shell, f"%%compile_explain\n{other}") == [1, 1]
+    assert run_and_count(shell, other) == [1, 1]

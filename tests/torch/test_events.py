@@ -1,4 +1,4 @@
-"""Events: what PyTorch does while a block runs."""
+"""Events about compilations, breaks and failures, reported while a block runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def f(x: torch.Tensor) -> torch.Tensor:
     return helper(x * 2) * 3
 
 
-def wrong(x: torch.Tensor) -> torch.Tensor:
+def multiplies_wrong_shapes(x: torch.Tensor) -> torch.Tensor:
     return x @ x.new_ones(7, 7)
 
 
@@ -47,22 +47,22 @@ def test_each_compilation_and_each_break_is_an_event_as_soon_as_it_is_known() ->
     compiled = torch.compile(f, backend="eager")
     with jupyter_graphbreak.capture(on_event=events.append) as run:
         compiled(torch.ones(3))
-        first = without_times(events)
+        first_events = without_times(events)
         so_far = run.report_so_far()
         compiled(torch.ones(3))
-        assert len(events) == len(first)
+        assert len(events) == len(first_events)
         compiled(torch.ones(4))
     in_f, in_helper, broken = (
         line_of(code) for code in ("def f(", "def helper(", "torch._dynamo.graph_break()\n"[:-1])
     )
-    assert first == [
+    assert first_events == [
         f"Compiled {NAME}:{in_f} in f.",
         f"Graph break at {NAME}:{broken} in helper: `torch._dynamo.graph_break()` (GB0025).",
         f"Compiled {NAME}:{in_helper} in helper.",
         f"Compiled {NAME}:{broken} in helper.",
         f"Compiled {NAME}:{in_f + 1} in f.",
     ]
-    assert without_times(events)[len(first) :] == [
+    assert without_times(events)[len(first_events) :] == [
         f"Recompiled {NAME}:{in_f} in f: dimension 0 of x: 3 -> 4.",
         f"Recompiled {NAME}:{broken} in helper: dimension 0 of y: 3 -> 4.",
         f"Recompiled {NAME}:{in_f + 1} in f: dimension 0 of a tensor that the break returned: 3 -> 4.",
@@ -83,11 +83,11 @@ def test_a_failure_and_the_recompile_limit_are_events() -> None:
         for number in range(4):
             scale(torch.ones(3), "a" * number)
         with pytest.raises(torch._dynamo.exc.TorchRuntimeError):
-            torch.compile(wrong, backend="eager")(torch.ones(3))
+            torch.compile(multiplies_wrong_shapes, backend="eager")(torch.ones(3))
     assert [event.kind for event in events] == ["compile", "recompile", "eager", "error"]
     assert "it was compiled too often (recompile_limit = 2)" in str(events[2])
-    line = line_of("def wrong(")
-    assert str(events[3]).startswith(f"Compiling {NAME}:{line} in wrong failed at {NAME}:{line + 1} in wrong: ")
+    line = line_of("def multiplies_wrong_shapes(")
+    assert str(events[3]).startswith(f"Compiling {NAME}:{line} in multiplies_wrong_shapes failed at ")
 
 
 def test_an_exception_of_the_receiver_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:

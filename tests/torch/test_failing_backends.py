@@ -1,4 +1,4 @@
-"""A backend fails: the report blames no break, and says what failed and what to do."""
+"""If a backend fails, the report says what failed and what to do, and does not call it an allowed break."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_the_report_shows_the_error_and_calls_no_break_allowed() -> None:
 
 
 def test_an_inductor_failure_leads_to_the_doctor() -> None:
-    def lacking(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise InductorError(RuntimeError("No working C++ compiler found"), None)
 
     with jupyter_graphbreak.capture() as run, pytest.raises(InductorError):
-        torch.compile(scaled, backend=lacking)(torch.ones(2))
+        torch.compile(scaled, backend=fail)(torch.ones(2))
     (break_,) = run.report.breaks
     assert "`graphbreak doctor` lists what the machine lacks" in break_.advice[0].text
     assert "Inductor error (InductorError)" in run.report.to_text()
 
 
 class Padded(torch.nn.Module):
-    """Assigns by a mask; the backward pass needs the number of its elements."""
+    """A module that assigns through a mask. Its backward pass needs the number of selected elements."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,10 +119,10 @@ def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_r
 
 
 def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(*_: Any, **__: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise AttributeError("'method' object has no attribute '__dict__'")
 
-    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", lacking)
+    monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", fail)
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.InternalTorchDynamoError) as raised:
         torch.compile(scaled, backend="eager")(torch.ones(2))
     assert "'__dict__'" in str(raised.value)
@@ -132,7 +132,7 @@ def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pyt
     assert "PyTorch considers this its own bug" in break_.advice[0].text
 
 
-def test_with_suppressed_errors_nothing_is_called_compiled() -> None:
+def test_with_suppressed_errors_a_function_is_reported_as_not_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
         result = torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
     assert result.tolist() == [3, 3]
@@ -148,7 +148,7 @@ def test_an_error_of_the_program_itself_is_an_error_although_breaks_are_allowed(
     assert "an error, although breaks are allowed" in run.report.to_text()
 
 
-def test_an_exception_of_the_program_is_to_be_corrected_in_the_program() -> None:
+def test_the_advice_for_an_exception_of_the_program_is_to_correct_the_program() -> None:
     def scale(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] != 4:
             raise ValueError("4 rows are needed")
@@ -162,7 +162,7 @@ def test_an_exception_of_the_program_is_to_be_corrected_in_the_program() -> None
     ]
 
 
-def test_an_operator_that_pytorch_calls_with_wrong_arguments_is_no_bug_of_pytorch() -> None:
+def test_an_operator_with_wrong_arguments_is_not_called_a_bug_of_pytorch() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(RuntimeError):
         torch.compile(torch.nn.Linear(4, 2), backend="eager")(torch.ones(3, 5))
     (break_,) = run.report.breaks

@@ -1,4 +1,4 @@
-"""Verdicts on the front ends, for many kinds of functions, agree with running the front ends by hand."""
+"""Verdicts on the front ends agree with running the front ends by hand, for functions of many kinds."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ import torch
 from jupyter_graphbreak import Frontends, compare_frontends
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments import frontends
-from jupyter_graphbreak.experiments.frontends import Examination
+from jupyter_graphbreak.experiments.frontends import FrontendExamination
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.report.frontends import Raised
 from tests.support.sampling import sample_parameters
 
-#: Imported dynamically, since the module has no type annotations.
+#: The module is imported dynamically because it has no type annotations.
 CASES: dict[str, Any] = importlib.import_module("tests.programs.front_ends.many_kinds").CASES
 
 # -- Running the front ends by hand.
 
 
-class ByHand(NamedTuple):
+class VerdictByHand(NamedTuple):
     outcome: str
     error: str | None
     graphs: int | None
 
 
 def counting_backend() -> tuple[Callable[..., Any], list[int]]:
-    counted: list[int] = []
+    graph_counter: list[int] = []
 
     def backend(gm: torch.fx.GraphModule, _: Any) -> Any:
-        counted.append(1)
+        graph_counter.append(1)
         return gm.forward
 
-    return backend, counted
+    return backend, graph_counter
 
 
 def export(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: bool) -> Any:
@@ -79,34 +79,34 @@ def capture_by_hand(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
     return export(fn, args, kwargs, strict="strict" in frontend)
 
 
-def compare_by_hand(frontend: str, case: Any) -> ByHand:
-    """Capture a function, run the program with both inputs and compare it with eager mode, without the package."""
+def compare_by_hand(frontend: str, case: Any) -> VerdictByHand:
+    """Capture a function, run the result with both inputs, and compare it with eager mode, without this package."""
     torch._dynamo.reset()
     torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
-    backend, counted = counting_backend()
+    backend, graph_counter = counting_backend()
     fn = case.make()
     initial = tensors_of(fn)
     random.seed(7)  # different from the seed of the calls
     try:
         program = capture_by_hand(frontend, fn, case, backend)
-        restore(fn, initial)  # capturing may run it
-        actual = call_seeded(program, case.first, case.kwargs)
+        restore(fn, initial)  # capturing may run the function
+        actual = call_with_fixed_seeds(program, case.first, case.kwargs)
     except Exception as error:  # noqa: BLE001
-        return ByHand("raises", type(error).__name__, None)
-    graphs = len(counted) if "compile" in frontend else 1
+        return VerdictByHand("raises", type(error).__name__, None)
+    graphs = len(graph_counter) if "compile" in frontend else 1
     eager = case.make()
-    wrong = not are_close(call_seeded(eager, case.first, case.kwargs), actual)
-    refused, expected = None, None
+    is_wrong = not is_close(call_with_fixed_seeds(eager, case.first, case.kwargs), actual)
+    refusal, expected = None, None
     with contextlib.suppress(Exception):
-        expected = call_seeded(eager, case.second, case.kwargs)
+        expected = call_with_fixed_seeds(eager, case.second, case.kwargs)
     try:
-        actual = call_seeded(program, case.second, case.kwargs)
-        wrong = wrong or expected is None or not are_close(expected, actual)
+        actual = call_with_fixed_seeds(program, case.second, case.kwargs)
+        is_wrong = is_wrong or expected is None or not is_close(expected, actual)
     except Exception as error:  # noqa: BLE001
-        refused = type(error).__name__ if expected is not None else None
-    if wrong:
-        return ByHand("silently wrong", None, graphs)
-    return ByHand("refuses" if refused else "agrees", refused, graphs)
+        refusal = type(error).__name__ if expected is not None else None
+    if is_wrong:
+        return VerdictByHand("silently wrong", None, graphs)
+    return VerdictByHand("refuses" if refusal else "agrees", refusal, graphs)
 
 
 def tensors_of(fn: Any) -> dict[str, torch.Tensor]:
@@ -125,7 +125,7 @@ def copy_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
     return tuple(map(copy, args)), {key: copy(value) for key, value in kwargs.items()}
 
 
-def call_seeded(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def call_with_fixed_seeds(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     torch.manual_seed(0)
     random.seed(0)
     args_copy, named = copy_arguments(args, kwargs)
@@ -139,7 +139,7 @@ def call_seeded(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return value, [tensor for tensor in args_copy if isinstance(tensor, torch.Tensor)]
 
 
-def are_close(expected: Any, actual: Any) -> bool:
+def is_close(expected: Any, actual: Any) -> bool:
     try:
         torch.testing.assert_close(actual, expected, equal_nan=True)
     except AssertionError:
@@ -187,15 +187,15 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
 
 @pytest.mark.exhaustive
 def test_earlier_compilations_do_not_count_towards_the_recompile_limit() -> None:
-    kind = type(CASES["module_with_a_buffer"].make())
-    compiled: list[Any] = [torch.compile(kind(), backend="eager") for _ in range(12)]
+    module_class = type(CASES["module_with_a_buffer"].make())
+    compiled: list[Any] = [torch.compile(module_class(), backend="eager") for _ in range(12)]
     for program in compiled:
         program(torch.ones(3))
     torch._dynamo.utils.counters["mine"]["seen"] = 1
-    counters = {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()}
-    verdicts = compare_frontends(kind(), torch.ones(3))
+    counters = {name: dict(counts) for name, counts in torch._dynamo.utils.counters.items()}
+    verdicts = compare_frontends(module_class(), torch.ones(3))
     assert (verdicts["torch.compile"].graphs, verdicts["torch.compile(fullgraph=True)"].graphs) == (1, 1)
-    assert {name: dict(counted) for name, counted in torch._dynamo.utils.counters.items()} == counters
+    assert {name: dict(counts) for name, counts in torch._dynamo.utils.counters.items()} == counters
 
 
 # -- Derived inputs and preserved state.
@@ -205,7 +205,7 @@ def outcomes(verdicts: Frontends) -> dict[str, str]:
     return {verdict.frontend: verdict.outcome for verdict in verdicts.verdicts}
 
 
-def test_finds_an_input_that_exposes_a_trace() -> None:
+def test_a_derived_input_exposes_a_wrong_trace() -> None:
     verdicts = compare_frontends(CASES["data_dependent_branch"].make(), torch.asarray([1, 2, 3]))
     assert outcomes(verdicts) == {
         "torch.jit.trace": "silently wrong",
@@ -256,21 +256,21 @@ def test_program_for_one_size_is_a_capture_with_a_note() -> None:
 
 
 @pytest.mark.exhaustive
-def test_other_inputs_follow_the_first_if_a_call_changes_state() -> None:
+def test_if_a_call_changes_state_other_inputs_run_after_the_first() -> None:
     verdicts = compare_frontends(CASES["remembers_its_first_input"].make(), torch.ones(3))
     fx = verdicts["torch.fx.symbolic_trace"]
     assert fx.example is not None
     assert (fx.outcome, fx.example.what) == ("silently wrong", "x negated")
     assert verdicts.changes == ["seen"]
-    assert "A call changes seen, so each of these was run after the first input." in verdicts.to_text()
+    assert "A call changes seen, so each further input ran after a call with the first input." in verdicts.to_text()
 
 
 def test_recursive_function_calls_its_compiled_copy() -> None:
-    def halved(x: torch.Tensor) -> torch.Tensor:
-        return x if x < 2 else halved(x / 2)
+    def halve_until_below_two(x: torch.Tensor) -> torch.Tensor:
+        return x if x < 2 else halve_until_below_two(x / 2)
 
-    compiled = compare_frontends(halved, torch.tensor(8.0))["torch.compile"]
-    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # the other graphs come from the cache
+    compiled = compare_frontends(halve_until_below_two, torch.tensor(8.0))["torch.compile"]
+    assert (compiled.outcome, compiled.graphs) == ("breaks", 2)  # later calls find their graphs in the cache
 
 
 @pytest.mark.exhaustive
@@ -315,10 +315,10 @@ def test_program_with_equal_values_and_different_gradients_is_wrong() -> None:
 
 @pytest.mark.exhaustive
 def test_a_program_that_returns_a_copy_of_its_argument_is_noted() -> None:
-    def itself(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    def return_argument(values: list[torch.Tensor]) -> list[torch.Tensor]:
         return values
 
-    verdicts = compare_frontends(itself, [torch.ones(2)])
+    verdicts = compare_frontends(return_argument, [torch.ones(2)])
     assert verdicts["torch.compile"].notes == []
     script = verdicts["torch.jit.script"]
     assert script.outcome == "captures"
@@ -358,14 +358,14 @@ def test_input_for_which_the_function_raises_is_named() -> None:
 
     verdicts = compare_frontends(root, torch.ones(2), also=[-torch.ones(2)])
     assert verdicts["torch.jit.trace"].outcome == "silently wrong"
-    assert "but eager raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
+    assert "but eager code raises ValueError: negative" in str(verdicts["torch.jit.trace"].difference)
     assert verdicts["torch.compile"].breaks == 1
     assert "Graphs and breaks are counted with the first input." in verdicts.to_text()
     assert verdicts.others[0].raised == Raised("ValueError", "negative", "function")
     assert "The function itself raises ValueError with x = tensor([-1., -1.])." in verdicts.to_text()
 
 
-class Unprintable(Exception):  # noqa: N818 - only the name is shown
+class Unprintable(Exception):  # noqa: N818 - the report shows the name
     def __str__(self) -> str:
         raise RuntimeError("no message")
 
@@ -408,14 +408,14 @@ def test_user_function_module_and_settings_do_not_change() -> None:
 
 @pytest.mark.exhaustive
 def test_earlier_compilations_stay_valid() -> None:
-    backend, counted = counting_backend()
+    backend, graph_counter = counting_backend()
     module = CASES["module_in_training"].make()
     compiled: Any = torch.compile(module, backend=backend)
     compiled(torch.ones(4, 3))
     verdicts = compare_frontends(module, torch.ones(4, 3))
     assert (verdicts["torch.compile"].graphs, verdicts["torch.compile(fullgraph=True)"].graphs) == (1, 1)
     compiled(torch.ones(4, 3))
-    assert len(counted) == 1
+    assert len(graph_counter) == 1
 
 
 def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
@@ -424,8 +424,8 @@ def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
         return result
 
     net, x = torch.nn.Linear(512, 512), torch.ones(1, 512)
-    copied = frontends.copy_for_comparison(loss, Arguments(net, x), [])
-    (storage_copy,), (inputs,) = copied.storage_copies, copied.inputs
+    copied_call = frontends.copy_for_comparison(loss, Arguments(net, x), [])
+    (storage_copy,), (inputs,) = copied_call.storage_copies, copied_call.inputs
     assert storage_copy.original() is net.weight
     assert inputs.args[0].weight.data_ptr() == storage_copy.storage.data_ptr()
 
@@ -453,12 +453,12 @@ def test_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPa
     assert "was not run again" in verdicts.to_html()
 
 
-@pytest.mark.parametrize("function", ["user_codes", "Examination.verdict", "describe"])
+@pytest.mark.parametrize("function", ["user_codes", "FrontendExamination.verdict", "describe"])
 def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # so that it counts as an internal error
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # it then counts as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
     comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not comparison.verdicts
@@ -470,15 +470,15 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
 
 @pytest.mark.exhaustive
 def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    examined = Examination._run_first_input
+    run_first_input = FrontendExamination._run_first_input
 
-    def fail_once(self: Examination, *args: Any) -> Any:
+    def fail_once(self: FrontendExamination, *args: Any) -> Any:
         if self.name == "torch.fx.symbolic_trace":
             raise RuntimeError("broken")
-        return examined(self, *args)
+        return run_first_input(self, *args)
 
     full_comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
-    monkeypatch.setattr(Examination, "_run_first_input", fail_once)
+    monkeypatch.setattr(FrontendExamination, "_run_first_input", fail_once)
     comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     expected = [
         verdict.frontend for verdict in full_comparison.verdicts if verdict.frontend != "torch.fx.symbolic_trace"

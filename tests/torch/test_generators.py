@@ -1,4 +1,4 @@
-"""Which generators are breaks themselves, which follow from a different break, and messages about unfinished ones."""
+"""Generators that are breaks themselves, that follow from a different break, or that are in use across a break."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def uses_own_generator(x: torch.Tensor, folder: str) -> torch.Tensor:
     return y * total
 
 
-def refused_generators(report: Report) -> list[str]:
+def generators_that_break(report: Report) -> list[str]:
     """Return the generators that are breaks themselves."""
     return [b.stack[-1].function or "" for b in report.breaks if b.gb_type == "Attempt to trace generator"]
 
@@ -127,9 +127,9 @@ def test_generators_of_the_standard_library_are_left_out(
     function: Callable[..., object], breaks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("torch.utils.serialization")]:
-        monkeypatch.delitem(sys.modules, name)  # torch.save imports it, which runs generators
+        monkeypatch.delitem(sys.modules, name)  # torch.save then imports it again, which runs generators
     report = jupyter_graphbreak.explain(function, ONES, str(tmp_path))
-    assert refused_generators(report) == []
+    assert generators_that_break(report) == []
     assert len(report.breaks) == breaks
     assert [skipped.function for skipped in report.skipped if skipped.kind == "generator"] == []
 
@@ -143,18 +143,18 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys.modules[__name__], "numbers", importlib.import_module("counting_library").counted)
     report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
-    assert refused_generators(report) == []
-    known = {break_.id: break_ for break_ in report.breaks}
+    assert generators_that_break(report) == []
+    breaks_by_id = {break_.id: break_ for break_ in report.breaks}
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert skipped.function == "counted"
     assert skipped.break_ is not None
-    assert skipped.id in known[skipped.break_].skipped
+    assert skipped.id in breaks_by_id[skipped.break_].skipped
     assert skipped.reason == "a library's generator, called by code that runs eagerly because of the break"
 
 
 def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:
     report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
-    assert refused_generators(report) == ["numbers"]
+    assert generators_that_break(report) == ["numbers"]
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
 

@@ -1,4 +1,4 @@
-"""A program that is watched live has the same report as its log, except for information that logs lack."""
+"""The live report of a program is the same as the report of its log, except for information that logs lack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support import warm_processes
 from tests.support.sampling import sample_parameters
 
 HERE = Path(__file__).parent
-#: PyTorch reads the variable TORCH_TRACE only while it is loaded, and this process has loaded it already.
+#: A program that sets up PyTorch's log itself, because a warm process has loaded PyTorch, which reads TORCH_TRACE only
+#: while it is loaded.
 LIVE = """
 import logging, runpy, sys
 import jupyter_graphbreak
@@ -46,7 +47,7 @@ def named_stack(report: Report, break_: Break) -> list[Any]:
     return [named_location(report, at) for at in break_.stack]
 
 
-def facts_in_both(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
+def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, Any]:
     return {
         "breaks": [
             (named_location(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
@@ -58,7 +59,7 @@ def facts_in_both(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
             for skipped in report.skipped
         ],
         "resumes": sorted(
-            (resume.name, resume.frames, named_location(report, resume.location) if lines_of_resumes else None)
+            (resume.name, resume.frames, named_location(report, resume.location) if with_resume_lines else None)
             for resume in report.resumes
             if resume.frames
         ),
@@ -67,7 +68,7 @@ def facts_in_both(report: Report, *, lines_of_resumes: bool) -> dict[str, Any]:
 
 
 def report_live_and_from_log(fork_server_folder: Path, folder: Path, name: str) -> tuple[Report, Report]:
-    """Run a program with watching and a log; return the report of the run and the report of the log."""
+    """Run a program while watching it and writing its log, and return the live report and the report of the log."""
     program = HERE.parent / "programs" / f"{name}.py"
     process = warm_processes.run(
         fork_server_folder, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ)
@@ -90,29 +91,36 @@ needs_skips = pytest.mark.skipif(
 def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: Path, name: str) -> None:
     live, logged = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
-    assert facts_in_both(logged, lines_of_resumes=has_lines) == facts_in_both(live, lines_of_resumes=has_lines)
+    assert comparable_facts(logged, with_resume_lines=has_lines) == comparable_facts(live, with_resume_lines=has_lines)
     if name == "logged/one_line":
         # Code compiled after torch._dynamo.reset() may have the address of an earlier code object.
-        again = [resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)]
-        assert [(resume.frames, resume.break_) for resume in again] == [(["1/0#2"], "b1"), (["2/0#2"], "b2")]
+        resumes_after_reset = [
+            resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)
+        ]
+        assert [(resume.frames, resume.break_) for resume in resumes_after_reset] == [
+            (["1/0#2"], "b1"),
+            (["2/0#2"], "b2"),
+        ]
         # In a log, the caller of a recursive function is a guess.
         return
     callers = [(frame.id, frame.caller) for frame in live.frames]
     assert [(frame.id, frame.caller) for frame in logged.frames] == callers
-    for of_log, of_run in zip(logged.breaks, live.breaks, strict=True):  # PyTorch omits callers from some stacks
-        known = named_stack(logged, of_log)
-        assert named_stack(live, of_run)[-len(known) :] == known
+    for logged_break, live_break in zip(
+        logged.breaks, live.breaks, strict=True
+    ):  # PyTorch omits callers from some stacks
+        logged_stack = named_stack(logged, logged_break)
+        assert named_stack(live, live_break)[-len(logged_stack) :] == logged_stack
 
 
 @pytest.mark.exhaustive
 @needs_skips
 def test_no_location_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
     live, logged = report_live_and_from_log(fork_server_folder, tmp_path, "logged/one_line_unclear")
-    in_run, in_log = (
+    live_counts, logged_counts = (
         Counter((named_location(report, break_.location), break_.gb_id) for break_ in report.breaks)
         for report in (live, logged)
     )
-    assert in_log.keys() == in_run.keys()
-    assert in_log <= in_run
+    assert logged_counts.keys() == live_counts.keys()
+    assert logged_counts <= live_counts
     assert logged.summary.events == live.summary.events
     assert any("may be listed as one" in note.message for note in logged.diagnostics)

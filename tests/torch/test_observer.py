@@ -1,4 +1,4 @@
-"""Variables of PyTorch that our hooks do not find are noted once, without other consequences."""
+"""If a hook does not find a variable of PyTorch, the report notes this once. Nothing else changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch._dynamo import convert_frame
 from jupyter_graphbreak._torch_compat.hooks.compilation import watch_failures, watch_starts, wrap_log_graph_break
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.refusals import watch_generators, watch_limits
-from jupyter_graphbreak.records.additions import Addition, BreakSeen, FrameStarted, Note, WatchFailed
+from jupyter_graphbreak.records.additions import Addition, BreakLogged, FrameStarted, Note, WatchFailed
 
 
 @pytest.fixture
@@ -56,18 +56,20 @@ def test_a_missing_variable_is_noted_once(observer: Observer, additions: list[Ad
     ]
 
 
-@pytest.mark.parametrize("look", [None, lambda _: None], ids=["not observed", "observed"])
-def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
-    def refuses(number: int) -> None:
+@pytest.mark.parametrize("observe_call", [None, lambda _: None], ids=["not observed", "observed"])
+def test_a_hook_is_in_no_traceback(observer: Observer, observe_call: Any) -> None:
+    def raise_value_error(number: int) -> None:
         raise ValueError(number) from KeyError("cause")
 
-    def caller(function: Any, *arguments: Any) -> list[tuple[str, int | None]]:
+    def traceback_of(function: Any, *arguments: Any) -> list[tuple[str, int | None]]:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - the same for both
             function(*arguments)
         return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
 
-    for function, arguments in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
-        assert caller(wrap_with_hooks(function, observer, on_error=look), *arguments) == caller(function, *arguments)
+    for function, arguments in ((raise_value_error, (1,)), (raise_value_error, ()), (int, ("x",))):
+        assert traceback_of(wrap_with_hooks(function, observer, on_error=observe_call), *arguments) == traceback_of(
+            function, *arguments
+        )
 
 
 def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, additions: list[Addition]) -> None:
@@ -105,7 +107,7 @@ def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, additions:
 
 
 def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[Addition]) -> None:
-    """In torch before 2.10 the tracer is a variable of the function that logs the break."""
+    """In torch before 2.10, the tracer is a variable of the function that logs the break."""
     calls: list[object] = []
 
     def log_graph_break(code_options: object, reason: str = "", user_stack: object = None) -> None:
@@ -129,8 +131,8 @@ def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[A
     assert notes(additions) == [
         "This PyTorch has no variable `self` in `renamed_handler`; the report lacks that detail."
     ]
-    seen = [addition for addition in additions if isinstance(addition, BreakSeen)]
-    assert [event.error_on_graph_break for event in seen] == [True, None]
+    seen_breaks = [addition for addition in additions if isinstance(addition, BreakLogged)]
+    assert [event.error_on_graph_break for event in seen_breaks] == [True, None]
     assert len(calls) == 2
 
 
@@ -152,18 +154,18 @@ def test_a_run_with_this_torch_has_all_variables() -> None:
 def test_an_internal_error_of_a_hook_does_not_change_the_call(
     observer: Observer, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
-    def fault(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("an internal error")
 
-    def divided(number: int) -> float:
+    def divide(number: int) -> float:
         return 1 / number
 
-    monkeypatch.setattr(owner, name, fault)
+    monkeypatch.setattr(owner, name, fail)
 
-    def look(_: WatchedCall) -> None:
+    def observe_call(_: WatchedCall) -> None:
         return None
 
-    watching = wrap_with_hooks(divided, observer, before=look, after=look, on_error=look)
-    assert watching(2) == 0.5
+    hooked_divide = wrap_with_hooks(divide, observer, before=observe_call, after=observe_call, on_error=observe_call)
+    assert hooked_divide(2) == 0.5
     with pytest.raises(ZeroDivisionError):
-        watching(0)
+        hooked_divide(0)

@@ -39,8 +39,9 @@ HOOKED = [
     ("torch._inductor.cudagraph_utils", "get_metrics_context"),
     ("torch._logging._internal", "trace_structured"),
 ]
-#: Also replaced, but tested in real calls by test_silent_causes.py, because only PyTorch can create their arguments.
-WATCHED_ELSEWHERE = [
+#: Functions that are also replaced, but that test_silent_causes.py tests in real calls, because only PyTorch can create
+#: their arguments.
+HOOKED_IN_REAL_CALLS = [
     ("torch._dynamo.eval_frame", "OptimizeContext.__call__"),
     ("torch._dynamo.eval_frame", "_maybe_set_eval_frame"),
     ("torch._dynamo.eval_frame", "OptimizedModule.__reduce__"),
@@ -49,7 +50,7 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((1, 2, 3, 4, 5), {}), ((
 
 
 def owner_and_name(module: str, path: str) -> tuple[Any, str]:
-    """Return the module or class that a path leads to, and the last name of the path."""
+    """Return the module or class that has the last name of a path, and that name."""
     owner = importlib.import_module(module)
     *classes, name = path.split(".")
     for inner in classes:
@@ -59,24 +60,24 @@ def owner_and_name(module: str, path: str) -> tuple[Any, str]:
 
 def test_the_table_has_all_hooks() -> None:
     """Every function that a watch replaces in this PyTorch is in the table above."""
-    before = {module: namespace(module) for module, _ in HOOKED}
+    before = {module: function_ids(module) for module, _ in HOOKED}
     with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
-        now = {module: namespace(module) for module, _ in HOOKED}
+        now = {module: function_ids(module) for module, _ in HOOKED}
     replaced = {
         (module, path)
-        for module, known in before.items()
+        for module, ids_before in before.items()
         for path in now[module]
-        if known.get(path) != now[module][path]
+        if ids_before.get(path) != now[module][path]
     }
-    assert replaced <= {*HOOKED, *WATCHED_ELSEWHERE}
+    assert replaced <= {*HOOKED, *HOOKED_IN_REAL_CALLS}
     assert len(replaced) >= 12
 
 
-def namespace(module: str) -> dict[str, int]:
-    """Return the identity of each function of a module and of its classes."""
-    home = importlib.import_module(module)
-    ids = {name: id(value) for name, value in vars(home).items() if callable(value)}
-    for name, value in vars(home).items():
+def function_ids(module: str) -> dict[str, int]:
+    """Return the id of each callable of a module and of each attribute of its classes, by path."""
+    module_object = importlib.import_module(module)
+    ids = {name: id(value) for name, value in vars(module_object).items() if callable(value)}
+    for name, value in vars(module_object).items():
         if inspect.isclass(value) and value.__module__ == module:
             ids |= {f"{name}.{inner}": id(part) for inner, part in vars(value).items()}
     return ids
@@ -87,7 +88,7 @@ def namespace(module: str) -> dict[str, int]:
 def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         owner, name = owner_and_name(module, path)
-        real = inspect.getattr_static(owner, name)
+        torch_function = inspect.getattr_static(owner, name)
     except AttributeError:
         assert torch.__version__ < "2.13" or "skip" in path or "mode" in path or path == "log_graph_break"
         return
@@ -99,7 +100,7 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
             raise LookupError("torch's own")
         return ("result",)
 
-    is_class_method = isinstance(real, classmethod)
+    is_class_method = isinstance(torch_function, classmethod)
     monkeypatch.setattr(owner, name, classmethod(original) if is_class_method else original)
     for args, kwargs in CALLS:
         calls.clear()
@@ -108,18 +109,18 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
             watch(lambda addition: None, lambda seconds: None, claim),  # noqa: ARG005
             restrict_trace(logging.NullHandler(), frozenset(), lambda kind, error: None, claim),  # noqa: ARG005
         ):
-            assert call(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
+            assert result_or_message(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
         assert calls == [((owner, *args) if is_class_method else args, kwargs)]
 
 
-def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def result_or_message(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
     except LookupError as error:
         return error.args[0]
 
 
-def test_errors_of_entries_that_only_we_need_are_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_entries_that_only_this_package_needs_are_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     internal = importlib.import_module("torch._logging._internal")
     faults: list[str] = []
 

@@ -32,7 +32,7 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def watch(function: Callable[..., Any], **options: Any) -> Report:
+def report_of(function: Callable[..., Any], **options: Any) -> Report:
     compiled = torch.compile(function, backend="eager", **options)
     with jupyter_graphbreak.capture() as run:
         compiled(ONES)
@@ -47,7 +47,7 @@ def marked_lines(function: Callable[..., Any], word: str) -> list[int]:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
 def test_a_path_has_exactly_the_lines_that_the_answer_decides(function: Callable[..., Any]) -> None:
-    report = watch(function)
+    report = report_of(function)
     assert [path.location.line for path in report.paths if path.location] == marked_lines(function, "asks")
     assert [line.line for path in report.paths for line in path.lines] == marked_lines(function, "compiled")
     assert [line.line for path in report.paths for line in path.skipped] == marked_lines(function, "skipped")
@@ -60,11 +60,13 @@ def exports(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def test_a_question_is_listed_exactly_if_this_release_answers_it_differently() -> None:
-    differs = not torch.equal(torch.compile(exports, backend="eager")(ONES), exports(ONES))  # it does in torch 2.9
+def test_a_question_is_listed_only_if_this_release_answers_it_differently_when_compiled() -> None:
+    answers_differ = not torch.equal(
+        torch.compile(exports, backend="eager")(ONES), exports(ONES)
+    )  # they do in torch 2.9
     torch._dynamo.reset()
-    assert [path.location.line for path in watch(exports).paths if path.location] == (
-        [exports.__code__.co_firstlineno + 1] if differs else []
+    assert [path.location.line for path in report_of(exports).paths if path.location] == (
+        [exports.__code__.co_firstlineno + 1] if answers_differ else []
     )
 
 
@@ -78,16 +80,16 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
             y = y + 1
         return y
 
-    report = watch(call)
+    report = report_of(call)
     line = first.__code__.co_firstlineno
     lines_that_ask = marked_lines(questions.compiled_here, "asks")
     assert [path.location.line for path in report.paths if path.location] == lines_that_ask * 2
-    decided = [
-        (path.branch.line, [at.line for at in path.lines], [at.line for at in path.skipped])
+    decided_lines = [
+        (path.branch.line, [location.line for location in path.lines], [location.line for location in path.skipped])
         for path in report.paths
         if path.branch
     ]
-    assert decided == [(line + 1, [line + 1], []), (line + 5, [], [line + 6])]
+    assert decided_lines == [(line + 1, [line + 1], []), (line + 5, [], [line + 6])]
     name = "test_paths.py"
     assert f"{name}:{line + 1} in first asks torch.compiler.is_compiling() through questions.py" in " ".join(
         report.to_text().split()
@@ -111,10 +113,10 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:
     function = getattr(questions, name)
     (first_line,) = marked_lines(function, "asks")
-    assert effect.format(*range(first_line, first_line + 5)) in " ".join(watch(function).to_text().split())
+    assert effect.format(*range(first_line, first_line + 5)) in " ".join(report_of(function).to_text().split())
 
 
-def test_libraries_that_ask() -> None:
+def test_questions_in_libraries_are_reported() -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
     optimizer = torch.optim.AdamW([parameter], capturable=False)
 
@@ -143,12 +145,12 @@ def test_the_program_gets_the_same_answers_and_the_same_error() -> None:
             torch._dynamo.graph_break()
         return x
 
-    plain = torch.compile(ask, backend="eager")(ONES)
+    plain_result = torch.compile(ask, backend="eager")(ONES)
     torch._dynamo.reset()
     with jupyter_graphbreak.capture() as outer, jupyter_graphbreak.capture() as inner:
-        watched = torch.compile(ask, backend="eager")(ONES)
-    assert plain[1:] == watched[1:] == (True, False)
-    assert torch.equal(plain[0], watched[0])
+        observed_result = torch.compile(ask, backend="eager")(ONES)
+    assert plain_result[1:] == observed_result[1:] == (True, False)
+    assert torch.equal(plain_result[0], observed_result[0])
     assert len(outer.report.paths) == len(inner.report.paths) == 1
     assert [line.line for path in inner.report.paths for line in path.lines] == [ask.__code__.co_firstlineno + 4]
     assert inner.report.paths[0].lines == outer.report.paths[0].lines
@@ -166,8 +168,8 @@ def test_the_program_gets_the_same_answers_and_the_same_error() -> None:
         assert traceback_names() == plain_frames
 
 
-def test_a_path_survives_redaction_without_the_users_words() -> None:
-    report = watch(questions.two_arms)
+def test_a_redacted_path_contains_none_of_the_users_names() -> None:
+    report = report_of(questions.two_arms)
     path = report.redacted().paths[0]
     assert (path.function, path.compiled, path.eager) == ("torch.compiler.is_compiling", "True", "False")
     assert path.location is not None

@@ -1,4 +1,4 @@
-"""A report names all reasons for recompiling a function, each at its own line."""
+"""A report names all reasons for recompiling a function, each with its own line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from jupyter_graphbreak.api.watching import capture
 from jupyter_graphbreak.views.words.recompilation import recompilations
+from jupyter_graphbreak.views.words.verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +49,11 @@ class Scaled(torch.nn.Module):
 
 
 def varied_values(report: Report) -> dict[str, tuple[str, list[str | None]]]:
-    """Return the values that varied in the only recompiled function: how often, and the code of their lines."""
-    (again,) = recompilations(report)
+    """Return how often each value varied in the only recompiled function, and the code of its lines."""
+    (recompilation,) = recompilations(report)
     return {
-        guard.variation: (again.share_text(guard), [place.code for place in guard.locations]) for guard in again.guards
+        guard.variation: (recompilation.share_text(guard), [location.code for location in guard.locations])
+        for guard in recompilation.guards
     }
 
 
@@ -61,16 +63,16 @@ def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
         for index in range(10):
             compiled(torch.randn(4 + index, 4 + index), index % 2 == 0, f"head{index % 3 + 1}")
     report = run.report
-    in_json = {reason.guard.split()[0] for recompile in report.recompiles for reason in recompile.reasons}
-    assert in_json == {"name", "causal", "tensor"}
-    stories = varied_values(report)
+    guarded_names = {reason.guard.split()[0] for recompile in report.recompiles for reason in recompile.reasons}
+    assert guarded_names == {"name", "causal", "tensor"}
+    variations = varied_values(report)
     total = len(report.recompiles)
-    assert stories["dimension 0 of x: 4 -> 5 -> ... -> 10"] == (f"all {total} times", [])
-    assert stories["causal: False -> True"][1] == ["if causal:"]
-    assert stories["name: 'head2', 'head3', 'head1'"][1] == ['if name == "head1":']
+    assert variations["dimension 0 of x: 4 -> 5 -> ... -> 10"] == (f"all {total} times", [])
+    assert variations["causal: False -> True"][1] == ["if causal:"]
+    assert variations["name: 'head2', 'head3', 'head1'"][1] == ['if name == "head1":']
     for guard, name in (("causal", "causal: False -> True"), ("name", "name: 'head2', 'head3', 'head1'")):
         count = sum(any(r.guard.startswith(guard) for r in recompile.reasons) for recompile in report.recompiles)
-        assert stories[name][0] == f"{count} of {total} times"
+        assert variations[name][0] == f"{count} of {total} times"
 
 
 def total_of_rows(x: Any) -> Any:
@@ -108,7 +110,7 @@ def total_of_helper(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("fn", "argument", "line", "advice"),
+    ("fn", "make_argument", "line", "advice"),
     [
         (total_of_rows, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
         (total_while, lambda x: x, "while column < x.shape[1]:", "the loop is unrolled"),
@@ -120,17 +122,19 @@ def total_of_helper(x: Any) -> Any:
         ),
         (total_of_helper, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
         (total_of_items, lambda x: {"x": x}, None, "mark_dynamic"),
-        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each side of the condition"),
+        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each branch of the condition"),
     ],
 )
-def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any, line: str | None, advice: str) -> None:
+def test_a_line_that_turns_a_size_into_a_constant_is_named(
+    fn: Any, make_argument: Any, line: str | None, advice: str
+) -> None:
     compiled: Any = torch.compile(fn, backend="eager")
     with capture() as run:
         for size in (3, 4, 5):
-            compiled(argument(torch.ones(2, size)))
+            compiled(make_argument(torch.ones(2, size)))
     (recompilation,) = recompilations(run.report)
     (guard,) = recompilation.guards
-    assert [place.code for place in guard.locations] == ([line] if line is not None else [])
+    assert [location.code for location in guard.locations] == ([line] if line is not None else [])
     assert advice in guard.advice
 
 
@@ -149,11 +153,14 @@ def test_each_version_of_a_function_names_its_own_line() -> None:
         for size in (3, 5, 4, 6):
             compiled(torch.ones(2, size))
     condition, loop = "if x.shape[1] == 4:", "for column in range(x.shape[1]):"
-    named = [[reason.location and reason.location.code for reason in one.reasons] for one in run.report.recompiles]
+    named_lines = [
+        [reason.location and reason.location.code for reason in recompile.reasons]
+        for recompile in run.report.recompiles
+    ]
     # The newest version comes first. The oldest has a guard on the size in any case, so the new version's line counts.
-    assert named == [[loop], [loop, condition], [condition, loop, loop]]
+    assert named_lines == [[loop], [loop, condition], [condition, loop, loop]]
     ((guard,),) = [recompilation.guards for recompilation in recompilations(run.report)]
-    assert [place.code for place in guard.locations] == [loop, condition]
+    assert [location.code for location in guard.locations] == [loop, condition]
     assert "the loop is unrolled" in guard.advice
 
 
@@ -169,18 +176,18 @@ def test_a_loop_over_pieces_says_that_it_is_unrolled() -> None:
         for size in (4, 6, 8):
             compiled(torch.ones(size))
     guards = [guard for recompilation in recompilations(run.report) for guard in recompilation.guards]
-    assert [place.code for place in guards[0].locations] == ["for piece in x.split(2):"]
+    assert [location.code for location in guards[0].locations] == ["for piece in x.split(2):"]
     assert "the loop is unrolled" in guards[0].advice
 
 
 def test_lines_of_functions_in_other_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo traces the functions into their caller, and its trace has only numbers for their files."""
     lines = ["def steps(x):", "    for row in range(x.shape[0]):", "        x = x + row", "    return x", ""]
-    lines += ["def side(x):", "    return x * 2 if x.shape[0] > 4 else x", ""]
+    lines += ["def double_long(x):", "    return x * 2 if x.shape[0] > 4 else x", ""]
     (tmp_path / "functions_of_sizes.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     functions = importlib.import_module("functions_of_sizes")
-    for name, line in (("steps", lines[1]), ("side", lines[6])):
+    for name, line in (("steps", lines[1]), ("double_long", lines[6])):
         torch.compiler.reset()
         function = getattr(functions, name)
 
@@ -198,7 +205,7 @@ def test_lines_of_functions_in_other_files_are_named(tmp_path: Path, monkeypatch
 
 
 def test_a_range_names_the_line_that_sets_its_bound() -> None:
-    """PyTorch gives a range two lines, but it always compiles sizes 0 and 1 separately: no line sets that bound."""
+    """PyTorch names two lines for a range, but none sets its lower bound: sizes 0 and 1 always compile separately."""
 
     def double_long(x: Any) -> Any:
         x = x + 1
@@ -219,7 +226,7 @@ def double(x: Any) -> Any:
 
 
 def test_a_line_of_code_compiled_before_a_reset_is_not_named() -> None:
-    """After a reset, Dynamo uses its frame ids again."""
+    """After a reset, Dynamo reuses its frame ids."""
     with capture() as run:
         for fn, is_dynamic in ((total_of_rows, None), (double, False)):
             torch.compiler.reset()
@@ -241,16 +248,18 @@ def test_recompiles_after_a_reset_have_their_own_reasons() -> None:
         for fn, *arguments in calls:
             torch.compiler.reset()
             compiled: Any = torch.compile(fn, backend="eager")
-            for others in arguments:
-                compiled(torch.ones(2, 2), *others)
-    reasons = {one.function: [reason.guard for reason in one.reasons] for one in run.report.recompiles}
+            for other_arguments in arguments:
+                compiled(torch.ones(2, 2), *other_arguments)
+    reasons = {
+        recompile.function: [reason.guard for reason in recompile.reasons] for recompile in run.report.recompiles
+    }
     assert {name: [guard.split()[0] for guard in guards] for name, guards in reasons.items()} == {
         "attend": ["causal"],
         "flagged": ["flag"],
     }
 
 
-def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attributes_globals_and_closures_are_named_with_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Scaled()
     compiled = torch.compile(model, backend="eager", dynamic=False)
     x = torch.ones(3)
@@ -261,8 +270,8 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
         model.mode = "b"
         compiled(x, True)
         compiled(x, False)
-    stories = varied_values(run.report)
-    assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
+    variations = varied_values(run.report)
+    assert {name.partition(":")[0]: lines for name, (_, lines) in variations.items()} == {
         "flag": ["if flag:"],
         "self.mode": ['return x * 2 if self.mode == "a" else x'],
         "SCALE": ["x = x + SCALE"],
@@ -282,11 +291,54 @@ def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatc
         scaled(x)
         name = "b"
         scaled(x)
-    stories = varied_values(run.report)
-    assert {name.partition(":")[0]: lines for name, (_, lines) in stories.items()} == {
+    variations = varied_values(run.report)
+    assert {name.partition(":")[0]: lines for name, (_, lines) in variations.items()} == {
         "factor": ["y = x * factor"],
         "name": ['return y + 1 if name == "a" else y'],
     }
+
+
+class Projection(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size, 2))
+
+    def forward(self, x: Any) -> Any:
+        y = x @ self.weight
+        torch._dynamo.graph_break()
+        return y @ self.weight.T
+
+
+def linear_layer(size: int) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(size, 2))
+
+
+@pytest.mark.parametrize("make", [Projection, linear_layer])
+def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None:
+    models: list[Any] = [torch.compile(make(size), backend="eager") for size in (3, 4, 5)]
+    with capture() as run:
+        for _ in range(2):
+            for size, model in enumerate(models, start=3):
+                model(torch.ones(2, size))
+    for again in recompilations(run.report):
+        assert again.is_caused_by_instances
+        assert again.times_text == "recompiled twice, each time for a different instance"
+        assert [guard.advice.partition(":")[0] for guard in again.guards][:1] == [
+            "nothing, if the instances differ on purpose"
+        ]
+    if make is linear_layer:
+        assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
+
+
+def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
+    relu: Any = torch.nn.Sequential(torch.nn.ReLU())
+    model: Any = torch.compile(relu, backend="eager", dynamic=False)
+    with capture() as run:
+        for size in (3, 4):
+            model(torch.ones(size))
+    (again,) = recompilations(run.report)
+    assert not again.is_caused_by_instances
+    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic")
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
@@ -295,6 +347,6 @@ def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
         with capture() as run:
             for name in "abcd":
                 compiled(torch.ones(3, 3), True, name)
-    (again,) = recompilations(run.report)
-    assert again.times_text == "recompiled (0/1), then limit reached: runs eagerly"
-    assert [guard.variation for guard in again.guards] == ["name: 'a' -> 'b' -> different value"]
+    (recompilation,) = recompilations(run.report)
+    assert recompilation.times_text == "recompiled (0/1), then limit reached: runs eagerly"
+    assert [guard.variation for guard in recompilation.guards] == ["name: 'a' -> 'b' -> different value"]

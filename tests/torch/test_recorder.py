@@ -1,4 +1,4 @@
-"""The recorded parts of files: the functions that took part, with the text at every break."""
+"""The recorded source text of functions with breaks, and the recorded names of modules."""
 
 from __future__ import annotations
 
@@ -136,31 +136,35 @@ def test_a_library_function_that_is_skipped_shows_the_responsible_block(
     report = jupyter_graphbreak.explain(getattr(library, name), torch.ones(3))
     assert {source.kind for source in report.sources if source.name == "library_under_test.py"} == {"library"}
     skipped = [(skipped.function, skipped.kind, skipped.location) for skipped in report.skipped]
-    assert [(function, kind, at.line, at.end_line) for function, kind, at in skipped if at is not None] == expected
+    assert [
+        (function, kind, location.line, location.end_line)
+        for function, kind, location in skipped
+        if location is not None
+    ] == expected
 
 
 def test_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
-    def import_one(*_: object) -> None:
+    def import_new_module(*_: object) -> None:
         name = f"imported_by_collection_{len(imported)}"
         imported.append(name)
         sys.modules[name] = ModuleType(name)
 
     imported: list[str] = []
     threshold = gc.get_threshold()
-    gc.callbacks.append(import_one)
+    gc.callbacks.append(import_new_module)
     gc.set_threshold(1)
     try:
         with record():
             pass
     finally:
         gc.set_threshold(*threshold)
-        gc.callbacks.remove(import_one)
+        gc.callbacks.remove(import_new_module)
         for name in imported:
             del sys.modules[name]
     assert imported
 
 
-def decorated(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def wrap(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def wrapper(*args: object) -> torch.Tensor:
         return forward(*args)
 
@@ -168,11 +172,11 @@ def decorated(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
 
 
 class Base(torch.nn.Module):
-    @decorated
+    @wrap
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.doubled(x) + 1
+        return self.double(x) + 1
 
-    def doubled(self, x: torch.Tensor) -> torch.Tensor:
+    def double(self, x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
 
@@ -185,37 +189,37 @@ def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_cla
     torch._dynamo.reset()
     with jupyter_graphbreak.capture() as run:
         torch.compile(model, backend="eager")(torch.ones(2))
-        torch.compile(model.doubled, backend="eager")(torch.ones(2))
+        torch.compile(model.double, backend="eager")(torch.ones(2))
     assert [(frame.function, frame.module) for frame in run.report.frames] == [
         ("wrapper", "Derived"),
-        ("doubled", None),
+        ("double", None),
     ]
-    assert compiled_name(run.report) == "Derived and Base.doubled"
+    assert compiled_name(run.report) == "Derived and Base.double"
 
 
-KEPT: dict[str, object] = {}
+HOOK_OUTPUTS: dict[str, object] = {}
 
 
-def keep(*arguments: object) -> None:
-    KEPT["last"] = arguments[2]
+def store_output(*arguments: object) -> None:
+    HOOK_OUTPUTS["last"] = arguments[2]
 
 
 def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> None:
     torch._dynamo.reset()
-    KEPT.clear()
+    HOOK_OUTPUTS.clear()
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
-    model[0].register_forward_hook(keep)
+    model[0].register_forward_hook(store_output)
     compiled = torch.compile(model, backend="eager")
     with jupyter_graphbreak.capture() as run:
         for _ in range(2):
             compiled(torch.ones(1, 2))
     assert [frame.module for frame in run.report.frames] == ["Sequential"] * 2
     text = " ".join(run.report.to_text().split())
-    assert "Sequential was compiled twice: len(tests.torch.test_recorder.KEPT) varied" in text
-    assert "len(tests.torch.test_recorder.KEPT): 0 -> 1 or more" in text
+    assert "Sequential was compiled twice: len(tests.torch.test_recorder.HOOK_OUTPUTS) varied" in text
+    assert "len(tests.torch.test_recorder.HOOK_OUTPUTS): 0 -> 1 or more" in text
 
 
-def test_the_report_tells_an_internal_error_in_a_recording_of_a_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_while_recording_a_trial_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> bool:
         raise RuntimeError("broken")
 

@@ -18,7 +18,7 @@ from jupyter_graphbreak.results import Report
 #: Earlier releases do not report the frames that Dynamo did not begin to compile.
 REPORTS_SKIPS = hasattr(torch._dynamo.convert_frame.CatchErrorsWrapper, "_handle_skip")
 ONES, DOUBLES = torch.ones(3), torch.ones(3, dtype=torch.float64)
-WORDS = "ran eagerly|compiled before this run|compiled with its caller|not reached|may have run"
+STATES = "ran eagerly|compiled before this run|compiled with its caller|not reached|may have run"
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def record_call(run: Callable[[], object]) -> Report:
 
 
 class Wording(NamedTuple):
-    """What a report says of a resume function: in the text, in the break's card and in the table."""
+    """What a report says about a resume function: in the text, in the break's card and in the table."""
 
     text: str
     card: list[str]
@@ -47,7 +47,7 @@ def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
     html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
     card, _, table = html.partition("afterresumes atframesgraphs")
-    return Wording(text, re.findall(rf"resumes at line \d+ in \w+ \(({WORDS})\)", card), re.findall(WORDS, table))
+    return Wording(text, re.findall(rf"resumes at line \d+ in \w+ \(({STATES})\)", card), re.findall(STATES, table))
 
 
 @torch.compile(backend="eager")
@@ -80,16 +80,16 @@ def test_a_resume_function_that_an_earlier_run_compiled_may_have_run() -> None:
 
 def test_a_resume_function_without_tensors_runs_eagerly() -> None:
     shown = wording(record_call(lambda: number_after(ONES)))
-    words = "ran eagerly" if REPORTS_SKIPS else "may have run"
-    assert shown.text.endswith(f"in number_after ({words})")
-    assert shown.card == shown.table == [words]
+    expected_state = "ran eagerly" if REPORTS_SKIPS else "may have run"
+    assert shown.text.endswith(f"in number_after ({expected_state})")
+    assert shown.card == shown.table == [expected_state]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
     shown = wording(record_call(lambda: branch(ONES)))
-    words = "not reached" if REPORTS_SKIPS else "may have run"
+    expected_state = "not reached" if REPORTS_SKIPS else "may have run"
     assert shown.text.endswith("the other branch was not taken" if REPORTS_SKIPS else "the other branch may have run")
-    assert shown.card == shown.table == [words]
+    assert shown.card == shown.table == [expected_state]
 
 
 def test_a_resume_function_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
@@ -130,11 +130,11 @@ def choosing(x: torch.Tensor) -> torch.Tensor:
     return either(x) * 3
 
 
-def again(x: torch.Tensor, times: int = 2) -> torch.Tensor:
+def recurse(x: torch.Tensor, times: int = 2) -> torch.Tensor:
     if times == 0:
         torch._dynamo.graph_break()
         return x + 1
-    return again(x, times - 1) * 2
+    return recurse(x, times - 1) * 2
 
 
 def number_of(x: torch.Tensor) -> int:
@@ -176,18 +176,19 @@ def test_nested_resume_functions_are_in_the_graph_of_their_callers_resume_functi
 
 
 def test_nested_resume_functions_of_a_branch_not_taken_are_not_reached() -> None:
-    words = "not reached" if REPORTS_SKIPS else None
+    expected_state = "not reached" if REPORTS_SKIPS else None
     assert frames_of_resumes(record_nested(choosing, ONES)) == [
-        ("either", ["B"], "inlined"), ("choosing", ["B"], None), ("either", [], words), ("choosing", [], words),
+        ("either", ["B"], "inlined"), ("choosing", ["B"], None),
+        ("either", [], expected_state), ("choosing", [], expected_state),
     ]  # fmt: skip
     torch._dynamo.reset()
-    both = frames_of_resumes(record_nested(choosing, ONES, -ONES))
-    assert both[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
+    frames_of_both_branches = frames_of_resumes(record_nested(choosing, ONES, -ONES))
+    assert frames_of_both_branches[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
 
 
 def test_nested_resume_functions_of_a_function_that_calls_itself() -> None:
-    inlined, own = ("again", ["A"], "inlined"), ("again", ["A"], None)
-    assert frames_of_resumes(record_nested(again, ONES)) == [inlined, inlined, own]
+    inlined_call, outermost_call = ("recurse", ["A"], "inlined"), ("recurse", ["A"], None)
+    assert frames_of_resumes(record_nested(recurse, ONES)) == [inlined_call, inlined_call, outermost_call]
 
 
 def test_nested_resume_functions_without_a_graph_are_not_reported_as_compiled() -> None:
@@ -206,10 +207,10 @@ def test_without_nesting_every_resume_function_has_a_frame() -> None:
 def test_the_line_is_right_after_a_comparison_with_none() -> None:
     """Dynamo replaces the instruction of such a comparison with longer ones before it counts offsets."""
 
-    def bias_of(x: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
-        if given is None:
-            given = x * 2
-        return given
+    def bias_of(x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        if bias is None:
+            bias = x * 2
+        return bias
 
     def step(x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         if bias is None:

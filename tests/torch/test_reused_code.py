@@ -65,7 +65,7 @@ def changed_breaks(before: Report, after: Report) -> list[tuple[str, str | None]
     return [(change.change, change.function) for change in before.diff(after).breaks]
 
 
-def entry(library: Any, result: str = "library.norm(x) + 1") -> Callable[[Any], Any]:
+def make_entry(library: Any, result: str = "library.norm(x) + 1") -> Callable[[Any], Any]:
     """Return a new function each time, like a notebook cell that runs again."""
     path = Path(library.__file__).with_name("program.py")
     path.write_text(f"def f(x):\n    return {result}\n")
@@ -77,33 +77,33 @@ def entry(library: Any, result: str = "library.norm(x) + 1") -> Callable[[Any], 
 
 
 def test_breaks_and_graphs_of_reused_code_are_not_gone(library: Any) -> None:
-    first, again = watch_call(entry(library)), watch_call(entry(library))
-    assert (first.summary.breaks, again.summary.breaks) == (2, 1)
-    changes = first.diff(again)
-    assert changed_breaks(first, again) == [("unknown", "scale")]
+    first, second = watch_call(make_entry(library)), watch_call(make_entry(library))
+    assert (first.summary.breaks, second.summary.breaks) == (2, 1)
+    changes = first.diff(second)
+    assert changed_breaks(first, second) == [("unknown", "scale")]
     assert {(reused.function, reused.run) for reused in changes.reused} >= {("norm", "after"), ("scale", "after")}
     assert changes.before.summary == changes.after.summary
     assert "gone" not in changes.to_text()
     assert "this run did not compile norm and scale (PyTorch" in " ".join(changes.to_text().split())
 
     torch.compiler.reset()
-    fresh = watch_call(entry(library))
+    fresh = watch_call(make_entry(library))
     assert fresh.held == []
-    assert changed_breaks(again, fresh) == [("unknown", "scale")]
+    assert changed_breaks(second, fresh) == [("unknown", "scale")]
     assert changed_breaks(first, fresh) == []
     assert first.diff(fresh).reused == []
 
 
 def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) -> None:
-    first = watch_call(entry(library))
+    first = watch_call(make_entry(library))
     gc.collect()
-    after = watch_call(entry(library, "x + 1"))
+    after = watch_call(make_entry(library, "x + 1"))
     # The calls to norm were never traced from f, so it is unknown whether they ran.
     assert changed_breaks(first, after) == [("gone", "norm"), ("unknown", "scale")]
 
 
 def test_forgotten_code_is_no_longer_known(library: Any) -> None:
-    watch_call(entry(library))
+    watch_call(make_entry(library))
     code = library.norm.__code__
     with snapshot_known_codes() as codes:
         assert any(reference() is code for reference in codes)
@@ -112,15 +112,15 @@ def test_forgotten_code_is_no_longer_known(library: Any) -> None:
         assert not is_known_code(code)
         torch.compiler.reset()
         assert codes == []
-    watch_call(entry(library))
+    watch_call(make_entry(library))
     assert is_known_code(code)
 
 
 def test_a_reset_within_a_run_leaves_no_reused_code(library: Any) -> None:
-    first = watch_call(entry(library))
+    first = watch_call(make_entry(library))
     with capture() as run, contextlib.redirect_stdout(io.StringIO()):
         torch.compiler.reset()
-        torch.compile(entry(library), backend="eager")(torch.ones(3))
+        torch.compile(make_entry(library), backend="eager")(torch.ones(3))
     assert run.report.held == []
     assert changed_breaks(first, run.report) == []
 
@@ -134,8 +134,8 @@ def test_a_function_that_is_still_skipped_is_not_reported_as_fixed(library: Any)
 
     library.torch = torch
     library.scale.__code__ = loop.__code__.replace(co_name="scale")
-    first, again = watch_call(library.scale), watch_call(library.scale)
+    first, second = watch_call(library.scale), watch_call(library.scale)
     assert [skipped.function for skipped in first.skipped] == ["scale"]
-    assert (again.frames, [skipped.kind for skipped in again.skipped]) == ([], ["remembered"])
-    assert changed_breaks(first, again) == [("unknown", "scale")]
-    assert "eager 1" not in first.diff(again).to_text()
+    assert (second.frames, [skipped.kind for skipped in second.skipped]) == ([], ["remembered"])
+    assert changed_breaks(first, second) == [("unknown", "scale")]
+    assert "eager 1" not in first.diff(second).to_text()

@@ -1,4 +1,4 @@
-"""The scopes that allowed a break, as reported, compared with the behaviour of Dynamo."""
+"""The scopes that a report says allow a break agree with the behaviour of Dynamo."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PLAIN = 'entry = torch.compile(backend="eager")'
 STRICT = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
 FULL = 'entry = torch.compile(backend="eager", fullgraph=True)'
 
-# Each program defines ``run``. A comment "is V by L" at a break gives the value in force and the line of the scope that
-# set it ("is V by default" if none did).
+# Each program defines ``run``. A comment "is V by L" on the line of a break gives the value in force and the line of
+# the scope that set it ("is V by default" if no scope did).
 PROGRAMS = {
-    "nothing said": """
+    "no setting": """
         @entry
         def run(x):
             x = x + 1
@@ -75,7 +75,7 @@ PROGRAMS = {
                 w = z - 1
             return w
     """,
-    "another name": """
+    "imported with a different name": """
         from torch._dynamo import error_on_graph_break as allow
 
         @entry
@@ -181,8 +181,8 @@ PROGRAMS = {
 }
 
 
-def load(tmp_path: Path, body: str, entry: str) -> Report:
-    """Run a program whose entry is compiled by a decorator; the first line of the file imports torch."""
+def run_program(tmp_path: Path, body: str, entry: str) -> Report:
+    """Run a program, preceded by ``import torch`` and the definition of its decorator ``entry``; return the report."""
     lines = body.strip("\n").split("\n")
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = "\n".join(["import torch", entry, *(line[indent:] for line in lines)])
@@ -213,8 +213,8 @@ def expected_settings(body: str) -> dict[int, tuple[bool, int | None]]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
-    report = load(tmp_path, PROGRAMS[name], PLAIN)
+def test_each_break_has_the_setting_in_force_and_its_scope(name: str, tmp_path: Path) -> None:
+    report = run_program(tmp_path, PROGRAMS[name], PLAIN)
     scopes = {scope.id: scope for scope in report.scopes}
     actual = {}
     for graph_break in report.breaks:
@@ -229,21 +229,32 @@ def test_setting_and_its_scope(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stricter_settings_do_what_the_report_claims(name: str, tmp_path: Path) -> None:
-    base = load(tmp_path, PROGRAMS[name], PLAIN)
+    plain_report = run_program(tmp_path, PROGRAMS[name], PLAIN)
     lines = {
-        graph_break.id: graph_break.location.line for graph_break in base.breaks if graph_break.location is not None
+        graph_break.id: graph_break.location.line
+        for graph_break in plain_report.breaks
+        if graph_break.location is not None
     }
-    strict = [lines[break_id] for break_id in base.what_if.error_on_graph_break]
-    raised = [
-        e.location.line for e in load(tmp_path, PROGRAMS[name], STRICT).breaks if e.outcome == "error" and e.location
+    expected_errors = [lines[break_id] for break_id in plain_report.what_if.error_on_graph_break]
+    lines_of_errors = [
+        break_.location.line
+        for break_ in run_program(tmp_path, PROGRAMS[name], STRICT).breaks
+        if break_.outcome == "error" and break_.location
     ]
-    assert raised == strict[:1]
-    full = [e.location.line for e in load(tmp_path, PROGRAMS[name], FULL).breaks if e.outcome == "error" and e.location]
-    assert full == ([lines[base.what_if.fullgraph]] if base.what_if.fullgraph is not None else [])
+    assert lines_of_errors == expected_errors[:1]
+    lines_of_fullgraph_errors = [
+        break_.location.line
+        for break_ in run_program(tmp_path, PROGRAMS[name], FULL).breaks
+        if break_.outcome == "error" and break_.location
+    ]
+    assert lines_of_fullgraph_errors == (
+        [lines[plain_report.what_if.fullgraph]] if plain_report.what_if.fullgraph is not None else []
+    )
 
 
-# By fullgraph and error_on_graph_break: the outcome of a break, of a second one, and of one in an inner scope.
-TABLE = {
+# For each pair of fullgraph and error_on_graph_break: the outcomes of a first break, of a second break, and of a break
+# in an inner scope.
+OUTCOMES = {
     (True, True): ("error", None, "error"),
     (True, False): ("error", None, "error"),
     (False, True): ("error", None, "resumed"),
@@ -251,13 +262,13 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize(("fullgraph", "scope"), TABLE)
+@pytest.mark.parametrize(("fullgraph", "scope"), OUTCOMES)
 def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path) -> None:
     entry = (
         f"entry = lambda f: torch._dynamo.error_on_graph_break({scope})"
         f"(torch.compile(f, backend='eager', fullgraph={fullgraph}))"
     )
-    two = """
+    two_breaks = """
         @entry
         def run(x):
             x = x + 1
@@ -266,7 +277,7 @@ def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path
             print("second")
             return x * 2
     """
-    toggled = """
+    break_in_inner_scope = """
         @entry
         def run(x):
             x = x + 1
@@ -274,15 +285,15 @@ def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path
                 torch._dynamo.graph_break()
             return x * 2
     """
-    first, second, inside = TABLE[fullgraph, scope]
-    report = load(tmp_path, two, entry)
+    first, second, inside = OUTCOMES[fullgraph, scope]
+    report = run_program(tmp_path, two_breaks, entry)
     outcomes = {
         graph_break.location.line: graph_break.outcome
         for graph_break in report.breaks
         if graph_break.location is not None
     }
     assert (outcomes.get(6), outcomes.get(8)) == (first, second)
-    (graph_break,) = load(tmp_path, toggled, entry).breaks
+    (graph_break,) = run_program(tmp_path, break_in_inner_scope, entry).breaks
     assert graph_break.outcome == inside
     assert graph_break.setting is not None
     if fullgraph:
@@ -305,7 +316,7 @@ def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         def run(x):
             return lenient.norm(x) + 1
     """
-    report = load(tmp_path, body, STRICT)
+    report = run_program(tmp_path, body, STRICT)
     (graph_break,) = report.breaks
     scope = next(candidate for candidate in report.scopes if candidate.id == graph_break.scope)
     names = {source.id: source.name for source in report.sources}
@@ -314,20 +325,20 @@ def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert scope.location.end_line == 7
 
 
-def test_a_shared_wrapper_at_the_limit_is_reported_at_the_affected_function(tmp_path: Path) -> None:
+def test_a_shared_wrapper_at_the_limit_is_reported_for_the_affected_function(tmp_path: Path) -> None:
     functions = "\n".join(
         f"        @torch._dynamo.error_on_graph_break(False)\n        def f{n}(x):\n            return x + {n}\n"
         for n in range(12)
     )
     calls = ", ".join(f"f{n}" for n in range(12))
     body = f"{functions}\n        def run(x):\n            for f in ({calls}):\n                entry(f)(x)\n"
-    report = load(tmp_path, body, PLAIN)
-    (lost,) = [skipped for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    assert lost.function == "f8"
-    assert lost.location is not None
-    assert lost.location.code is not None
-    assert "recompile_limit = 8" in lost.reason
-    assert "with block" in (lost.way_out or "")
+    report = run_program(tmp_path, body, PLAIN)
+    (skipped_function,) = [skipped for skipped in report.skipped if skipped.kind == "shared wrapper"]
+    assert skipped_function.function == "f8"
+    assert skipped_function.location is not None
+    assert skipped_function.location.code is not None
+    assert "recompile_limit = 8" in skipped_function.reason
+    assert "with block" in (skipped_function.way_out or "")
     text = report.to_text()
     assert "runs eagerly: the limit (recompile_limit = 8) was used up by the wrapper" in text
 
@@ -344,7 +355,7 @@ def test_a_shared_wrapper_at_the_limit_is_reported_at_the_affected_function(tmp_
         ("torch._dynamo.skip_frame()", "skip_frame"),
     ],
 )
-def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
+def test_a_skipped_frame_has_a_kind_and_a_way_out(body: str, kind: str, tmp_path: Path) -> None:
     program = f"""
         class Own:
             def __enter__(self): return self
@@ -358,7 +369,7 @@ def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
             {body}
             return helper(x)
     """
-    report = load(tmp_path, program, PLAIN)
+    report = run_program(tmp_path, program, PLAIN)
     (skipped,) = report.skipped
     assert skipped.kind == kind
     assert skipped.way_out
@@ -367,7 +378,7 @@ def test_kinds_of_skipped_frames(body: str, kind: str, tmp_path: Path) -> None:
 
 
 def test_one_cause_has_one_name_and_lists_its_other_names(tmp_path: Path) -> None:
-    (graph_break,) = load(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
+    (graph_break,) = run_program(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
     assert (graph_break.gb_type, graph_break.gb_id) == ("Data-dependent branching", "GB0170")
     assert "generic_jump TensorVariable()" in graph_break.also_reported_as
     assert "Dynamic control flow is not supported at the moment" in graph_break.also_reported_as

@@ -1,4 +1,4 @@
-"""The settings of a report are those in force when its frames compiled, if they differ from the defaults."""
+"""A report has the settings that were in force when its frames compiled."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_setting_that_was_set_and_reset_is_not_a_change() -> None:
     assert jupyter_graphbreak.explain(first, ONES).config == DEFAULTS
 
 
-def test_our_own_settings_are_not_reported_as_the_users() -> None:
+def test_settings_of_this_package_are_not_reported_as_the_users() -> None:
     with suppress_compile_errors(), imitate_eager_output():
         assert config.suppress_errors
         assert dynamo_settings()[0] == DEFAULTS

@@ -1,4 +1,4 @@
-"""Causes that PyTorch does not report: remembered skips, and repeated compilation."""
+"""What PyTorch does not report: remembered skips, functions that are compiled twice, and saved compiled modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-#: Before torch 2.14, a call under a mode makes Dynamo skip the function for good; since then, only that call.
+#: Before torch 2.14, Dynamo skips a function in all later calls once it was called under a mode. Since then, it skips
+#: the function only in that call.
 MODES_ARE_REMEMBERED = torch.__version__ < "2.14"
 
 
@@ -44,7 +45,7 @@ class Scale(torch.nn.Module):
         return scaled
 
 
-class Looping(torch.nn.Module):
+class BreaksInLoop(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             torch._dynamo.graph_break()
@@ -55,71 +56,75 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def looping(x: torch.Tensor) -> torch.Tensor:
-    """Break in a loop: Dynamo skips the function from then on."""
+def breaks_in_loop(x: torch.Tensor) -> torch.Tensor:
+    """Break in a loop, after which Dynamo always skips this function."""
     for _ in range(2):
         torch._dynamo.graph_break()
     return x + 1
 
 
-def watch(call: Callable[[], object]) -> Report:
+def capture_call(function: Callable[[], object]) -> Report:
     with jupyter_graphbreak.capture() as run:
-        call()
+        function()
     return run.report
 
 
-def reasons(report: Report) -> list[tuple[str, str, bool]]:
+def skip_reasons(report: Report) -> list[tuple[str, str, bool]]:
     """Return each eager function, the kind of its reason, and whether the reason names a mode as the cause."""
     return [(skipped.function, skipped.kind, "in which a Torch" in skipped.reason) for skipped in report.skipped]
 
 
-@pytest.mark.parametrize("seen", [False, True])
-def test_a_call_under_a_mode(*, seen: bool) -> None:
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_skip_because_of_a_mode_is_reported(*, is_watched: bool) -> None:
     compiled = torch.compile(double, backend="eager")
 
-    def count() -> None:
+    def call_under_mode() -> None:
         with FlopCounterMode(display=False):
             compiled(ONES)
 
-    if seen:
-        assert [(skipped.function, skipped.kind) for skipped in watch(count).skipped] == [("double", "dispatch mode")]
+    if is_watched:
+        assert [(skipped.function, skipped.kind) for skipped in capture_call(call_under_mode).skipped] == [
+            ("double", "dispatch mode")
+        ]
     else:
-        count()
-    report = watch(lambda: compiled(ONES))
+        call_under_mode()
+    report = capture_call(lambda: compiled(ONES))
     if MODES_ARE_REMEMBERED:
-        assert reasons(report) == [("double", "remembered", seen)]
+        assert skip_reasons(report) == [("double", "remembered", is_watched)]
         assert report.graphs == []
         assert "torch._dynamo.reset()" in (report.skipped[0].way_out or "")
         assert "double ran eagerly" in report.to_text()
         torch._dynamo.reset()
-        report = watch(lambda: compiled(ONES))
+        report = capture_call(lambda: compiled(ONES))
     assert report.skipped == []
     assert len(report.graphs) == 1
 
 
 def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
-    compiled = torch.compile(looping, backend="eager")
+    compiled = torch.compile(breaks_in_loop, backend="eager")
 
-    def count() -> None:
+    def call_under_mode() -> None:
         with FlopCounterMode(display=False):
             compiled(ONES)
 
-    watch(count)
+    capture_call(call_under_mode)
     compiled(ONES)  # nobody watches: if the mode is not remembered, Dynamo compiles now, and gives up
-    assert reasons(watch(lambda: compiled(ONES))) == [("looping", "remembered", MODES_ARE_REMEMBERED)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [
+        ("breaks_in_loop", "remembered", MODES_ARE_REMEMBERED)
+    ]
     torch._dynamo.reset()
     compiled(ONES)
-    assert reasons(watch(lambda: compiled(ONES))) == [("looping", "remembered", False)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("breaks_in_loop", "remembered", False)]
 
 
 def test_a_skip_while_an_exception_is_handled() -> None:
-    compiled = torch.compile(looping, backend="eager")
+    compiled = torch.compile(breaks_in_loop, backend="eager")
     compiled(ONES)
     try:
         raise KeyError("handled")  # noqa: TRY301 - the compiled function is called while it is handled
     except KeyError:
-        report = watch(lambda: compiled(ONES))
-    assert reasons(report) == [("looping", "remembered", False)]
+        report = capture_call(lambda: compiled(ONES))
+    assert skip_reasons(report) == [("breaks_in_loop", "remembered", False)]
 
 
 def test_a_skip_of_a_function_with_the_name_of_dynamos_wrapper() -> None:
@@ -130,50 +135,50 @@ def test_a_skip_of_a_function_with_the_name_of_dynamos_wrapper() -> None:
 
     compiled = torch.compile(inner, backend="eager")
     compiled(ONES)
-    assert reasons(watch(lambda: compiled(ONES))) == [("inner", "remembered", False)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("inner", "remembered", False)]
 
 
 def test_a_skip_of_a_module() -> None:
-    compiled = torch.compile(Looping(), backend="eager")
+    compiled = torch.compile(BreaksInLoop(), backend="eager")
     compiled(ONES)
-    assert ("forward", "remembered", False) in reasons(watch(lambda: compiled(ONES)))
+    assert ("forward", "remembered", False) in skip_reasons(capture_call(lambda: compiled(ONES)))
 
 
 def test_a_skip_after_a_break_that_cannot_resume() -> None:
-    compiled = torch.compile(looping, backend="eager")
+    compiled = torch.compile(breaks_in_loop, backend="eager")
     compiled(ONES)
-    assert reasons(watch(lambda: compiled(ONES))) == [("looping", "remembered", False)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("breaks_in_loop", "remembered", False)]
 
 
 def test_reused_compiled_code_is_not_a_skip() -> None:
     compiled = torch.compile(double, backend="eager")
     compiled(ONES)
-    assert watch(lambda: compiled(ONES)).skipped == []
-    assert watch(lambda: [compiled(torch.ones(4)), compiled(ONES)]).skipped == []
+    assert capture_call(lambda: compiled(ONES)).skipped == []
+    assert capture_call(lambda: [compiled(torch.ones(4)), compiled(ONES)]).skipped == []
 
 
 def test_a_module_that_compiles_itself_is_not_a_skip() -> None:
     model = Scale()
     model.compile(backend="eager")
     model(ONES)
-    assert watch(lambda: model(ONES)).skipped == []
-    broken = Looping()
-    broken.compile(backend="eager")
-    broken(ONES)
-    assert ("forward", "remembered", False) in reasons(watch(lambda: broken(ONES)))
+    assert capture_call(lambda: model(ONES)).skipped == []
+    looping_module = BreaksInLoop()
+    looping_module.compile(backend="eager")
+    looping_module(ONES)
+    assert ("forward", "remembered", False) in skip_reasons(capture_call(lambda: looping_module(ONES)))
 
 
 def test_disabled_compilation_is_not_a_skip() -> None:
-    compiled = torch.compile(looping, backend="eager")
+    compiled = torch.compile(breaks_in_loop, backend="eager")
     with torch.compiler.set_stance("force_eager"):
-        assert watch(lambda: compiled(ONES)).skipped == []
+        assert capture_call(lambda: compiled(ONES)).skipped == []
     compiled(ONES)
     with torch.compiler.set_stance("force_eager"):
-        assert watch(lambda: compiled(ONES)).skipped == []
+        assert capture_call(lambda: compiled(ONES)).skipped == []
 
 
 def test_a_call_that_raises_is_not_a_skip() -> None:
-    compiled: Callable[..., object] = torch.compile(looping, backend="eager")
+    compiled: Callable[..., object] = torch.compile(breaks_in_loop, backend="eager")
     compiled(ONES)
     with jupyter_graphbreak.capture() as run, pytest.raises(TypeError):
         compiled()
@@ -181,99 +186,99 @@ def test_a_call_that_raises_is_not_a_skip() -> None:
 
 
 def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped() -> None:
-    skipped, compiled = (torch.compile(function, backend="eager") for function in (looping, double))
+    skipped, compiled = (torch.compile(function, backend="eager") for function in (breaks_in_loop, double))
     compiled(ONES)
-    direct, hooked = torch._dynamo.eval_frame._maybe_set_eval_frame, []
+    original, hook_states = torch._dynamo.eval_frame._maybe_set_eval_frame, []
 
-    def enters_directly() -> bool:  # a hook would take time in each call
-        return torch._dynamo.eval_frame._maybe_set_eval_frame is direct
+    def is_unhooked() -> bool:  # a hook would take time in each call
+        return torch._dynamo.eval_frame._maybe_set_eval_frame is original
 
     with jupyter_graphbreak.capture():
-        hooked.append(not enters_directly())
+        hook_states.append(not is_unhooked())
         skipped(ONES)  # begins and is skipped while this run watches
         compiled(ONES)
-        hooked.append(not enters_directly())
+        hook_states.append(not is_unhooked())
     with jupyter_graphbreak.capture() as run:
-        hooked.append(not enters_directly())
+        hook_states.append(not is_unhooked())
         compiled(ONES)
-        hooked.append(not enters_directly())
+        hook_states.append(not is_unhooked())
         skipped(ONES)
         compiled(ONES)
-        hooked.append(not enters_directly())
-    assert hooked == [False, False, True, True, False]
-    assert enters_directly()
-    assert reasons(run.report) == [("looping", "remembered", False)]
+        hook_states.append(not is_unhooked())
+    assert hook_states == [False, False, True, True, False]
+    assert is_unhooked()
+    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
 
 
 def test_a_skip_of_a_function_that_was_compiled_as_part_of_its_caller() -> None:
     def outer(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
-        return looping(x)
+        return breaks_in_loop(x)
 
     torch.compile(outer, backend="eager")(ONES)
     with jupyter_graphbreak.capture() as run:
-        compiled = torch.compile(looping, backend="eager")
+        compiled = torch.compile(breaks_in_loop, backend="eager")
         compiled(ONES)
-    assert reasons(run.report) == [("looping", "remembered", False)]
+    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
 
 
 def test_a_skip_that_began_on_a_different_thread() -> None:
-    compiled = torch.compile(looping, backend="eager")
-    watching, has_run = threading.Event(), threading.Event()
+    compiled = torch.compile(breaks_in_loop, backend="eager")
+    is_watching, has_run = threading.Event(), threading.Event()
 
     def work() -> None:  # starts before the run, so the run does not watch it
-        watching.wait()
+        is_watching.wait()
         compiled(ONES)
         has_run.set()
 
     thread = threading.Thread(target=work)
     thread.start()
     with jupyter_graphbreak.capture() as run:
-        watching.set()
+        is_watching.set()
         has_run.wait()
         compiled(ONES)
     thread.join()
-    assert reasons(run.report) == [("looping", "remembered", False)]
+    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
 
 
 def notes(make: Callable[[], object]) -> list[str]:
-    report = watch(make)
+    report = capture_call(make)
     return [note.message for note in report.diagnostics if "torch.compile was applied" in note.message]
 
 
 def test_a_module_that_is_compiled_twice_is_a_function() -> None:
-    once = torch.compile(Scale(), backend="eager")
-    twice: list[object] = []
-    (note,) = notes(lambda: twice.append(torch.compile(once, backend="eager")))
-    assert not hasattr(twice[0], "state_dict")
+    compiled_once = torch.compile(Scale(), backend="eager")
+    compiled_twice: list[object] = []
+    (note,) = notes(lambda: compiled_twice.append(torch.compile(compiled_once, backend="eager")))
+    assert not hasattr(compiled_twice[0], "state_dict")
     assert "the compiled module Scale" in note
     assert "test_silent_causes.py line" in note
     assert "without state_dict" in note
 
 
 def test_a_function_that_is_compiled_twice_has_the_outer_options() -> None:
-    used: list[str] = []
+    used_backends: list[str] = []
 
     def backend(name: str) -> Callable[..., object]:
         def capture(graph: torch.fx.GraphModule, _: object) -> object:
-            used.append(name)
+            used_backends.append(name)
             return graph.forward
 
         return capture
 
     inner = torch.compile(double, backend=backend("inner"))
     (note,) = notes(lambda: torch.compile(inner, backend=backend("outer"))(ONES))
-    assert used == ["outer"]
+    assert used_backends == ["outer"]
     assert "double, which is compiled already" in note
     assert "options of the outer call" in note
 
 
 def test_a_module_that_compiles_itself_keeps_its_options() -> None:
-    used: list[str] = []
+    used_backends: list[str] = []
 
     def backend(name: str) -> Callable[..., object]:
         def capture(graph: torch.fx.GraphModule, _: object) -> object:
-            used.append(name)
+            used_backends.append(name)
             return graph.forward
 
         return capture
@@ -281,7 +286,7 @@ def test_a_module_that_compiles_itself_keeps_its_options() -> None:
     model = Scale()
     model.compile(backend=backend("inner"))
     (note,) = notes(lambda: torch.compile(model, backend=backend("outer"))(ONES))
-    assert used == ["inner"]
+    assert used_backends == ["inner"]
     assert "options of the inner call" in note
 
 
@@ -294,7 +299,7 @@ def test_compiling_once_has_no_note() -> None:
     assert notes(lambda: torch.compile(disabled, backend="eager")(ONES)) == []
 
 
-def test_nothing_of_dynamo_outlives_its_reset() -> None:
+def test_no_reference_to_a_code_object_outlives_a_reset_of_dynamo() -> None:
     """The callback of Dynamo's reference to a code object fails after a reset, which Python would print."""
     code = compile("1", "here", "eval")
     torch._dynamo.convert_frame.input_codes.add(code)
@@ -308,7 +313,7 @@ def test_nothing_of_dynamo_outlives_its_reset() -> None:
 
 def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:
     compiled: Any = torch.compile(Scale(), backend="eager")
-    part = torch.nn.Sequential(compiled)
+    sequential = torch.nn.Sequential(compiled)
 
     def save(value: object) -> None:
         torch.save({"model": value, "step": 3}, io.BytesIO())
@@ -316,12 +321,12 @@ def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:
     def work() -> None:
         for _ in range(2):
             save(compiled.state_dict())
-        torch.save(part.state_dict(), io.BytesIO())
+        torch.save(sequential.state_dict(), io.BytesIO())
         torch.save(compiled._orig_mod.state_dict(), io.BytesIO())
         copy.deepcopy(compiled)
         pickle.dumps(compiled)
 
-    report = watch(work)
+    report = capture_call(work)
     notes = [note.message for note in report.diagnostics if "`_orig_mod.`" in note.message]
     assert len(notes) == 3
     assert all(note.startswith("test_silent_causes.py line ") for note in notes)

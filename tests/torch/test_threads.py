@@ -35,7 +35,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
-from jupyter_graphbreak.experiments.trial.effects import capture_effects, preserve_warnings
+from jupyter_graphbreak.experiments.trial.effects import allow_repeated_warnings, capture_effects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.faults import with_fallback
@@ -95,10 +95,10 @@ def run_in_thread(work: Callable[[], Any]) -> Any:
 
 
 class Worker:
-    """An already running thread that runs the functions given to it."""
+    """A running thread that calls the functions that are passed to it."""
 
     def __init__(self) -> None:
-        self._given: list[Callable[[], Any]] = []
+        self._functions: list[Callable[[], Any]] = []
         self._results: list[Any] = []
         self._ready, self._done = threading.Lock(), threading.Lock()  # a trial stops before it waits for a semaphore
         self._ready.acquire()
@@ -110,7 +110,7 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._given.append(lambda: None)
+        self._functions.append(lambda: None)
         self._thread_ends = True
         self._ready.release()
         self._thread.join()
@@ -120,14 +120,14 @@ class Worker:
     def _run(self) -> None:
         while self._ready.acquire() and not self._thread_ends:
             try:
-                self._results.append((self._given.pop()(), None))
+                self._results.append((self._functions.pop()(), None))
             except Exception as error:  # noqa: BLE001 - raised in __call__
                 self._results.append((None, error))
             self._done.release()
 
     def __call__(self, work: Callable[[], Any]) -> Any:
         """Return the result of a function on this thread."""
-        self._given.append(work)
+        self._functions.append(work)
         self._ready.release()
         self._done.acquire()
         result, error = self._results.pop()
@@ -177,15 +177,15 @@ def test_two_threads_record_at_once_and_see_only_their_own_compilations() -> Non
 def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
     compiled = [torch.compile(function, backend="eager") for function in (first, second)]
     call = torch.nn.Module.__call__
-    began, ends = threading.Event(), threading.Event()
+    has_begun, may_end = threading.Event(), threading.Event()
 
     def other() -> Report:
         with jupyter_graphbreak.capture(compile=True) as run:
-            began.set()
+            has_begun.set()
             if ends_first == "the inner one":
                 compiled[1](ONES)
             else:
-                ends.wait()
+                may_end.wait()
                 compiled[1](ONES)
         return run.report
 
@@ -193,11 +193,11 @@ def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
     thread = threading.Thread(target=lambda: reports.append(other()))
     with jupyter_graphbreak.capture(compile=True) as run:
         thread.start()
-        began.wait()
+        has_begun.wait()
         compiled[0](ONES)
         if ends_first == "the inner one":
             thread.join()
-    ends.set()
+    may_end.set()
     thread.join()
     assert compiled_functions(run.report) == {"first"}
     assert compiled_functions(reports[0]) == {"second"}
@@ -298,7 +298,7 @@ def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -
 
 
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ThreadPool])
-def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: Callable[[int], Any]) -> None:
+def test_an_error_of_submitted_work_has_the_same_traceback_as_without_a_run(make: Callable[[int], Any]) -> None:
     def fails() -> None:
         raise ValueError("wrong")
 
@@ -307,9 +307,9 @@ def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: C
             pool.submit(fails).result() if make is ThreadPoolExecutor else pool.apply(fails)
         return [entry.name for entry in traceback.extract_tb(error.value.__traceback__)]
 
-    without = names()
+    names_without_run = names()
     with jupyter_graphbreak.capture():
-        assert names() == without
+        assert names() == names_without_run
 
 
 def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
@@ -344,46 +344,46 @@ def test_patches_end_in_any_order() -> None:
 
 
 def test_patches_of_a_thread_do_not_affect_others() -> None:
-    seen: list[Any] = []
+    observed_results: list[Any] = []
     with Worker() as worker:
         for context in (
             patch_on_thread(Owner, "value", lambda: "here"),
-            observe_calls_on_thread(Owner, "value", seen.append),
+            observe_calls_on_thread(Owner, "value", observed_results.append),
             redirect_calls_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
                 here, on_worker = Owner.value(), worker(Owner.value)
             assert on_worker == "original"
             assert here in {"here", "original"}
-    assert seen == ["original"]
+    assert observed_results == ["original"]
 
 
 def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFixture[str]) -> None:
-    def failing(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    assert with_fallback("testing", failing, lambda: "instead")() == "instead"
-    with redirect_calls_on_thread(Owner, "value", failing):
+    assert with_fallback("testing", fail, lambda: "instead")() == "instead"
+    with redirect_calls_on_thread(Owner, "value", fail):
         assert Owner.value() == "original"
-    with observe_calls_on_thread(Owner, "value", failing):
+    with observe_calls_on_thread(Owner, "value", fail):
         assert Owner.value() == "original"
     assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 
-    def interrupted(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        with_fallback("testing", interrupted, lambda: "instead")()
+        with_fallback("testing", interrupt, lambda: "instead")()
 
 
 def test_threads_and_pools_work_after_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def failing(*_: object) -> Any:
+    def fail(*_: object) -> Any:
         raise RuntimeError("no claims")
 
     with threads.claim_thread():
-        monkeypatch.setattr(threads, "current_claims", failing)
+        monkeypatch.setattr(threads, "current_claims", fail)
         done: list[int] = []
         thread = threading.Thread(target=done.append, args=(1,))
         thread.start()
@@ -424,18 +424,18 @@ def test_a_tracer_of_fx_receives_no_calls_of_other_threads() -> None:
 
 
 def test_a_forced_backend_applies_only_to_the_run() -> None:
-    used: list[str] = []
+    backend_threads: list[str] = []
 
     def other(graph: Any, _: Any) -> Any:
-        used.append(threading.current_thread().name)
+        backend_threads.append(threading.current_thread().name)
         return graph
 
     one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, force_backend(other):
         worker(lambda: two(ONES))
-        assert used == []
+        assert backend_threads == []
         one(ONES)
-    assert len(used) == 2
+    assert len(backend_threads) == 2
 
 
 def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
@@ -452,7 +452,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:
             two(ONES)
-    assert run.report.frames == []  # its compiled code was found
+    assert run.report.frames == []  # the compiled code of second was found
     assert faults == []
 
 
@@ -467,7 +467,7 @@ def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytes
     assert capsys.readouterr().err == ""
 
 
-def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
+def test_the_search_for_the_code_of_a_program_stops_at_wrappers_of_this_package() -> None:
     with threads.claim_thread():
         assert list(reachable_objects(threading.Thread.start)) == [threading.Thread.start]
 
@@ -495,7 +495,7 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
     try:
         with Worker() as worker, warnings.catch_warnings(record=True) as shown:
             warnings.simplefilter("default")
-            with preserve_warnings(), capture_effects() as effects:
+            with allow_repeated_warnings(), capture_effects() as effects:
                 print("ours")  # noqa: T201
                 log.warning("ours")
                 warn("ours")
@@ -526,7 +526,7 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
 
     with Worker() as worker, warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter(action)
-        with preserve_warnings(), capture_effects():
+        with allow_repeated_warnings(), capture_effects():
             assert worker(warn_twice) == expected
 
 
@@ -612,25 +612,25 @@ def program(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
-    """Call functions repeatedly on a thread; yield their code objects and exceptions."""
+    """Call a function repeatedly on a thread. Yield the code objects that the thread has seen, and its exceptions."""
     codes: set[Any] = set()
     errors: list[BaseException] = []
-    ends, began = threading.Event(), threading.Event()
+    may_end, has_begun = threading.Event(), threading.Event()
 
     def work() -> None:
-        while not ends.is_set():
+        while not may_end.is_set():
             codes.update((program.plain.__code__, program.Net.forward.__code__))
             try:
                 assert torch.equal(program.plain(ONES), 2 * ONES + 1)
             except BaseException as error:  # noqa: BLE001 - the test reads it
                 errors.append(error)
-            began.set()
+            has_begun.set()
 
     thread = threading.Thread(target=work, name="busy")
     thread.start()
-    began.wait()
+    has_begun.wait()
     yield codes, errors
-    ends.set()
+    may_end.set()
     thread.join()
 
 
@@ -650,19 +650,19 @@ def test_a_method_is_not_tried_while_a_different_thread_runs(
 ) -> None:
     codes, errors = busy_thread
     report = jupyter_graphbreak.try_remedies(program.Net(), ONES, seconds=600)
-    changed = [remedy for remedy in report.remedies or () if remedy.edits]
-    assert changed
-    assert {(remedy.verdict, remedy.reason) for remedy in changed} == {
+    edited_remedies = [remedy for remedy in report.remedies or () if remedy.edits]
+    assert edited_remedies
+    assert {(remedy.verdict, remedy.reason) for remedy in edited_remedies} == {
         ("not tried", "your thread busy is running and would run the changed Net.forward")
     }
     assert (len(codes), errors) == (2, [])
 
 
-@pytest.mark.parametrize("analyse", ["check", "measure", "try_remedies", "values", "compare_frontends"])
+@pytest.mark.parametrize("analysis", ["check", "measure", "try_remedies", "values", "compare_frontends"])
 def test_a_call_is_not_repeated_if_a_different_thread_would_see_copies(
-    program: Any, busy_thread: tuple[set[Any], list[BaseException]], analyse: str
+    program: Any, busy_thread: tuple[set[Any], list[BaseException]], analysis: str
 ) -> None:
-    result = getattr(jupyter_graphbreak, analyse)(program.counted, ONES)
+    result = getattr(jupyter_graphbreak, analysis)(program.counted, ONES)
     note = "The call was not run on copies: your thread busy is running and would see copies of Counter.total."
     assert [(entry.level, entry.message) for entry in result.diagnostics] == [("warning", note)]
     assert torch.equal(program.Counter.total, torch.zeros(2))

@@ -1,4 +1,4 @@
-"""With an unknown torch with different internals, results stay the same and the report says what it may lack."""
+"""With a torch whose internals differ, results stay the same, and the report says what it may lack."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ HOOKS = [
 ]
 
 
-def breaks(x: torch.Tensor) -> torch.Tensor:
+def break_once(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     torch._dynamo.graph_break()
     return y * 2
@@ -56,9 +56,9 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def run() -> tuple[torch.Tensor, Report]:
+def run_compiled() -> tuple[torch.Tensor, Report]:
     with recorder.record() as recording:
-        result = torch.compile(breaks, backend="eager")(ONES)
+        result = torch.compile(break_once, backend="eager")(ONES)
     return result, build_report(recording.records)
 
 
@@ -72,13 +72,13 @@ def check_result(result: torch.Tensor) -> None:
 
 
 def test_this_torch_causes_no_warnings() -> None:
-    result, report = run()
+    result, report = run_compiled()
     check_result(result)
     assert warnings_and_errors(report) == []
     assert (report.summary.breaks, report.summary.graphs, report.summary.frames) == (1, 2, 2)
 
 
-def rename(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+def move_to_builtins(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
     """Remove a name from a module, whose own functions still find it among the builtins."""
     home = importlib.import_module(module)
     monkeypatch.setattr(builtins, name, getattr(home, name), raising=False)
@@ -87,20 +87,20 @@ def rename(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
 
 def hide(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
     """Hide a name of a module from our code, while torch still finds it in the module."""
-    real = importlib.import_module
-    known = {other: getattr(real(module), other) for other in dir(real(module)) if other != name}
+    real_import = importlib.import_module
+    attributes = {each: getattr(real_import(module), each) for each in dir(real_import(module)) if each != name}
 
     def import_module(path: str, package: str | None = None) -> Any:
-        return SimpleNamespace(**known) if path == module else real(path, package)
+        return SimpleNamespace(**attributes) if path == module else real_import(path, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
 
 
 @pytest.mark.parametrize(("module", "name"), HOOKS)
-def test_a_hooked_function_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_hooked_function_is_noted(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # torch finds these by name
-    (rename if by_name else hide)(monkeypatch, module, name)
-    result, report = run()
+    (move_to_builtins if by_name else hide)(monkeypatch, module, name)
+    result, report = run_compiled()
     check_result(result)
     missing = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
     assert missing
@@ -109,7 +109,7 @@ def test_a_hooked_function_is_missing(module: str, name: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["log_dynamo_start", "exception_handler", "is_generator", "exceeds_recompile_limit"])
-def test_a_hooked_function_takes_other_arguments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hooked_function_with_different_parameters_does_no_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     original = getattr(convert_frame, name)
 
@@ -117,17 +117,17 @@ def test_a_hooked_function_takes_other_arguments(name: str, monkeypatch: pytest.
         return original(subject, *rest, **more)
 
     monkeypatch.setattr(convert_frame, name, renamed_parameters)
-    result, report = run()
+    result, report = run_compiled()
     check_result(result)
     assert report.summary.breaks == 1
     if name == "log_dynamo_start":
         assert any("Watching failed at" in message for message in warnings_and_errors(report))
 
 
-def test_the_trace_has_a_different_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_different_logger_of_the_trace_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     other = logging.getLogger("torch.__another")
     monkeypatch.setattr(recorder, "trace_logger", lambda: other)
-    result, report = run()
+    result, report = run_compiled()
     check_result(result)
     messages = warnings_and_errors(report)
     assert any(message.startswith("Frames recorded by the hooks: 2, by PyTorch's trace: 0.") for message in messages)
@@ -136,11 +136,11 @@ def test_the_trace_has_a_different_logger(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_neither_hooks_nor_trace_see_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_that_neither_hooks_nor_trace_see_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     other = logging.getLogger("torch.__another")
     monkeypatch.setattr(recorder, "trace_logger", lambda: other)
-    rename(monkeypatch, "torch._dynamo.convert_frame", "log_dynamo_start")
-    result, report = run()
+    move_to_builtins(monkeypatch, "torch._dynamo.convert_frame", "log_dynamo_start")
+    result, report = run_compiled()
     check_result(result)
     assert report.summary.frames == 0
     assert any("Dynamo began 2 compilations" in message for message in warnings_and_errors(report))
@@ -159,9 +159,9 @@ def build_changed_report(records: list[Record], change: Callable[[dict[str, Any]
         ("compilation_metrics", "PyTorch's trace lacks the outcomes of the frames"),
     ],
 )
-def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
+def test_an_entry_with_a_different_name_is_noted(kind: str, doubt: str) -> None:
     with recorder.record() as recording:
-        torch.compile(breaks, backend="eager")(ONES)
+        torch.compile(break_once, backend="eager")(ONES)
     report = build_changed_report(
         recording.records,
         lambda envelope: {("renamed" if key == kind else key): value for key, value in envelope.items()},
@@ -169,9 +169,9 @@ def test_an_entry_has_a_different_name(kind: str, doubt: str) -> None:
     assert any(message.startswith(doubt) for message in warnings_and_errors(report))
 
 
-def test_the_metrics_are_empty() -> None:
+def test_empty_metrics_are_noted() -> None:
     with recorder.record() as recording:
-        torch.compile(breaks, backend="eager")(ONES)
+        torch.compile(break_once, backend="eager")(ONES)
     report = build_changed_report(
         recording.records,
         lambda envelope: {**envelope, **({"compilation_metrics": {}} if "compilation_metrics" in envelope else {})},
@@ -181,9 +181,9 @@ def test_the_metrics_are_empty() -> None:
     assert report.summary.errors == 0
 
 
-def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compile_context_everything_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "torch._guards", "CompileContext")
-    result, report = run()
+    result, report = run_compiled()
     check_result(result)
     assert (report.summary.breaks, report.summary.graphs, report.summary.frames) == (1, 2, 2)
 
@@ -196,10 +196,10 @@ def test_there_is_no_compile_context(monkeypatch: pytest.MonkeyPatch) -> None:
         ("torch._C._dynamo.eval_frame", "reset_code"),
     ],
 )
-def test_a_requirement_of_isolated_compilation_is_missing(
+def test_a_missing_requirement_of_isolated_compilation_is_noted(
     module: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_module(monkeypatch, module) if name == "" else rename(monkeypatch, module, name)
+    hide_module(monkeypatch, module) if name == "" else move_to_builtins(monkeypatch, module, name)
     result, faults = call_compiled()
     check_result(result)
     assert len(faults) == 1
@@ -215,7 +215,9 @@ def test_a_requirement_of_isolated_compilation_is_missing(
         ("torch._dynamo.external_utils", "wrap_inline"),
     ],
 )
-def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_requirement_of_compiled_calls_is_noted(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module_calls._wrapper_code_template.cache_clear()
     module_calls._external_utils.cache_clear()
     hide(monkeypatch, module, name)
@@ -223,7 +225,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     expected = model(ONES)
     with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
-        check_result(calls.route(breaks)(ONES))
+        check_result(calls.route(break_once)(ONES))
         assert torch.equal(model(ONES), expected)
     assert faults
     monkeypatch.undo()
@@ -236,22 +238,22 @@ def call_compiled(*, is_cell: bool = False) -> tuple[Any, list[str]]:
     """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
     with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
-        return calls.cell_caller(lambda: breaks(ONES))() if is_cell else calls.route(breaks)(ONES), faults
+        return calls.cell_caller(lambda: break_once(ONES))() if is_cell else calls.route(break_once)(ONES), faults
 
 
-def without_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def hide_module(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Hide a module from our code, while torch still uses it."""
-    real = importlib.import_module
+    real_import = importlib.import_module
 
     def import_module(path: str, package: str | None = None) -> Any:
         if path == name:
             raise ModuleNotFoundError(path)
-        return real(path, package)
+        return real_import(path, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
 
 
-def test_a_new_global_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_cannot_read_back_new_globals_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     tracers = importlib.import_module("torch._dynamo.symbolic_convert")
     for tracer in (tracers.InstructionTranslatorBase, tracers.InliningInstructionTranslator):
         if "_load_global" in vars(tracer):
@@ -262,18 +264,18 @@ def test_a_new_global_cannot_be_read_back(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["get_config_copy", "_config"])
-def test_the_settings_cannot_be_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_cannot_be_read_do_no_harm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "torch._dynamo.config", name)
-    result, report = run()
+    result, report = run_compiled()
     check_result(result)
     assert report.summary.breaks == 1
 
 
-def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rename(monkeypatch, "torch._dynamo", "list_backends")
+def test_missing_names_of_backends_and_modes_raise_a_value_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    move_to_builtins(monkeypatch, "torch._dynamo", "list_backends")
     with pytest.raises(ValueError, match="this PyTorch does not list its backends"):
         backend_names()
-    rename(monkeypatch, "torch._inductor", "list_mode_options")
+    move_to_builtins(monkeypatch, "torch._inductor", "list_mode_options")
     with pytest.raises(ValueError, match="this PyTorch does not list its modes"):
         mode_names()
 
@@ -286,12 +288,14 @@ def test_the_names_of_backends_and_modes_are_missing(monkeypatch: pytest.MonkeyP
         ("torch._dynamo.convert_frame", "catch_errors_wrapper"),
     ],
 )
-def test_a_backend_cannot_be_forced(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename(monkeypatch, module, name)
+def test_a_backend_that_cannot_be_forced_raises_an_attribute_error(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_to_builtins(monkeypatch, module, name)
     with pytest.raises(AttributeError, match=name), force_backend("eager"):
         raise AssertionError("not reached")
     monkeypatch.undo()
-    check_result(torch.compile(breaks, backend="eager")(ONES))
+    check_result(torch.compile(break_once, backend="eager")(ONES))
 
 
 def test_a_forced_backend_works_without_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +303,7 @@ def test_a_forced_backend_works_without_a_clone(monkeypatch: pytest.MonkeyPatch)
     for kind in (convert_frame.ConvertFrame, convert_frame.ConvertFrameAssert):
         monkeypatch.delattr(kind, "_clone_with_backend")
     with force_backend("eager"):
-        check_result(torch.compile(breaks, backend="eager")(ONES))
+        check_result(torch.compile(break_once, backend="eager")(ONES))
 
 
 @pytest.mark.parametrize("version", ["nightly-1a2b3c", "3.0.0", "2.16.0.dev20270101"])
@@ -315,22 +319,22 @@ def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
-    """``set_logs`` puts torch's own handler on the logger of the trace, and ``dictConfig`` disables it."""
+    """``set_logs`` adds torch's own handler to the logger of the trace, and ``dictConfig`` disables the logger."""
     logger = trace_logger()
     handlers = list(logger.handlers)
-    loggers = [known for known in logging.root.manager.loggerDict.values() if isinstance(known, logging.Logger)]
-    disabled = {known: known.disabled for known in loggers}  # dictConfig disables all of them
+    loggers = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    disabled_states = {each: each.disabled for each in loggers}  # dictConfig disables all of them
     try:
         with recorder.record() as recording:
             importlib.import_module("torch._logging").set_logs()
             logging.config.dictConfig({"version": 1})
-            torch.compile(breaks, backend="eager")(ONES)
+            torch.compile(break_once, backend="eager")(ONES)
             assert logger.disabled
         report = build_report(recording.records)
     finally:
         logger.handlers = handlers
-        for known, was in disabled.items():
-            known.disabled = was
+        for each, was_disabled in disabled_states.items():
+            each.disabled = was_disabled
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
     assert warnings_and_errors(report) == []
 
@@ -338,14 +342,14 @@ def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
 def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     """Recordings of earlier versions do not say whether both trace and hooks were recorded."""
     with recorder.record() as recording:
-        torch.compile(breaks, backend="eager")(ONES)
+        torch.compile(break_once, backend="eager")(ONES)
     records = [record for record in recording.records if record.kind != "dynamo_output_graph"]
     older = [msgspec.structs.replace(record, envelope=without_watched_key(record.envelope)) for record in records]
     assert warnings_and_errors(build_report(older)) == []
 
 
 def without_watched_key(envelope: dict[str, Any]) -> dict[str, Any]:
-    run = envelope.get("graphbreak_run")
-    if run is None:
+    run_compiled = envelope.get("graphbreak_run")
+    if run_compiled is None:
         return envelope
-    return {**envelope, "graphbreak_run": {key: value for key, value in run.items() if key != "watched"}}
+    return {**envelope, "graphbreak_run": {key: value for key, value in run_compiled.items() if key != "watched"}}

@@ -1,4 +1,4 @@
-"""The claims of a report about stricter settings, compared with runs under these settings."""
+"""The claims of a report about stricter settings agree with runs under these settings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def numbers(x):
     torch._dynamo.graph_break()
     yield x + 2
 """
-# The bodies of functions of x, a tensor of three ones; y is x + 1 and is returned.
+# Function bodies, in which x is a tensor of three ones. Each function sets y to x + 1 first, and returns y at the end.
 BODIES = {
     "nothing": "pass",
     "branch": "if y.sum() > 0: y = y - 1",
@@ -122,8 +122,8 @@ NESTED = [
 CASES = [(name, False) for name in BODIES] + [(name, True) for name in NESTED]
 
 
-def run(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | None]:
-    """Run a function, compiled by the decorator ``entry``; return the report and the exception."""
+def run_program(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | None]:
+    """Run a function that the decorator ``entry`` compiles, and return the report and the exception."""
     lines = ["@entry", "def run(x):", "    y = x + 1", textwrap.indent(body, "    "), "    return y"]
     path = folder / "program.py"
     path.write_text(f"{HEAD}entry = {entry}\n" + "\n".join(lines) + "\n")
@@ -133,19 +133,19 @@ def run(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | No
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     torch._dynamo.reset()
-    raised = None
-    with pytest.MonkeyPatch.context() as patch, warnings_off(), jupyter_graphbreak.capture() as watched:
+    program_error = None
+    with pytest.MonkeyPatch.context() as patch, ignore_warnings(), jupyter_graphbreak.capture() as watched:
         patch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)
         try:
             module.run(torch.ones(3))
         except Exception as error:  # noqa: BLE001 - Dynamo may raise anything
-            raised = error
-    return watched.report, raised
+            program_error = error
+    return watched.report, program_error
 
 
 @contextlib.contextmanager
-def warnings_off() -> Iterator[None]:
+def ignore_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -156,38 +156,38 @@ def lines_of(report: Report, outcome: str | None = None) -> dict[str, int]:
     return {b.id: b.location.line for b in breaks if b.location is not None}
 
 
-@pytest.mark.parametrize(("name", "nested"), CASES)
-def test_the_claim_is_true(name: str, *, nested: bool, tmp_path: Path) -> None:
-    with torch._dynamo.config.patch(nested_graph_breaks=nested):
-        report, raised = run(tmp_path, BODIES[name], PLAIN)
-        strict, strict_error = run(tmp_path, BODIES[name], STRICT)
-        full, full_error = run(tmp_path, BODIES[name], FULL)
-    if torch.__version__ < "2.10" and (name, nested) == ("generator", True):
-        assert isinstance(raised, AssertionError)  # Dynamo's own: that release does not compile the program
+@pytest.mark.parametrize(("name", "is_nested"), CASES)
+def test_claims_about_stricter_settings_are_true(name: str, *, is_nested: bool, tmp_path: Path) -> None:
+    with torch._dynamo.config.patch(nested_graph_breaks=is_nested):
+        report, program_error = run_program(tmp_path, BODIES[name], PLAIN)
+        strict_report, strict_error = run_program(tmp_path, BODIES[name], STRICT)
+        full_report, full_error = run_program(tmp_path, BODIES[name], FULL)
+    if torch.__version__ < "2.10" and (name, is_nested) == ("generator", True):
+        assert isinstance(program_error, AssertionError)  # an internal error of Dynamo, which that release cannot avoid
         assert [(b.gb_type, b.outcome) for b in report.breaks[1:]] == [("AssertionError", "error")]
         return
-    assert raised is None
+    assert program_error is None
     lines, claims = lines_of(report), report.what_if
     claimed = [lines[ident] for ident in claims.error_on_graph_break]
-    assert list(lines_of(strict, "error").values()) == claimed[:1]
+    assert list(lines_of(strict_report, "error").values()) == claimed[:1]
     assert (strict_error is not None) == bool(claimed)
     if claims.captured:  # an error occurs at or before the claimed break, if there is one
         assert full_error is not None or claims.fullgraph is None
         return
     assert (full_error is not None) == (claims.fullgraph is not None)
     if claims.fullgraph is not None and name != "requires_grad_":  # raised when the function returns
-        assert lines[claims.fullgraph] in lines_of(full, "error").values()
+        assert lines[claims.fullgraph] in lines_of(full_report, "error").values()
 
 
 @pytest.mark.parametrize("name", ["item", "int()", "item in a loop", "item in a call", "tolist", "mask", "nonzero"])
 def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
-    report, _ = run(tmp_path, BODIES[name], PLAIN)
-    full, error = run(tmp_path, BODIES[name], FULL)
+    report, _ = run_program(tmp_path, BODIES[name], PLAIN)
+    full_report, error = run_program(tmp_path, BODIES[name], FULL)
     if torch.__version__ < "2.10" and name == "tolist":  # captured under any setting
         assert (report.breaks, error, len(report.graphs)) == ([], None, 1)
         return
     first = report.breaks[0].id
-    if torch.__version__ < "2.10":  # there, fullgraph=True does not imply the settings that capture values
+    if torch.__version__ < "2.10":  # in these releases, fullgraph=True does not imply the settings that capture values
         assert (report.what_if.captured, report.what_if.fullgraph) == ([], first)
         assert error is not None
         assert [parts[0] for parts in stricter_setting_sentences(report)][
@@ -196,7 +196,7 @@ def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
         return
     assert (report.what_if.captured, report.what_if.fullgraph) == ([first], None)
     assert error is None
-    assert len(full.graphs) == 1
+    assert len(full_report.graphs) == 1
     assert [parts[0] for parts in stricter_setting_sentences(report)][
         -1
     ] == "With fullgraph=True, PyTorch would try to capture"
@@ -211,5 +211,5 @@ def test_a_generator_function_is_not_an_error_under_a_scope() -> None:
         next(torch.compile(squares, backend="eager")(torch.ones(3)))
     assert watched.report.what_if.error_on_graph_break == []
     assert watched.report.what_if.fullgraph == watched.report.breaks[0].id
-    strict = torch._dynamo.error_on_graph_break(True)(torch.compile(squares, backend="eager"))
-    next(strict(torch.ones(3)))  # raises nothing
+    strict_report = torch._dynamo.error_on_graph_break(True)(torch.compile(squares, backend="eager"))
+    next(strict_report(torch.ones(3)))  # raises nothing

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import itertools
 import re
 import sys
 import weakref
@@ -32,7 +33,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
 )
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import (
-    BreakSeen,
+    BreakLogged,
     CudagraphSkipped,
     FrameFailed,
     FrameStarted,
@@ -62,6 +63,15 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     """Record the start of a frame's compilation: its code and callers, its module, and changed settings."""
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
+    numbered_modules: dict[int, tuple[weakref.ref[Any], int]] = {}  # by the id of the module
+    numbers = itertools.count(1)
+
+    def number_of(module: Any) -> int:
+        reference, number = numbered_modules.get(id(module), (None, 0))
+        if reference is None or reference() is not module:
+            number = next(numbers)
+            numbered_modules[id(module)] = weakref.ref(module), number
+        return number
 
     def record_changed_settings() -> SettingsInForce | None:
         values, defaults = dynamo_settings()
@@ -76,15 +86,22 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         observer.scopes.begin_trace()
         site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
-        module = _module_called_by(code, functools.partial(observer.local_variable, call.caller))
-        return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
+        local = functools.partial(observer.local_variable, call.caller)
+        owner = _module_of_method(code, local)
+        return FrameStarted(
+            **identity(code),
+            stack=program_stack(),
+            fullgraph_site=site,
+            module=type(owner).__name__ if owner is not None and _implements_call(code, type(owner)) else None,
+            instance=number_of(owner) if owner is not None else None,
+        )
 
     hook = wrap_with_hooks(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
     return patch_attribute(module, "log_dynamo_start", hook)
 
 
-def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
-    """Return the name of the class of the module whose call a code object implements, ``None`` for other code.
+def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
+    """Return the module on which code is called, or that is its first argument; ``None`` if there is none.
 
     Parameters
     ----------
@@ -92,19 +109,26 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
         Returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
-    if code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__:  # the wrapper of PyTorch's own modules
+    if _is_wrapper_of_modules(code):
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
         wrapped_object = cells["fn"].cell_contents if "fn" in cells else None
-        return type(wrapped_object).__name__ if isinstance(wrapped_object, module_class) else None
+        return wrapped_object if isinstance(wrapped_object, module_class) else None
     variables = local("locals") or {}
     first_argument = variables.get(code.co_varnames[0]) if code.co_varnames else None
     if isinstance(first_argument, tuple):  # a wrapper that takes ``*args``
         first_argument = next(iter(first_argument), None)
-    if not isinstance(first_argument, module_class):
-        return None
-    called_class = type(first_argument)
-    is_call = any(getattr(method, "__code__", None) is code for method in (called_class.forward, called_class.__call__))
-    return called_class.__name__ if is_call else None
+    owners = (first_argument, variables.get("self"))
+    return next((owner for owner in owners if isinstance(owner, module_class)), None)
+
+
+def _is_wrapper_of_modules(code: CodeType) -> bool:
+    return code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__
+
+
+def _implements_call(code: CodeType, module_class: Any) -> bool:
+    """Return whether a code object is the ``forward`` or the ``__call__`` of a class of modules, or its wrapper."""
+    methods = (module_class.forward, module_class.__call__)
+    return _is_wrapper_of_modules(code) or any(getattr(method, "__code__", None) is code for method in methods)
 
 
 def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -138,7 +162,7 @@ def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
 def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
     """Add the hook on breaks to ``log_graph_break`` of any release."""
 
-    def observation(call: WatchedCall) -> BreakSeen | None:
+    def observation(call: WatchedCall) -> BreakLogged | None:
         error = call.argument("exc")  # torch >= 2.11
         if getattr(error, "logged", False):  # the original also returns immediately
             return None
@@ -155,7 +179,7 @@ def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Ca
                 "self",
             )
         name = _REASON_NAME.search(str(call.argument("reason")))
-        return BreakSeen(
+        return BreakLogged(
             type=exception_name(error) if error is not None else None,
             gb_type=gb_type(error) if error is not None else None,
             gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,

@@ -49,14 +49,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
-Step = Literal["eager", "aot_eager", "backend"]
+CompilationStep = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
 #: The exception that Dynamo raises if an operator raises an error during tracing.
 _OPERATOR_ERROR = "TorchRuntimeError"
 #: The number of calls after which a program that changes its state is compared again.
 _REPEATED_CALLS = 3
 #: The simpler backends that leave out a compilation step, by the step that introduces a difference.
-_SIMPLER_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
+_SIMPLER_BACKENDS: dict[CompilationStep, tuple[str, ...]] = {
+    "backend": ("aot_eager",),
+    "aot_eager": ("eager",),
+    "eager": (),
+}
 #: The time limit and the maximum number of runs for timing a call.
 _MAX_TIMING_S = 0.3
 _MIN_CALLS, _MAX_CALLS = 5, 100
@@ -82,7 +86,7 @@ class CheckResult:
 class _Observation:
     """The outcome of a call: the result, the arguments and the state afterwards, and the gradients, by name.
 
-    ``precision`` is the largest rounding error of the dtypes in the compiled graphs, see :func:`precision_of`.
+    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -147,9 +151,9 @@ def check_entry(
     Parameters
     ----------
     run : Report or None
-        The report whose graph ids the check uses; by default the report of the compiled call on copies.
+        The report whose graph ids the check uses. By default, this is the report of the compiled call on copies.
     earlier_entries : sequence of Entry
-        The earlier entries of the same kind. If they are modules, the entry may use their compiled code; copies of
+        The earlier entries of the same kind. If they are modules, the entry may use their compiled code. Copies of
         functions share no code.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
@@ -253,7 +257,7 @@ class _CompiledCall:
 def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    subject.memory.release()  # gradients of earlier subjects
+    subject.memory.collect_garbage()  # gradients of earlier subjects
     with force_eager_on_thread():
         return _observe(subject.call, subject, calls=calls)
 
@@ -263,7 +267,7 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: 
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
-        subject.memory.release()  # gradients of earlier subjects
+        subject.memory.collect_garbage()  # gradients of earlier subjects
         subject.modes = replace(subject.modes, dtype=torch.float64)
         try:
             convert_state_to_double(subject, noise_size=noise_size, precision=precision)
@@ -283,7 +287,7 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: 
 def _call(
     program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
-    """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
+    """Call a program, and return its result, its arguments after the call, and the name of the exception it raised."""
     require_time("call")
     arguments = arguments or subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
@@ -373,8 +377,8 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they are made only if there is a difference to explain.
-    varying = varying_paths(expected.values, _observe_eager(entry, calls).values)
-    if varying and not any(_compare_observations(expected, actual, (), varying)):
+    ignored_paths = varying_paths(expected.values, _observe_eager(entry, calls).values)
+    if ignored_paths and not any(_compare_observations(expected, actual, (), ignored_paths)):
         return []
     exact_observations: list[_Observation] = []
     for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
@@ -382,10 +386,12 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
         if observation is None:
             break
         exact_observations.append(observation)
-        if noise_size and not any(_compare_observations(expected, actual, exact_observations, varying)):
+        if noise_size and not any(_compare_observations(expected, actual, exact_observations, ignored_paths)):
             return []
     return list(
-        _compare_observations(expected, actual, exact_observations if len(exact_observations) > 1 else (), varying)
+        _compare_observations(
+            expected, actual, exact_observations if len(exact_observations) > 1 else (), ignored_paths
+        )
     )
 
 
@@ -393,13 +399,13 @@ def _compare_observations(
     expected: _Observation,
     actual: _Observation,
     exact_observations: Sequence[_Observation],
-    varying: frozenset[str] = frozenset(),
+    ignored_paths: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
     """Yield the differences, except in values that differ between any two runs, such as the time of day."""
     if expected.error_name is not None and actual.error_name == _OPERATOR_ERROR:
         return
     if expected.error_name != actual.error_name:
-        yield f"{_describe_outcome(actual.error_name)}, but eager {_describe_outcome(expected.error_name)}"
+        yield f"{_describe_outcome(actual.error_name)}, but eager code {_describe_outcome(expected.error_name)}"
         return
     kinds = ["values", "gradients"]
     if expected.backward_error_name != actual.backward_error_name:
@@ -420,8 +426,8 @@ def _compare_observations(
                 expected_parts[name],
                 actual_parts.get(name),
                 reference,
-                gradients=kind == "gradients",
-                varying=varying,
+                are_gradients=kind == "gradients",
+                ignored_paths=ignored_paths,
                 root=name,
             )
             if text is not None:
@@ -451,16 +457,16 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
 
 def _compare_graphs(compiled_call: _CompiledCall) -> None:
     graphs = compiled_call.graphs
-    for graphs.compares in ("values", "gradients"):
+    for graphs.compared_results in ("values", "gradients"):
         compiled_call.run_graphs()
         if graphs.wrong_graph is not None:
             break
-    graphs.compares = "nothing"
+    graphs.compared_results = "nothing"
 
 
-def _first_wrong_step(entry: Entry, calls: int) -> Step:
+def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
     """Return the first compilation step that introduces a difference, after a number of calls."""
-    steps: tuple[Step, ...] = ("eager", "aot_eager")
+    steps: tuple[CompilationStep, ...] = ("eager", "aot_eager")
     for step in steps:
         if step == backend_name(entry.backend):
             return step
@@ -475,7 +481,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> Step:
 
 
 def _try_changes(
-    entry: Entry, step: Step, first: Divergence | None, unchanged_us: float | None, calls: int
+    entry: Entry, step: CompilationStep, first: Divergence | None, unchanged_us: float | None, calls: int
 ) -> Iterator[NumericsTrial]:
     """Try as many changes as time allows, one at a time, that may make a wrong result right.
 

@@ -42,20 +42,21 @@ SMALL_NOISE, LARGE_NOISE = 1, 256
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
-    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one.
+    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one. ``precision`` is
+    the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
     """
 
     largest: float
     value: Any
-    with_noise: Any
-    with_large_noise: Any = None
+    value_with_noise: Any
+    value_with_large_noise: Any = None
     precision: float = 0.0
 
 
 class _Tolerance(NamedTuple):
     """The permitted error of a result, in rounding errors of its largest number, and the limit if its terms cancel."""
 
-    summation: int
+    summation_errors: int
     limit_if_canceled: float
     precision: float
 
@@ -65,11 +66,11 @@ def difference_beyond_rounding(
     actual: Any,
     exact: DoublePrecisionResults | None = None,
     *,
-    gradients: bool = False,
-    varying: Collection[str] = (),
+    are_gradients: bool = False,
+    ignored_paths: Collection[str] = (),
     root: str = "",
 ) -> str | None:
-    """Return how a result differs from the expected one beyond rounding; ``None`` if it differs by rounding at most.
+    """Return a description of how a result differs from the expected one beyond rounding, or ``None``.
 
     Parameters
     ----------
@@ -77,20 +78,22 @@ def difference_beyond_rounding(
         The results, of any kind.
     exact : DoublePrecisionResults or None
         The results in double precision, which show the size of rounding, if they are available.
-    gradients : bool
+    are_gradients : bool
         Whether the results are gradients, which are sums over many elements.
-    varying, root
-        As for :func:`difference`.
+    ignored_paths, root
+        The same as for :func:`.values.describe_difference`.
     """
-    result = describe_difference(expected, actual, varying=varying, root=root)
+    result = describe_difference(expected, actual, ignored_paths=ignored_paths, root=root)
     if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:
         return result
-    parts = [flatten(value) for value in (expected, actual, exact.value, exact.with_noise)]
-    if exact.with_large_noise is not None:
-        parts.append(flatten(exact.with_large_noise))
+    parts = [flatten(value) for value in (expected, actual, exact.value, exact.value_with_noise)]
+    if exact.value_with_large_noise is not None:
+        parts.append(flatten(exact.value_with_large_noise))
     if len({len(part) for part in parts}) > 1:
         return result
-    tolerance = _Tolerance(_SUMMATION_ERRORS if gradients else 1, _CANCELED_TOLERANCE * exact.largest, exact.precision)
+    tolerance = _Tolerance(
+        _SUMMATION_ERRORS if are_gradients else 1, _CANCELED_TOLERANCE * exact.largest, exact.precision
+    )
     return None if all(_is_rounding(tolerance, *leaf) for leaf in zip(*parts, strict=True)) else result
 
 
@@ -122,7 +125,7 @@ def _is_rounding(
         return True
     values = [expected, actual, exact, with_noise, *with_large_noise]
     if all(is_instance(value, float) for value in values):
-        tolerance_of_number = tolerance._replace(summation=1)
+        tolerance_of_number = tolerance._replace(summation_errors=1)
         return _is_rounding(tolerance_of_number, *(torch.tensor(value, dtype=torch.float64) for value in values))
     if not all(is_instance(value, torch.Tensor) and shape_of(value) == shape_of(expected) for value in values):
         return False
@@ -145,7 +148,7 @@ def _is_rounding(
         if not exact.numel():
             return True
         rounding = (with_noise - exact).abs().max() + precision * (
-            1 if is_half else tolerance.summation
+            1 if is_half else tolerance.summation_errors
         ) * exact.abs().max()
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
         jumps = torch.zeros_like(expected_distance)
@@ -164,7 +167,7 @@ def _is_rounding(
 
 
 def precision_of(graph: torch.fx.Graph) -> float:
-    """Return the largest rounding error of the dtypes with which a captured graph computes, relative to a number."""
+    """Return the largest relative rounding error of the dtypes with which a captured graph computes."""
     values = [node.meta.get("example_value") for node in graph.nodes]
     dtypes = {value.dtype for value in values if is_instance(value, torch.Tensor) and value.is_floating_point()}
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
@@ -183,7 +186,7 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
         The maximum number of rounding errors by which each number is changed, in the same random directions in each
         call.
     precision : float
-        The smallest rounding error to assume, see :func:`precision_of`.
+        The smallest rounding error to assume; see :func:`precision_of`.
     """
     return _convert_to_double(clone(value, memo), {}, _Noise(noise_size, precision))
 

@@ -49,6 +49,8 @@ class WrongGraph:
         The graph as Dynamo captured it.
     changed_module : GraphModule
         The graph after the backend has changed it.
+    compiled : callable
+        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     is_only_backward : bool
@@ -64,29 +66,29 @@ class WrongGraph:
 
 
 class GraphComparison:
-    """A backend that wraps another backend; while it compares, each graph also runs operation by operation.
+    """A backend that wraps a different backend, and compares its graphs with the operations run one by one.
 
     Parameters
     ----------
     backend : str or callable
         The backend that compiles the graphs.
     subject : Subject
-        The copied function that is compiled; its graphs may change shared memory.
+        The copied function that is compiled. Its graphs may change shared memory.
 
     Attributes
     ----------
-    compares : {"nothing", "values", "gradients"}
-        What to compare in the next call.
+    compared_results : {"nothing", "values", "gradients"}
+        The results of graphs to compare in the next call.
     wrong_graph : WrongGraph or None
         The first graph whose result differed.
     precision : float
-        The largest rounding error of the dtypes in the graphs so far, see :func:`precision_of`.
+        The largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
         self._subject = subject
         self._backend = clone_backend(backend) if isinstance(backend, str) else backend
-        self.compares: Literal["nothing", "values", "gradients"] = "nothing"
+        self.compared_results: Literal["nothing", "values", "gradients"] = "nothing"
         self.wrong_graph: WrongGraph | None = None
         self.precision = 0.0
 
@@ -104,14 +106,18 @@ class GraphComparison:
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
-            gradients = self.compares == "gradients"
+            compares_gradients = self.compared_results == "gradients"
             # A graph that was compiled for a call without gradients has no backward pass.
-            is_compared = torch.is_grad_enabled() if gradients else self.compares == "values"
+            is_compared = torch.is_grad_enabled() if compares_gradients else self.compared_results == "values"
             if is_compared and self.wrong_graph is None:
                 # The inputs are not copied, because they include all parameters.
                 leaves = _leaves_of(args)
-                if computes_differently(captured_module, compiled, leaves, self._subject, gradients=gradients):
-                    self.wrong_graph = WrongGraph(frame, captured_module, module, compiled, clone(leaves), gradients)
+                if computes_differently(
+                    captured_module, compiled, leaves, self._subject, compares_gradients=compares_gradients
+                ):
+                    self.wrong_graph = WrongGraph(
+                        frame, captured_module, module, compiled, clone(leaves), compares_gradients
+                    )
             return compiled(*args)
 
         return run
@@ -137,7 +143,7 @@ def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], 
         try:
             compiled = backend(_copy_graph(part), clone(wrong_graph.inputs))
             return computes_differently(
-                part, compiled, wrong_graph.inputs, subject, gradients=wrong_graph.is_only_backward
+                part, compiled, wrong_graph.inputs, subject, compares_gradients=wrong_graph.is_only_backward
             )
         except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
@@ -155,7 +161,7 @@ def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], 
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:
-    """Return the first operation with a different value in the graph that the backend has changed."""
+    """Return the name of the first operation whose value differs in the graph that the backend has changed."""
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
         actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
@@ -167,7 +173,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
 
 
 def _wrong_output(wrong_graph: WrongGraph) -> str | None:
-    """Return the operation that computes the first wrong output."""
+    """Return the name of the operation that computes the first wrong output."""
     nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
@@ -183,11 +189,16 @@ def _wrong_output(wrong_graph: WrongGraph) -> str | None:
 
 
 def computes_differently(
-    module: torch.fx.GraphModule, compiled: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool
+    module: torch.fx.GraphModule,
+    compiled: Callable[..., Any],
+    inputs: Inputs,
+    subject: Subject,
+    *,
+    compares_gradients: bool,
 ) -> bool:
     """Return whether a compiled graph and the same operations run one by one have different results."""
-    expected = _compute(_interpreter(module), inputs, subject, gradients=gradients)
-    actual = _compute(compiled, inputs, subject, gradients=gradients)
+    expected = _compute(_interpreter(module), inputs, subject, computes_gradients=compares_gradients)
+    actual = _compute(compiled, inputs, subject, computes_gradients=compares_gradients)
     if difference_beyond_rounding(expected, actual) is None:
         return False
     exact_results: list[Any] = []
@@ -195,12 +206,14 @@ def computes_differently(
     try:
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
             change = functools.partial(to_double, noise_size=noise_size, precision=precision)
-            exact_results.append(_compute_in_double(module, inputs, subject, change, gradients=gradients))
+            exact_results.append(
+                _compute_in_double(module, inputs, subject, change, computes_gradients=compares_gradients)
+            )
             if not noise_size:
                 continue
             largest = largest_number(flatten(exact_results[0]))
             reference = DoublePrecisionResults(largest, *exact_results)._replace(precision=precision)
-            if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
+            if difference_beyond_rounding(expected, actual, reference, are_gradients=compares_gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions
         pass
@@ -215,8 +228,8 @@ def _leaves_of(inputs: Iterable[Any]) -> Inputs:
     ]
 
 
-def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, gradients: bool) -> Any:
-    """Call a function with a fixed random seed; return its result and its inputs afterwards, or its inputs' gradients.
+def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, computes_gradients: bool) -> Any:
+    """Call a function with a fixed seed, and return its result and inputs afterwards, or the inputs' gradients.
 
     The inputs are restored.
     """
@@ -224,10 +237,10 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     saved_state = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
     try:
-        with preserve_random_generators(), torch.set_grad_enabled(gradients):
+        with preserve_random_generators(), torch.set_grad_enabled(computes_gradients):
             seed_torch(_SEED)
             value = function(*inputs)
-            if gradients:
+            if computes_gradients:
                 require_time("backward")
                 value = gradients_of(value, [item for item in inputs if isinstance(item, torch.Tensor)])
                 return subject.snapshot(value, {})
@@ -244,13 +257,15 @@ def _compute_in_double(
     subject: Subject,
     change: Callable[[Any], Any],
     *,
-    gradients: bool,
+    computes_gradients: bool,
 ) -> Any:
-    return _compute(_interpreter(_copy_graph(module, change)), change(inputs), subject, gradients=gradients)
+    return _compute(
+        _interpreter(_copy_graph(module, change)), change(inputs), subject, computes_gradients=computes_gradients
+    )
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return the gradients that ``backward()``, from an unevenly weighted result, would add to the inputs' ``grad``."""
+    """Return the gradients that a backward pass from the weighted result would add to the ``grad`` of the inputs."""
     differentiable_inputs = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not differentiable_inputs or not results:
@@ -305,20 +320,20 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
     return result
 
 
-def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of the operations to keep, whose outputs are the tensors that the other operations use."""
+def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
+    """Return a graph of some operations, whose outputs are the tensors that the other operations use."""
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
     for node in wrong_graph.module.graph.nodes:
-        if node.op in {"placeholder", "get_attr"} or node.name in kept_names:
+        if node.op in {"placeholder", "get_attr"} or node.name in prefix_names:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             # Other metadata, such as example values, belongs to the original trace.
             copies[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
     outputs = [
         node
         for node in copies
-        if node.name in kept_names
+        if node.name in prefix_names
         and isinstance(values.get(node.name), torch.Tensor)
         and any(user not in copies for user in node.users)
     ]

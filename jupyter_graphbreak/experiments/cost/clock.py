@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Return the current moment."""
 
     def times_us(self, marks: Sequence[Any]) -> list[float]:
-        """Return the microseconds from the first moment to each moment."""
+        """Return the time in microseconds from the first moment to each moment."""
 
 
 class ProcessorClock:
@@ -29,7 +29,7 @@ class ProcessorClock:
         return time.perf_counter_ns()
 
     def times_us(self, marks: Sequence[int]) -> list[float]:
-        """Return the microseconds from the first moment to each moment."""
+        """Return the time in microseconds from the first moment to each moment."""
         return [(mark - marks[0]) / 1e3 for mark in marks]
 
 
@@ -55,7 +55,7 @@ class CudaClock:
         return event
 
     def times_us(self, marks: Sequence[Any]) -> list[float]:
-        """Wait for the device, and return the microseconds from the first moment to each moment."""
+        """Wait for the device, and return the time in microseconds from the first moment to each moment."""
         self._cuda.synchronize()
         return [0.0, *(marks[0].elapsed_time(mark) * 1e3 for mark in marks[1:])]
 

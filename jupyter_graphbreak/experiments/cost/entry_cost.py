@@ -1,15 +1,16 @@
-"""Time an entry in its steady state, eager, compiled and with remedies, and divide the compiled time into parts."""
+"""Measure an entry in its steady state: its times eager, compiled and with remedies, its memory and its guards."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import re
 import statistics
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import torch
 from msgspec.structs import replace
@@ -24,31 +25,34 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.further_measurements import (
-    MIN_BASIS_S,
-    result_or_none,
-    with_further_measurements,
-)
+from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
+from jupyter_graphbreak.experiments.cost.growth import memory_growth
+from jupyter_graphbreak.experiments.cost.guards import time_guards
+from jupyter_graphbreak.experiments.cost.memory import measure_memory, with_compiled_lines
+from jupyter_graphbreak.experiments.cost.memory_changes import try_memory_changes
+from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
-    Owners,
+    TimeOwners,
     divide_into_parts,
     graph_to_break_us,
     mark_us,
     time_share,
 )
+from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
-from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
+from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
-from jupyter_graphbreak.experiments.trial.time_limit import limit_time
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
@@ -62,15 +66,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, Spread, Startup
+    from jupyter_graphbreak.report.cost import CostPart, MemoryCost, Spread, Startup
     from jupyter_graphbreak.report.schema import Report
 
-#: The number of seconds for measuring each variant.
+_T = TypeVar("_T")
+#: The time for measuring each variant, in seconds.
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
-#: The number of seconds after which no further remedy is compiled.
+#: The time in seconds after which no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
+#: Time limits are shares of the time spent before, or of this many seconds if less time was spent.
+MIN_BASIS_S = 10.0
 #: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
 _KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
@@ -140,7 +147,7 @@ class MeasuredEntry(NamedTuple):
 def measure_entry(
     entry: Entry,
     remedy_contexts: Mapping[tuple[str, ...], RemedyContext] | None = None,
-    run: Report | None = None,
+    run_report: Report | None = None,
     *,
     budget: Budget | None = None,
     end: float = float("inf"),
@@ -152,7 +159,7 @@ def measure_entry(
     ----------
     remedy_contexts : mapping
         The contexts that apply remedies, by the ids of the remedies. Each call with these remedies runs in its context.
-    run : Report or None
+    run_report : Report or None
         The report whose ids for graphs, breaks and frames are used; by default the report of the run on copies.
     budget : Budget or None
         The time for measuring, which does not include compiling; by default one second for each variant.
@@ -176,8 +183,8 @@ def measure_entry(
         calls = _timed_calls(variants, budget, end)
         is_settled = is_settled and compilations_before == compilation_count()
         profiles = _profile_calls(variants.compiled, end) if is_settled else []
-        correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
-        frame = entry.frame if run is not None else next((frame.id for frame in copy_report.frames), None)
+        correspondence = Correspondence(copy_report, run_report if run_report is not None else copy_report, entry.frame)
+        frame = entry.frame if run_report is not None else next((frame.id for frame in copy_report.frames), None)
         compiled_time, parts = _divide_time(variants.compiled, calls, profiles, copy_report)
         cost = EntryCost(
             function=entry.function,
@@ -197,8 +204,8 @@ def measure_entry(
             steady = SteadyState(
                 entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frames
             )
-            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - start, end=end)
-        startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
+            cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, end=end)
+        startup = _second_start(entry, recording.records, correspondence, end) if run_report is not None else None
     return MeasuredEntry(cost, copy_report, startup)
 
 
@@ -249,7 +256,7 @@ def _divide_time(
     if isinstance(compiled.clock, ProcessorClock):
         overhead = Overhead(mark_us(calls.compiled), graph_to_break_us(calls.break_only))
     return divide_into_parts(
-        calls.compiled, Owners(report, compiled.timer.compile_ids, lookup_us_by_frame(profiles), overhead)
+        calls.compiled, TimeOwners(report, compiled.timer.compile_ids, lookup_us_by_frame(profiles), overhead)
     )
 
 
@@ -278,7 +285,7 @@ def _remedied_variants(
     for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
         with contextlib.suppress(Exception), remedy_context() as changed_entry:  # a remedy that fails is not timed
-            variant = Variant(changed_entry, compiled=not changed_entry.compiles_itself, context=remedy_context)
+            variant = Variant(changed_entry, compiled=not changed_entry.compiles_inner_function, context=remedy_context)
         if variant is not None:
             yield ids, variant
 
@@ -301,7 +308,7 @@ def _settled_variants(
 
 def _profile_calls(compiled: Variant, end: float) -> list[list[Range]]:
     """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
-    seeds = SEEDS if compiled.is_random else 1
+    seeds = SEED_COUNT if compiled.is_random else 1
     profiles: list[list[Range]] = []
     try:
         for number in range(_PROFILED_CALLS + seeds):
@@ -325,13 +332,107 @@ def _device_work(variant: Variant) -> DeviceWork | None:
 def _second_start(
     entry: Entry, records: Sequence[Record], correspondence: Correspondence, end: float
 ) -> Startup | None:
-    """Return the times of a second start; if it bypasses a cache, also the settings that avoid this."""
+    """Return the times of a second start, and the settings that avoid its cache bypasses, if it has any."""
     startup = second_start(records, correspondence)
     if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
         return startup
     with limit_time(min(end, time.monotonic() + max(startup.first_s, MIN_BASIS_S))):
         changes = result_or_none(lambda: cache_changes(entry, startup, records))
     return replace(startup, changes=changes or [])
+
+
+class FurtherMeasurement(NamedTuple):
+    """A measurement, the field of the cost that it fills, and the time that it may take.
+
+    Parameters
+    ----------
+    field : str
+        The field of the entry's cost that the measurement fills or extends.
+    required_attribute : str
+        An attribute of the entry's cost or of the steady state that must be neither empty nor ``None``.
+    time_share : float
+        The time that the measurement may take, as a share of the time spent before the first measurement of the table.
+        Time left by earlier measurements is added.
+    measure : callable
+        Returns the new value of the field.
+    compile_time_share : float
+        Additional time that the measurement may take, as a share of the time that compiling took in the run.
+    """
+
+    field: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
+    required_attribute: str
+    time_share: float
+    measure: Callable[[SteadyState, EntryCost], Any]
+    compile_time_share: float = 0.0
+
+
+def _memory_cost(cost: EntryCost) -> MemoryCost:
+    """Return the memory cost of an entry, which an earlier measurement of the table has filled in."""
+    if cost.memory is None:
+        raise LookupError
+    return cost.memory
+
+
+#: All measurements that follow the timing of an entry, in the order in which they are made.
+MEASUREMENTS = (
+    FurtherMeasurement(
+        "guards", "frame_guards", 0.3,
+        lambda state, _: state.compiled.run_between_calls(
+            functools.partial(
+                time_guards, state.frame_guards, state.used_frames, state.correspondence.original_frame, state.locate
+            )
+        ),
+    ),
+    FurtherMeasurement("memory", "entry", 0.1, lambda state, _: measure_memory(state)),
+    FurtherMeasurement("ops", "us_by_graph", 0.2, lambda state, _: slow_operations(state)),
+    FurtherMeasurement("unfused", "us_by_graph", 0.1, lambda state, _: unfused_kernels(state)),
+    FurtherMeasurement(
+        "alternatives", "entry", 0.2,
+        lambda state, cost: measure_alternatives(state, cost.compiled, cost.guards or []),
+    ),
+    FurtherMeasurement(
+        "memory", "memory", 0.1,
+        lambda state, cost: replace(_memory_cost(cost), growth=memory_growth(state, _memory_cost(cost))),
+    ),
+    FurtherMeasurement("memory", "memory", 0.1, lambda state, cost: with_compiled_lines(_memory_cost(cost), state)),
+    FurtherMeasurement("regions", "entry", 0.3, lambda state, _: measure_regions(state), compile_time_share=1.0),
+    FurtherMeasurement(
+        "memory", "memory", 0.5,
+        lambda state, cost: replace(_memory_cost(cost), changes=try_memory_changes(state, _memory_cost(cost))),
+    ),
+)  # fmt: skip
+
+
+def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, elapsed_s: float, end: float) -> EntryCost:
+    """Make all measurements in the table, and return the cost of an entry with their results.
+
+    Parameters
+    ----------
+    cost : EntryCost
+        The cost of the entry without these measurements.
+    elapsed_s : float
+        The time in seconds that was spent before these measurements.
+    end : float
+        The deadline, in seconds of :func:`time.monotonic`.
+    """
+    deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
+    for row in MEASUREMENTS:
+        deadline += row.time_share * max(elapsed_s, MIN_BASIS_S) + row.compile_time_share * compile_s
+        if getattr(steady_state, row.required_attribute, None) or getattr(cost, row.required_attribute, None):
+            with limit_time(min(end, deadline)):
+                value = result_or_none(functools.partial(row.measure, steady_state, cost))
+            if value is not None:
+                cost = replace(cost, **{row.field: value})
+    return cost
+
+
+def result_or_none(measure: Callable[[], _T]) -> _T | None:
+    """Return the result of a measurement; ``None`` if it fails or takes too long."""
+    try:
+        require_time()
+        return measure()
+    except (Exception, TimeUpError):  # noqa: BLE001 - for example, a backward pass from all results may fail
+        return None
 
 
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
@@ -344,26 +445,26 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) -> Coverage | None:
+def _coverage(eager: Variant, profiles: list[list[Range]], graphs_share: float | None) -> Coverage | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call count as compiled unless they run outside of graphs in the compiled call.
 
     Parameters
     ----------
-    compiled : list of list of Range
+    profiles : list of list of Range
         Profiles of the compiled call.
-    share : float or None
+    graphs_share : float or None
         The graphs' share of the time.
     """
-    if not compiled:
+    if not profiles:
         return None
     try:
         ranges = eager.profile_ranges()
     except RuntimeError:
         return None
-    outside = count_operations_outside_graphs(compiled[0])
-    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside), outside, share)
+    outside = count_operations_outside_graphs(profiles[0])
+    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside), outside, graphs_share)
 
 
 def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:
@@ -372,10 +473,10 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
     return replace(part, graph=graph, break_=break_, frame=correspondence.original_frame(part.frame))
 
 
-def _break_even_calls(gain: float | None, correspondence: Correspondence) -> int | None:
-    """Return after how many calls the saved time makes up for the compile time; ``None`` if no time is saved."""
+def _break_even_calls(saved_us: float | None, correspondence: Correspondence) -> int | None:
+    """Return the number of calls after which the saved time exceeds the compile time; ``None`` if no time is saved."""
     compile_s = correspondence.compile_seconds()
-    return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
+    return max(1, math.ceil(compile_s * 1e6 / saved_us)) if saved_us is not None and compile_s > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:

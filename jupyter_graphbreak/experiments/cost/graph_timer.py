@@ -56,15 +56,15 @@ class GraphTimer:
     modules : list of GraphModule
         The graphs as Dynamo captured them.
     running_graph : tuple or None
-        The number of the graph that is running, and the number of this run of a graph. ``None`` if no graph is running,
-        and while marks are recorded.
+        The number of the graph that is running, and the number of this run among the runs of all graphs. ``None`` if no
+        graph is running, and while marks are recorded.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
         self.backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.clock = clock
         self._recording = _Recording()
-        self._marks_ranges = False
+        self._records_ranges = False
         self._inputs: dict[int, list[Any]] | None = None
         self.compile_ids: list[str] = []
         self.modules: list[torch.fx.GraphModule] = []
@@ -98,7 +98,7 @@ class GraphTimer:
                 self._inputs.setdefault(number, list(args))
             self.running_graph = number, next(self._runs)
             try:
-                if self._marks_ranges:
+                if self._records_ranges:
                     with mark_graph(number):
                         return compiled(*args)
                 return compiled(*args)
@@ -115,10 +115,10 @@ class GraphTimer:
 
         return mark_compiled_code(mark)
 
-    def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
-        """Time a call; with ``parts``, also record marks in the call, such as the end of each graph."""
+    def time(self, call: Callable[[], Any], *, records_marks: bool = False) -> CallTime:
+        """Time a call; with ``records_marks``, also record marks in the call, such as the end of each graph."""
         marks: list[tuple[str, str, Any]] = []
-        self._recording.marks = marks if parts else None
+        self._recording.marks = marks if records_marks else None
         yields_before, waiting_us_before, process_ns_before = (
             yields_so_far(),
             waiting_us_so_far(),
@@ -140,11 +140,11 @@ class GraphTimer:
 
     def call_with_graph_ranges(self, call: Callable[[], _T]) -> _T:
         """Make a call in which each run of a graph is a range of the profiler."""
-        self._marks_ranges = True
+        self._records_ranges = True
         try:
             return call()
         finally:
-            self._marks_ranges = False
+            self._records_ranges = False
 
     def graph_inputs_of(self, call: Callable[[], object]) -> dict[int, list[Any]]:
         """Make a call, and return the inputs of each graph that it runs, by the graph's number."""

@@ -40,7 +40,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring would take too much."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring would need too much."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady_state.compiled
@@ -119,7 +119,7 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
                 if call_number < number:  # the last call may keep memory that the next one would free
                     bytes_by_stack[stack] += nbytes
 
-        with _manual_collection(), prevent_compilation():
+        with _disable_automatic_collection(), prevent_compilation():
             return memory_activities(make_calls, variant)
 
     nbytes = bytes_per_call(variant.observe_consecutive_calls(observe, backward=backward))
@@ -127,7 +127,7 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
 
 
 @contextlib.contextmanager
-def _manual_collection() -> Iterator[None]:
+def _disable_automatic_collection() -> Iterator[None]:
     """Turn off automatic garbage collection while the context is open."""
     was_enabled = gc.isenabled()
     gc.disable()

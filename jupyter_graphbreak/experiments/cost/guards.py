@@ -84,7 +84,7 @@ def time_guards(
 
 
 class _GuardShares:
-    """Each object's share of the time that the guards of a frame take."""
+    """Computes each object's share of the time that the guards of a frame take."""
 
     def __init__(self, root: GuardNode, all_guards_us: float) -> None:
         self._root = root

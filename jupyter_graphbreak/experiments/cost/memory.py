@@ -91,7 +91,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the peak size in bytes of what activities allocate; memory allocated before them does not count."""
+    """Return the peak in bytes of the memory that activities allocate, without memory allocated before them."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
@@ -112,7 +112,7 @@ class SavedBytes(Generic[_Key]):
     peak : int
         The maximum number of bytes that were kept at one time.
     bytes_by_key : dict
-        The bytes kept at the peak, by the key of the tensor that first kept them.
+        The number of bytes kept at the peak, by the key of the tensor that first kept them.
     """
 
     def __init__(self, excluded_addresses: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
@@ -194,7 +194,7 @@ class _SavedTensorKey(NamedTuple):
 
 
 def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
-    """Return the memory cost with the bytes that each line keeps in the compiled call added."""
+    """Return the memory cost, extended with the number of bytes that each line keeps in the compiled call."""
     compiled = steady_state.compiled
     saved_by_run = _SavedByRun(compiled.timer)
     compiled_bytes = SavedBytes(compiled.memory_addresses(), saved_by_run.record)
@@ -248,11 +248,11 @@ def _stacks_by_saved_tensor(compiled: Variant, saved_by_run: _SavedByRun) -> dic
     return {
         _SavedTensorKey(run, number): tensor.stack
         for run, saved_kinds in saved_by_run.tensors.items()
-        for number, tensor in _pair_by_kind(saved_kinds, expected[run[0]] or []).items()
+        for number, tensor in _pair_by_shape_and_dtype(saved_kinds, expected[run[0]] or []).items()
     }
 
 
-def _pair_by_kind(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
+def _pair_by_shape_and_dtype(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
     """Pair saved tensors with the expected ones, by shape and dtype, in order.
 
     If the number of tensors with one shape and dtype is not the expected one, these tensors are left out. The order

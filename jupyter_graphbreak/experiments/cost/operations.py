@@ -99,7 +99,7 @@ def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[A
 
 
 def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
-    """Return the operation with this name, as the run's report has it; ``None`` if the report lacks the operation."""
+    """Return the run's operation that matches the copies' operation with a name; ``None`` if there is none."""
     return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Frame, Report
 
 
-class Owner(NamedTuple):
+class TimeOwner(NamedTuple):
     """The owner of a stretch of time: a graph, a frame's guards, or code outside of graphs, with ids of a report."""
 
     kind: Literal["graph", "guards", "outside"]
@@ -27,7 +27,7 @@ class Owner(NamedTuple):
 
 
 #: The owner of time that belongs to no graph, guard or break of the report, such as a return from a resume function.
-NO_OWNER = Owner("outside")
+NO_OWNER = TimeOwner("outside")
 #: Marks recorded by the code that Dynamo generates. The time that other marks take is negligible.
 _CODE_MARKS = {"entered", "marked", "resumes", "left"}
 
@@ -51,12 +51,18 @@ def mark_us(calls: Iterable[CallTime]) -> float:
 
 
 def graph_to_break_us(calls: Iterable[CallTime]) -> float:
-    """Return Dynamo's microseconds between a graph and a break, from calls in which nothing runs between two graphs."""
+    """Return Dynamo's own time in microseconds between a graph and a break.
+
+    Parameters
+    ----------
+    calls : iterable of CallTime
+        Calls in which nothing runs between two graphs.
+    """
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
 
 def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
-    """Return the median of the microseconds between consecutive marks of two kinds."""
+    """Return the median time in microseconds between consecutive marks of two kinds; 0 if there are none."""
     pairs = (pair for call in calls for pair in itertools.pairwise(call.marks))
     stretches = [
         later_mark.us - mark.us for mark, later_mark in pairs if (mark.kind, later_mark.kind) == (kind, later_kind)
@@ -64,7 +70,7 @@ def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> fl
     return statistics.median(stretches) if stretches else 0.0
 
 
-def divide_into_parts(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
+def divide_into_parts(calls: Sequence[CallTime], owners: TimeOwners) -> tuple[Spread, list[CostPart]]:
     """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
     A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the time of the
@@ -90,13 +96,13 @@ def divide_into_parts(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread
 
 
 def time_share(parts: Sequence[CostPart]) -> float | None:
-    """Return the graphs' share of the time."""
+    """Return the graphs' share of the time; ``None`` if no time was measured."""
     total_us = sum(part.time.median_us for part in parts)
     graphs_us = sum(part.time.median_us for part in parts if part.kind == "graph")
     return round(graphs_us / total_us, 4) if total_us > 0 else None
 
 
-class Owners:
+class TimeOwners:
     """Assigns each stretch of a call to its owner, using the report of the run in which the call was compiled.
 
     Parameters
@@ -125,16 +131,16 @@ class Owners:
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
         self._break_of_skipped_resume = dict(self._find_breaks_of_skipped_resumes(report))
         self._break_of_eager_call = self._find_break_of_eager_call(report)
-        self._lookups = lookup_us_by_frame or {}
+        self._lookup_us_by_frame = lookup_us_by_frame or {}
         execution_counts: Counter[str] = Counter()
-        self._graphs: list[Owner] = []
+        self._graphs: list[TimeOwner] = []
         for ident in compile_ids:
             self._graphs.append(self._graph_owner(ident, execution_counts[ident]))
             execution_counts[ident] += 1
 
-    def times_by_owner(self, call: CallTime) -> dict[Owner, float]:
+    def times_by_owner(self, call: CallTime) -> dict[TimeOwner, float]:
         """Return the time in microseconds that one call spends in each owner."""
-        times: defaultdict[Owner, float] = defaultdict(float)
+        times: defaultdict[TimeOwner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
         resumed: set[str] = set()  # the open frames that have called their resume functions
         previous_mark = Mark("begins", "", 0.0)
@@ -158,7 +164,7 @@ class Owners:
 
     def _divide_stretch(
         self, mark_before: Mark, mark_after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
-    ) -> Iterator[tuple[Owner, float]]:
+    ) -> Iterator[tuple[TimeOwner, float]]:
         """Yield the owners of the stretch between two marks, each with its share of the time."""
         match mark_before.kind, mark_after.kind:
             case ("graph ends", "graph is noted") | ("entered", "marked"):
@@ -171,7 +177,7 @@ class Owners:
                 guards_us = us
                 is_entry = self._first_frame is not None and self._first_frame.id == mark_after.name
                 if mark_before.kind != "resumes" and not (mark_before.kind == "begins" and is_entry):
-                    guards_us = min(us, self._lookups.get(mark_after.name, 0.0))
+                    guards_us = min(us, self._lookup_us_by_frame.get(mark_after.name, 0.0))
                 yield self._guards_owner(mark_after.name), guards_us
                 yield self._eager_owner(open_frames, has_resumed=has_resumed), us - guards_us
             case "graph is noted", "resumes" | "left" if open_frames:
@@ -186,32 +192,32 @@ class Owners:
     def _is_resume(self, frame: str) -> bool:
         return frame in self._frames and self._frames[frame].role == "resume"
 
-    def _graph_owner(self, compile_id: str, ordinal: int) -> Owner:
+    def _graph_owner(self, compile_id: str, ordinal: int) -> TimeOwner:
         """Return the owner of a graph's time, by the graph's position among the graphs of its frame."""
         frame = self._frames.get(compile_id)
         letters = frame.graphs if frame is not None else []
-        return Owner("graph", letters[ordinal] if ordinal < len(letters) else None, None, compile_id)
+        return TimeOwner("graph", letters[ordinal] if ordinal < len(letters) else None, None, compile_id)
 
-    def _guards_owner(self, compile_id: str) -> Owner:
+    def _guards_owner(self, compile_id: str) -> TimeOwner:
         frame = self._frames.get(compile_id)
         graphs = frame.graphs if frame is not None else []
-        return Owner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
+        return TimeOwner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
 
-    def _eager_owner(self, open_frames: list[str], *, has_resumed: bool) -> Owner:
+    def _eager_owner(self, open_frames: list[str], *, has_resumed: bool) -> TimeOwner:
         """Return the owner of the time that Python takes in the innermost open frame.
 
         If the frame has called a resume function that a break makes run eagerly, the time belongs to that break.
         """
         if not open_frames:
-            return Owner("outside", None, self._break_of_eager_call)
+            return TimeOwner("outside", None, self._break_of_eager_call)
         frame = self._frames.get(open_frames[-1])
         break_id = self._break_ending_frame(frame) or self._causing_break(frame) if frame is not None else None
         if has_resumed and break_id is not None:
             break_id = self._break_of_skipped_resume.get(break_id, break_id)
-        return Owner("outside", None, break_id)
+        return TimeOwner("outside", None, break_id)
 
     def _find_breaks_of_skipped_resumes(self, report: Report) -> Iterator[tuple[str, str]]:
-        """Yield each break whose resume functions all run eagerly, and the break that makes the first one do so."""
+        """Yield each break whose resume functions all run eagerly, with the break that causes it for the first one."""
         frames_by_break: dict[str, list[str]] = {}
         for resume in report.resumes:
             frames_by_break.setdefault(resume.break_ or "", []).extend(resume.frames)

@@ -61,7 +61,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run_report.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
-    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
+    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_inner_function:
         return None
     blocks = find_repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():

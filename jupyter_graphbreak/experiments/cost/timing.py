@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 #: The minimum number of runs of each variant, unless a deadline passes, and the default maximum.
 MIN_RUNS = 7
 MAX_RUNS = 300
-#: The minimum number of runs of each variant after ``end``, and after the time limit.
-_MIN_RUNS_LATE = 3
-_MIN_RUNS_AT_END = 1
+#: The minimum number of runs of each variant if the deadline ``end`` passes, and if the time limit is reached.
+_MIN_RUNS_AFTER_DEADLINE = 3
+_MIN_RUNS_AFTER_TIME_LIMIT = 1
 
 #: The time in seconds for comparing two calls, and the minimum and maximum number of pairs of calls.
 _RATIO_S = 2.0
@@ -69,7 +69,7 @@ class Mark:
     name : str
         The number of the graph, or the compile id of the frame.
     us : float
-        The microseconds since the call began.
+        The time in microseconds since the call began.
     """
 
     kind: str
@@ -127,14 +127,14 @@ def time_in_turn(
     budget : Budget
         The time for all variants.
     clock : callable
-        Returns seconds.
+        Returns the current time in seconds.
     end : float
         The deadline, after which only a few more runs are made.
 
     Returns
     -------
     list of list of CallTime
-        The least disturbed calls of each variant, see :func:`undisturbed_calls`.
+        The least disturbed calls of each variant; see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds
@@ -145,9 +145,9 @@ def time_in_turn(
         for round_number in range(max(budget.runs, MIN_RUNS)):
             last_start, now = now, clock()
             overtime = now - budget_end
-            if round_number >= _MIN_RUNS_LATE and now >= end:
+            if round_number >= _MIN_RUNS_AFTER_DEADLINE and now >= end:
                 break
-            if round_number >= _MIN_RUNS_AT_END and seconds_left() <= now - last_start:
+            if round_number >= _MIN_RUNS_AFTER_TIME_LIMIT and seconds_left() <= now - last_start:
                 break
             undisturbed_counts = [sum(call.yields == 0 for call in variant_calls) for variant_calls in calls]
             is_enough = overtime >= 0 and min(undisturbed_counts) >= MIN_RUNS
@@ -213,7 +213,7 @@ def yields_so_far() -> int:
 
 
 def waiting_us_so_far() -> float:
-    """Return for how many microseconds this thread has waited for a processor so far; 0 if the system does not say."""
+    """Return the time in microseconds that this thread has waited for a processor so far; 0 if it is unknown."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e3
     except (OSError, ValueError, IndexError):
@@ -242,12 +242,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return how many microseconds the fast call saves; ``None`` if no gain is measurable."""
+    """Return the time in microseconds that the fast call saves; ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not may_be_equal(slow, fast) else None
 
 
-#: The minimum number of calls to report a time.
+#: The minimum number of calls for which a time is reported.
 _MIN_CALLS = 5
 #: The maximum number of calls to keep: the last ones of a loop.
 _MAX_CALLS = 10_000

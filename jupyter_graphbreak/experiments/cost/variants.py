@@ -46,14 +46,16 @@ class PrivateCode:
 
     Parameters
     ----------
-    copies : collection of function
+    unshared_functions : collection of function
         Functions that no other program uses. They keep their code: after a replacement, Python specializes their
         callers again, which can take longer than a call.
     """
 
-    def __init__(self, call: Any, copies: Collection[types.FunctionType]) -> None:
+    def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
         self._codes = {
-            function: _copy_code(function.__code__) for function in _functions_of(call) if function not in copies
+            function: _copy_code(function.__code__)
+            for function in _functions_of(call)
+            if function not in unshared_functions
         }
 
     @contextlib.contextmanager
@@ -95,8 +97,8 @@ def _copy_code(code: types.CodeType) -> types.CodeType:
 _T = TypeVar("_T")
 #: The maximum number of elements of a tensor to compare after a call.
 _MAX_ELEMENTS = 1 << 14
-#: The number of seeds, used in rotation, for a call that draws random numbers: its path may depend on these numbers.
-SEEDS = 8
+#: The number of seeds, used in rotation, for a call that draws random numbers, because its path may depend on them.
+SEED_COUNT = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
@@ -139,7 +141,7 @@ class Variant:
     ) -> None:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
-        self._seeds, self._seeds_with_marks = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
+        self._seeds, self._seeds_with_marks = itertools.cycle(range(SEED_COUNT)), itertools.cycle(range(SEED_COUNT))
         self.is_compiled = compiled
         self._records_marks = records_marks
         self._context = context
@@ -164,7 +166,7 @@ class Variant:
         yield from tensors_of(self.subject, self._arguments)
 
     def nbytes(self) -> int:
-        """Return the number of bytes in the tensors of the variant's copies."""
+        """Return the size in bytes of the tensors in the variant's copies."""
         return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
 
     def warm_up(self) -> bool:
@@ -201,7 +203,7 @@ class Variant:
         if not self._changes_state:  # the changes of the first call are kept
             self.subject.detach_changed_memory()
         self._restore()
-        seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
+        seeds = SEED_COUNT if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
             before_round = compilation_count()
             for seed in range(seeds):
@@ -212,13 +214,13 @@ class Variant:
 
     def run(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time."""
-        return self._time(next(self._seeds), parts=False)
+        return self._time(next(self._seeds), records_marks=False)
 
     def run_with_marks(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time with marks."""
-        return self._time(next(self._seeds_with_marks), parts=True)
+        return self._time(next(self._seeds_with_marks), records_marks=True)
 
-    def _time(self, seed: int, *, parts: bool) -> CallTime:
+    def _time(self, seed: int, *, records_marks: bool) -> CallTime:
         """Time a call; a short call is first made untimed, because other code has used the processor's caches."""
         warm_up_calls = _WARM_UP_CALLS if self._is_short else 0
         if self.is_random or self._changes_arguments or self._changes_state:
@@ -231,7 +233,9 @@ class Variant:
             with self._swap_copies_in():
                 for _ in range(warm_up_calls):
                     self._program(*arguments.args, **arguments.kwargs)
-                call_time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+                call_time = self.timer.time(
+                    lambda: self._program(*arguments.args, **arguments.kwargs), records_marks=records_marks
+                )
         finally:
             self._restore()
         self._is_short = call_time.total_us < _SHORT_US
@@ -324,7 +328,7 @@ class Variant:
                     leaves.setdefault(id(leaf), (leaf, leaf.grad))
                 for leaf, _ in leaves.values():
                     leaf.grad = None
-                _differentiate(roots)
+                _run_backward(roots)
             if on_tensor is not None:
                 grads = [leaf.grad for leaf, _ in leaves.values() if leaf.grad is not None]
                 for tensor in (*(tensor for _, tensor in named_tensors(results, "")), *grads):
@@ -384,7 +388,7 @@ class Variant:
             if backward and roots:
                 for leaf in leaves:
                     leaf.grad = None
-                _differentiate(roots)
+                _run_backward(roots)
 
         try:
             with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
@@ -488,7 +492,7 @@ def _backward_roots(results: Any) -> list[torch.Tensor]:
     return [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
 
 
-def _differentiate(roots: list[torch.Tensor]) -> None:
+def _run_backward(roots: list[torch.Tensor]) -> None:
     with torch.enable_grad():
         torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
 

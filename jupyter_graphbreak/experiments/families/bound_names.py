@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import outer_names
+from jupyter_graphbreak.experiments.families.site import global_and_nonlocal_names
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
@@ -21,7 +21,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
         arguments = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
         if target in arguments:
             return True
-    return target in outer_names(scope) or any(
+    return target in global_and_nonlocal_names(scope) or any(
         isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
         and node.lineno < statement.lineno
         for node in ast.walk(scope)

@@ -1,4 +1,4 @@
-"""Branches on a tensor's value: compute both sides and select between the results."""
+"""Replace branches on a tensor's value: compute both branches, and select between the results."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
-from jupyter_graphbreak.experiments.families.branch_sides import (
+from jupyter_graphbreak.experiments.families.branch_values import (
     RANDOM_OPERATIONS,
-    BranchSide,
+    Branch,
     has_no_side_effects,
     has_no_unpacking,
     parenthesize_lines,
-    read_side,
-    read_sides,
+    read_branch,
+    read_branches,
     render_value,
     select_value,
     where_call,
 )
-from jupyter_graphbreak.experiments.families.case_guards import rewrite_guard_as_branch
+from jupyter_graphbreak.experiments.families.case_guards import rewrite_guard_as_if
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
@@ -31,10 +31,10 @@ from jupyter_graphbreak.experiments.families.site import (
     called_name,
     dotted_name,
     draft_of,
+    global_and_nonlocal_names,
     indentation_step,
     names_bound,
     names_read,
-    outer_names,
     parameters_of,
     site_at,
     site_of,
@@ -43,28 +43,28 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.families.branch_sides import Value
+    from jupyter_graphbreak.experiments.families.branch_values import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
 #: Functions and methods whose gradient may be infinite or NaN at zero and below, but is finite at 1.
 _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
-def guard_side(side: BranchSide, condition: str, torch_name: str, *, is_taken: bool) -> BranchSide:
-    """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
+def guard_branch(branch: Branch, condition: str, torch_name: str, *, is_taken: bool) -> Branch:
+    """Return a branch in which ``torch.where`` replaces risky operands with 1 when the other branch is taken.
 
-    Otherwise, an integer division by zero would raise an error, and a gradient might become NaN.
+    Without this, an integer division by zero would raise an error, and a gradient might become NaN.
 
     Parameters
     ----------
-    side : BranchSide
-        The side.
+    branch : Branch
+        The branch to guard.
     condition : str
         The name of the condition.
     torch_name : str
         The name under which the source imports the torch package.
     is_taken : bool
-        Whether the side is taken if the condition is true.
+        Whether the branch is taken if the condition is true.
     """
 
     def guard(text: str) -> str:
@@ -76,13 +76,13 @@ def guard_side(side: BranchSide, condition: str, torch_name: str, *, is_taken: b
         container_type, keys, members = value
         return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
 
-    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
-    values = {target: guard(text) for target, text in side.values.items()}
-    return replace(side, lines=lines, values=values, result=guard_value(side.result))
+    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in branch.lines)]
+    values = {target: guard(text) for target, text in branch.values.items()}
+    return replace(branch, lines=lines, values=values, result=guard_value(branch.result))
 
 
 def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool) -> str:
-    """Return an expression, with risky operands replaced with 1 when the other side of its branch is taken."""
+    """Return an expression in which ``torch.where`` replaces risky operands with 1 when the other branch is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -123,8 +123,8 @@ class _OperandGuard(ast.NodeTransformer):
     def _guard(self, operand: ast.expr) -> ast.expr:
         self.has_risky_operand = True
         text = ast.unparse(operand)
-        sides = (text, "1") if self._is_taken else ("1", text)
-        return parse_expression(where_call(self._torch_name, self._condition, *sides))
+        operands = (text, "1") if self._is_taken else ("1", text)
+        return parse_expression(where_call(self._torch_name, self._condition, *operands))
 
 
 def _is_string(node: ast.expr) -> bool:
@@ -132,9 +132,9 @@ def _is_string(node: ast.expr) -> bool:
 
 
 FAMILY = "branch"
-_WHERE_TITLE = "Compute both sides with torch.where"
-_GUARDED_TITLE = "Compute both sides with torch.where, with harmless operands on the side that is not taken"
-_COND_TITLE = "Pass both sides to torch.cond"
+_WHERE_TITLE = "Compute both branches with torch.where"
+_GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
+_COND_TITLE = "Pass both branches to torch.cond"
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
 _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -145,11 +145,11 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    guarding_branch = rewrite_guard_as_branch(site)
-    if guarding_branch is not None and isinstance(guarding_branch.node, ast.If):
+    guard_site = rewrite_guard_as_if(site)
+    if guard_site is not None and isinstance(guard_site.node, ast.If):
         case = site.draft.enclosing(site.node, ast.match_case)
         conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
-        for proposal in _propose_for_statement(guarding_branch, guarding_branch.node):
+        for proposal in _propose_for_statement(guard_site, guard_site.node):
             yield replace(proposal, conditions=conditions)
         return
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
@@ -158,18 +158,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             site, if_expression, _python_operand_count(problem, site, if_expression.test)
         )
         return
-    branch = site.draft.enclosing(site.node, ast.If)
-    if branch is None or not (branch is site.node or _contains(branch.test, site.node)):
+    if_statement = site.draft.enclosing(site.node, ast.If)
+    if if_statement is None or not (if_statement is site.node or _contains(if_statement.test, site.node)):
         return
-    chain = _outermost_breaking_branch(problem, site, branch)
-    if chain is not branch:
-        yield from _propose_for_statement(site, chain, _python_operand_count(problem, site, chain.test))
-    yield from _propose_without_test(site, branch)
-    yield from _propose_for_statement(site, branch, _python_operand_count(problem, site, branch.test))
+    outermost_if = _outermost_breaking_if(problem, site, if_statement)
+    if outermost_if is not if_statement:
+        yield from _propose_for_statement(site, outermost_if, _python_operand_count(problem, site, outermost_if.test))
+    yield from _propose_without_test(site, if_statement)
+    yield from _propose_for_statement(site, if_statement, _python_operand_count(problem, site, if_statement.test))
 
 
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
-    """Yield changes that pass both sides of a condition on a size to torch.cond, which runs only one of them.
+    """Yield changes that pass both branches of a condition on a size to torch.cond, which runs only one of them.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     function = draft.enclosing_function(statement)
     if not conditions and isinstance(statement, ast.Assign) and function is not None:
         bound_names = names_bound(statement)
-        branches_after = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
-        conditions = [node for node in branches_after if not bound_names.isdisjoint(names_read(node.test))]
+        conditional_nodes = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+        conditions = [node for node in conditional_nodes if not bound_names.isdisjoint(names_read(node.test))]
     for node in conditions:
         enclosing_statement = draft.enclosing(node, ast.stmt)
         if enclosing_statement is None:
@@ -203,7 +203,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
 
 
 def _python_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
-    """Return how many operands of a test precede the first one that breaks; Python decides these operands."""
+    """Return how many operands of a test Python decides: those before the first operand that breaks."""
     if not isinstance(test, ast.BoolOp):
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
@@ -223,11 +223,11 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
     return any(node is inner for node in ast.walk(outer))
 
 
-def _outermost_breaking_branch(problem: Problem, site: Site, branch: ast.If) -> ast.If:
-    """Return the outermost branch of an ``elif`` chain such that all branches from it to the given one break."""
+def _outermost_breaking_if(problem: Problem, site: Site, if_statement: ast.If) -> ast.If:
+    """Return the outermost ``if`` of an ``elif`` chain such that the tests from it to the given ``if`` all break."""
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
-    outermost = branch
-    for ancestor in site.draft.ancestors(branch):
+    outermost = if_statement
+    for ancestor in site.draft.ancestors(if_statement):
         if not isinstance(ancestor, ast.If) or ancestor.orelse != [outermost] or not site.draft.is_elif(outermost):
             break
         if any(ancestor is node or _contains(ancestor.test, node) for node in breaking_nodes):
@@ -245,23 +245,23 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, python_operand
         return
     if_text, else_text = as_argument(site.draft, if_expression.body), as_argument(site.draft, if_expression.orelse)
     texts = {_WHERE_TITLE: _selection_text(site, condition, if_text, else_text)[0]}
-    sides = [
+    guarded_texts = [
         guard_operands(text, condition, torch_name, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
     ]
-    if sides != [if_text, else_text]:
-        texts[_GUARDED_TITLE] = where_call(torch_name, condition, *sides)
+    if guarded_texts != [if_text, else_text]:
+        texts[_GUARDED_TITLE] = where_call(torch_name, condition, *guarded_texts)
     if _is_accepted_by_cond(if_text, else_text):
         texts[_COND_TITLE] = _cond_call(torch_name, condition, if_text, else_text)
     for title, text in texts.items():
         new_text = f"({text} if {python_test} else {else_text})" if python_test else text
         splice = site.draft.replacement(if_expression, new_text)
-        yield from _propose_both_sides(
+        yield from _propose_both_branches(
             site, title, [splice], [if_expression.test], python_operand_count=python_operand_count
         )
 
 
-def _propose_both_sides(
+def _propose_both_branches(
     site: Site,
     title: str,
     splices: Sequence[Splice | None],
@@ -269,142 +269,163 @@ def _propose_both_sides(
     further_code: Sequence[ast.AST] = (),
     python_operand_count: int = 0,
 ) -> Iterator[Proposal]:
-    """Yield the proposal that computes both sides of some tests, with its assumptions."""
+    """Yield the proposal that computes both branches of each test, with its assumptions."""
     yield from site.propose_edit(
         FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, python_operand_count)
     )
 
 
-def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond probably accepts the sides; it rejects constants, modules and random functions."""
-    for side in sides:
-        tree = parse_expression(side)
+def _is_accepted_by_cond(*branches: str) -> bool:
+    """Return whether torch.cond probably accepts the branches.
+
+    It may reject constants, random operations and calls to modules. A call to a plain name may be a call to a module.
+    """
+    for branch in branches:
+        tree = parse_expression(branch)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         module_calls = [
             call for call in calls if not isinstance(call, ast.Attribute) or dotted_name(call).startswith("self.")
         ]
-        if module_calls or RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
+        if module_calls or RANDOM_OPERATIONS.search(branch) or isinstance(tree, ast.Constant):
             return False
     return True
 
 
 def _cond_call(torch_name: str, condition: str, if_text: str, else_text: str) -> str:
-    # A side must not return one of its inputs.
-    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (if_text, else_text)]
-    return f"{torch_name}.cond({condition}, {sides[0]}, {sides[1]})"
+    # A branch must not return one of its inputs.
+    functions = [
+        f"lambda: {branch}.clone()" if branch.isidentifier() else f"lambda: {branch}" for branch in (if_text, else_text)
+    ]
+    return f"{torch_name}.cond({condition}, {functions[0]}, {functions[1]})"
 
 
-def _propose_for_statement(site: Site, branch: ast.If, python_operand_count: int = 0) -> Iterator[Proposal]:
+def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_count: int = 0) -> Iterator[Proposal]:
     torch_name = site.torch_name
-    returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
+    returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*if_statement.body, *if_statement.orelse))
     python_operand_count = 0 if returns else python_operand_count
-    test, python_test = split_test(branch.test, python_operand_count)
+    test, python_test = split_test(if_statement.test, python_operand_count)
     condition = tensor_condition(site.draft, test, torch_name)
     if condition is None:
         return
-    if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
-        yield from _propose_without_skip(site, branch, condition)
+    if len(if_statement.body) == 1 and isinstance(if_statement.body[0], ast.Continue) and not if_statement.orelse:
+        yield from _propose_without_skip(site, if_statement, condition)
         return
-    yield from _propose_with_selected_arguments(site, branch, condition, python_test)
-    sides = read_sides(site.draft, branch, torch_name)
-    if sides is None:
+    yield from _propose_with_selected_arguments(site, if_statement, condition, python_test)
+    branches = read_branches(site.draft, if_statement, torch_name)
+    if branches is None:
         return
-    if_side, else_side = sides
-    tests = [branch.test, *if_side.nested_tests, *else_side.nested_tests]
-    if if_side.returns and not python_test:
-        yield from _propose_single_return(site, branch, condition, sides)
+    if_branch, else_branch = branches
+    tests = [if_statement.test, *if_branch.nested_tests, *else_branch.nested_tests]
+    if if_branch.returns and not python_test:
+        yield from _propose_single_return(site, if_statement, condition, branches)
         return
-    if if_side.returns or else_side.returns:
+    if if_branch.returns or else_branch.returns:
         return
-    yield from _propose_in_place(site, branch, condition, python_operand_count)
-    for title, selecting_condition, branch_sides, earlier_lines in _variants(site, condition, sides):
-        selection = _selection_statements(site, branch, selecting_condition, branch_sides)
+    yield from _propose_in_place(site, if_statement, condition, python_operand_count)
+    for title, selecting_condition, selected_branches, earlier_lines in _where_variants(site, condition, branches):
+        selection = _selection_statements(site, if_statement, selecting_condition, selected_branches)
         if selection is not None:
-            lines = _add_python_test(site, branch, python_test, [*earlier_lines, *selection])
-            splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _propose_both_sides(site, title, [splice], tests, python_operand_count=python_operand_count)
-    values = [*if_side.values.values(), *else_side.values.values()]
-    has_one_target = len({*if_side.values, *else_side.values}) == 1 and not (
-        if_side.in_place_targets or else_side.in_place_targets
+            lines = _add_python_test(site, if_statement, python_test, [*earlier_lines, *selection])
+            splice = site.draft.statement_replacement(if_statement, lines) if lines is not None else None
+            yield from _propose_both_branches(site, title, [splice], tests, python_operand_count=python_operand_count)
+    values = [*if_branch.values.values(), *else_branch.values.values()]
+    has_one_target = len({*if_branch.values, *else_branch.values}) == 1 and not (
+        if_branch.in_place_targets or else_branch.in_place_targets
     )
     if python_test or not has_one_target or not _is_accepted_by_cond(*values):
         return
-    (target,) = {*if_side.values, *else_side.values}
-    has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
-    if target.isidentifier() and target in if_side.values and has_other_value:
-        texts = if_side.values[target], else_side.values.get(target, target)
-        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch_name, condition, *texts)}"]
-        yield from _propose_both_sides(site, _COND_TITLE, [site.draft.statement_replacement(branch, lines)], tests)
+    (target,) = {*if_branch.values, *else_branch.values}
+    has_other_value = target in else_branch.values or is_bound_before(site.draft, if_statement, target)
+    if target.isidentifier() and target in if_branch.values and has_other_value:
+        texts = if_branch.values[target], else_branch.values.get(target, target)
+        lines = [*if_branch.lines, *else_branch.lines, f"{target} = {_cond_call(torch_name, condition, *texts)}"]
+        yield from _propose_both_branches(
+            site, _COND_TITLE, [site.draft.statement_replacement(if_statement, lines)], tests
+        )
 
 
-def _variants(
-    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], *, names_condition: bool = False
-) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
-    """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
+def _where_variants(
+    site: Site, condition: str, branches: tuple[Branch, Branch], *, must_name_condition: bool = False
+) -> Iterator[tuple[str, str, tuple[Branch, Branch], list[str]]]:
+    """Yield the variants of a change that computes both branches.
+
+    Each variant is a title, the condition, the branches, and the statements before them.
+    """
     name = fresh_name(site.draft, "condition")
     naming_line = f"{name} = {parenthesize_lines(condition)}"
-    yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
-    guarded_sides = (
-        guard_side(branch_sides[0], name, site.torch_name, is_taken=True),
-        guard_side(branch_sides[1], name, site.torch_name, is_taken=False),
+    yield _WHERE_TITLE, *((name, branches, [naming_line]) if must_name_condition else (condition, branches, []))
+    guarded_branches = (
+        guard_branch(branches[0], name, site.torch_name, is_taken=True),
+        guard_branch(branches[1], name, site.torch_name, is_taken=False),
     )
-    if guarded_sides != branch_sides:
-        yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
+    if guarded_branches != branches:
+        yield _GUARDED_TITLE, name, guarded_branches, [naming_line]
 
 
-def _add_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Return the lines under an ``if`` with the Python test; ``None`` if the other side has a multi-line statement."""
+def _add_python_test(site: Site, if_statement: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
+    """Return lines under an ``if`` with the Python test, and the original ``else``; ``None`` if that is impossible.
+
+    It is impossible if the ``else`` has a multi-line statement. Without a Python test, the lines stay unchanged.
+    """
     if not python_test:
         return if_lines
-    step = indentation_step(site.draft, branch)
+    step = indentation_step(site.draft, if_statement)
     lines = [f"if {python_test}:", *(f"{step}{line}" for line in if_lines)]
-    else_texts = [site.draft.text_of(statement) for statement in branch.orelse]
+    else_texts = [site.draft.text_of(statement) for statement in if_statement.orelse]
     if any("\n" in text for text in else_texts):
         return None
     return [*lines, "else:", *(f"{step}{text}" for text in else_texts)] if else_texts else lines
 
 
 def _selection_statements(
-    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+    site: Site, if_statement: ast.If, condition: str, branches: tuple[Branch, Branch]
 ) -> list[str] | None:
-    """Return the statements that select each target's value after the branch.
+    """Return the statements that select each target's value after the ``if``.
 
-    ``None`` if there is no target, or if one that is read later may be unbound.
+    The result is ``None`` if there is no target, if a target that is read later may be unbound, or if one branch
+    changes the tensor of an attribute or item in place and the other branch assigns to it.
     """
-    if_side, else_side = branch_sides
-    in_place_targets = if_side.in_place_targets | else_side.in_place_targets
-    # One side changes the tensor, and the other one replaces it.
+    if_branch, else_branch = branches
+    in_place_targets = if_branch.in_place_targets | else_branch.in_place_targets
+    # One branch changes the tensor in place, and the other branch assigns a new one.
     mixed_targets = {
-        target for side in branch_sides for target in in_place_targets - side.in_place_targets if target in side.values
+        target
+        for branch in branches
+        for target in in_place_targets - branch.in_place_targets
+        if target in branch.values
     }
     if any(not target.isidentifier() for target in mixed_targets):
         return None
     in_place_targets -= mixed_targets
     targets = []
-    for target in {**if_side.values, **else_side.values}:
-        is_set_on_both = target in if_side.values and target in else_side.values
-        if is_set_on_both or target in in_place_targets or is_bound_before(site.draft, branch, target):
+    for target in {**if_branch.values, **else_branch.values}:
+        is_set_in_both = target in if_branch.values and target in else_branch.values
+        if is_set_in_both or target in in_place_targets or is_bound_before(site.draft, if_statement, target):
             targets.append(target)
-        elif target in names_read_after(site.draft, branch):
+        elif target in names_read_after(site.draft, if_statement):
             return None
     if not targets:
         return None
-    sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
-    lines = [*if_side.lines, *else_side.lines]
+    value_pairs = {
+        target: (if_branch.values.get(target, target), else_branch.values.get(target, target)) for target in targets
+    }
+    lines = [*if_branch.lines, *else_branch.lines]
     # The caller must see the change to an argument.
     changed_arguments = {
         target: fresh_name(site.draft, f"{target}_before")
         for target in sorted(mixed_targets & (parameters_of(site.function) if site.function is not None else set()))
     }
     if not condition.isidentifier() and (
-        len(targets) > 1 or changed_arguments or _selection_text(site, condition, *sides[targets[0]])[1] > 1
+        len(targets) > 1 or changed_arguments or _selection_text(site, condition, *value_pairs[targets[0]])[1] > 1
     ):
         name = fresh_name(site.draft, "condition")
         lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
         condition = name
     if len(targets) > 1:
-        lines += _save_values(site, sides)
-    selections = [(target, _selection_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
+        lines += _save_overwritten_values(site, value_pairs)
+    selections = [
+        (target, _selection_text(site, condition, a, b)[0]) for target, (a, b) in value_pairs.items() if a != b
+    ]
     return [
         *lines,
         *(f"{name} = {target}" for target, name in changed_arguments.items()),
@@ -415,7 +436,7 @@ def _selection_statements(
         *(
             f"{name}.copy_({where_call(site.torch_name, condition, *contents)})"
             for target, name in changed_arguments.items()
-            for contents in [(target, name) if target in if_side.in_place_targets else (name, target)]
+            for contents in [(target, name) if target in if_branch.in_place_targets else (name, target)]
         ),
     ]
 
@@ -433,21 +454,21 @@ def _selection_text(site: Site, condition: str, if_text: str, else_text: str) ->
     return render_value(value or where(condition, if_text, else_text)), reads
 
 
-def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
+def _save_overwritten_values(site: Site, value_pairs: dict[str, tuple[str, str]]) -> list[str]:
     """Return statements that save, under new names, the values that an earlier selection would overwrite.
 
-    Also replaces these values in ``sides`` with the new names.
+    Also replaces these values in ``value_pairs`` with the new names.
     """
     lines = []
-    for number, (target, texts) in enumerate(sides.items()):
+    for number, (target, texts) in enumerate(value_pairs.items()):
         names = []
         for text, suffix in zip(texts, ("_if", "_else"), strict=True):
             name = text
-            if any(_mentions(text, earlier_target) for earlier_target in list(sides)[:number]):
+            if any(_mentions(text, earlier_target) for earlier_target in list(value_pairs)[:number]):
                 name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
                 lines.append(f"{name} = {parenthesize_lines(text)}")
             names.append(name)
-        sides[target] = (names[0], names[1])
+        value_pairs[target] = (names[0], names[1])
     return lines
 
 
@@ -455,39 +476,41 @@ def _mentions(text: str, target: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
 
 
-def _propose_without_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Yield a change that drops a test for an empty tensor, for which the protected code would change nothing."""
-    test = branch.test
+def _propose_without_test(site: Site, if_statement: ast.If) -> Iterator[Proposal]:
+    """Yield a change that drops a test for an empty tensor: with such a tensor, the protected code changes nothing."""
+    test = if_statement.test
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if requires_elements(part) is not None]
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
-    if not mask_names or branch.orelse:
+    if not mask_names or if_statement.orelse:
         return
-    body, draft = branch.body, site.draft
+    body, draft = if_statement.body, site.draft
     is_shortcut, method = requires_elements(tests[0]) is False, _counting_method(tests[0])
-    block = draft.block_of(branch)
-    protected_code = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
+    block = draft.block_of(if_statement)
+    protected_code = ast.Module(block[block.index(if_statement) + 1 :] if is_shortcut else body, [])
     if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
         return
     if is_shortcut:
         only_skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
-        splices: list[Splice | None] = [draft.deletion(branch)] if only_skips else []
+        splices: list[Splice | None] = [draft.deletion(if_statement)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
-        changes = [
+        are_changes = [
             isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _calls_in_place_method(part)
             for part in body
         ]
         remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
-        step = indentation_step(draft, branch) if remaining_test else ""
+        step = indentation_step(draft, if_statement) if remaining_test else ""
         lines = [
             *([f"if {remaining_test}:"] if remaining_test else []),
             *(f"{step}{draft.text_of(part)}" for part in body),
         ]
-        splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
+        splices = (
+            [draft.statement_replacement(if_statement, lines)] if all(are_changes) and draft.indent_of(body[0]) else []
+        )
         title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
     if splices:
-        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
+        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [if_statement.test]))
 
 
 def _is_sum(test: ast.expr) -> bool:
@@ -525,7 +548,7 @@ def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], boo
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         key = type(test.ops[0]), test.comparators[0].value
-        return _COMPARISONS.get(key) if is_element_count(test.left) else None
+        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
     return True if is_element_count(test) else None
 
 
@@ -542,39 +565,41 @@ def counts_elements(node: ast.expr) -> bool:
 
 
 #: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
-_COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
+_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
 }  # fmt: skip
 
 
-def _propose_in_place(site: Site, branch: ast.If, condition: str, python_operand_count: int) -> Iterator[Proposal]:
+def _propose_in_place(
+    site: Site, if_statement: ast.If, condition: str, python_operand_count: int
+) -> Iterator[Proposal]:
     """Yield a change that updates a tensor in place, by a neutral value if the branch would not update it."""
-    assignment = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
+    assignment = if_statement.body[0] if len(if_statement.body) == 1 and not if_statement.orelse else None
     if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_OPERATIONS:
         return
     target, value = site.draft.text_of(assignment.target), as_argument(site.draft, assignment.value)
     symbol, neutral = _NEUTRAL_OPERATIONS[type(assignment.op)]
     change = f"-{as_operand(value)}" if isinstance(assignment.op, ast.Add) else value
     line = f"{target} {symbol} {where_call(site.torch_name, condition, change, neutral)}"
-    lines = _add_python_test(site, branch, split_test(branch.test, python_operand_count)[1], [line])
+    lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], [line])
     if lines is not None:
-        splice = site.draft.statement_replacement(branch, lines)
-        yield from _propose_both_sides(
-            site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], python_operand_count=python_operand_count
+        splice = site.draft.statement_replacement(if_statement, lines)
+        yield from _propose_both_branches(
+            site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], python_operand_count=python_operand_count
         )
 
 
 def _propose_with_selected_arguments(
-    site: Site, branch: ast.If, condition: str, python_test: str
+    site: Site, if_statement: ast.If, condition: str, python_test: str
 ) -> Iterator[Proposal]:
-    """Yield a change that calls the function of both sides, such as ``parts.append``, once, with selected arguments."""
+    """Yield a change that calls a function once, with selected arguments, if each branch only calls this function."""
     calls = [
         block[0].value
-        for block in (branch.body, branch.orelse)
+        for block in (if_statement.body, if_statement.orelse)
         if len(block) == 1 and isinstance(block[0], ast.Expr) and isinstance(block[0].value, ast.Call)
     ]
-    if len(calls) != 2 or python_test:  # noqa: PLR2004 - one on each side
+    if len(calls) != 2 or python_test:  # noqa: PLR2004 - one in each branch
         return
     arguments = [[*call.args, *(keyword.value for keyword in call.keywords)] for call in calls]
     evaluated_parts = [call.func for call in calls] + [part for parts in arguments for part in parts]
@@ -593,128 +618,142 @@ def _propose_with_selected_arguments(
     if selected is None or isinstance(selected, str):
         return
     lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected)]
-    yield from _propose_both_sides(site, _WHERE_TITLE, [site.draft.statement_replacement(branch, lines)], [branch.test])
+    yield from _propose_both_branches(
+        site, _WHERE_TITLE, [site.draft.statement_replacement(if_statement, lines)], [if_statement.test]
+    )
 
 
 def _propose_single_return(
-    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+    site: Site, if_statement: ast.If, condition: str, branches: tuple[Branch, Branch]
 ) -> Iterator[Proposal]:
-    draft, (if_side, else_side) = site.draft, branch_sides
-    tests = [branch.test, *if_side.nested_tests, *else_side.nested_tests]
+    draft, (if_branch, else_branch) = site.draft, branches
+    tests = [if_statement.test, *if_branch.nested_tests, *else_branch.nested_tests]
     where, cond = (functools.partial(call, site.torch_name) for call in (where_call, _cond_call))
-    block = draft.block_of(branch)
-    statements_after = block[block.index(branch) + 1 :] if branch in block else []
+    block = draft.block_of(if_statement)
+    statements_after = block[block.index(if_statement) + 1 :] if if_statement in block else []
     final_return = statements_after[0] if len(statements_after) == 1 else None
-    if not branch.orelse and isinstance(final_return, ast.Return):
-        else_side = read_side(draft, [final_return], "_else", site.torch_name) or else_side
-    has_effects = _lasting_changes(site, branch, condition, (if_side, else_side)) != []
-    selected_value = select_value(condition, if_side.result, else_side.result, where)
+    if not if_statement.orelse and isinstance(final_return, ast.Return):
+        else_branch = read_branch(draft, [final_return], "_else", site.torch_name) or else_branch
+    has_effects = _lasting_changes(site, if_statement, condition, (if_branch, else_branch)) != []
+    selected_value = select_value(condition, if_branch.result, else_branch.result, where)
     is_repeated = selected_value is not None and render_value(selected_value).count(condition) > 1
     variants = [
         (where, *variant)
-        for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated or has_effects)
+        for variant in _where_variants(
+            site, condition, (if_branch, else_branch), must_name_condition=is_repeated or has_effects
+        )
     ]
     if not has_effects:
-        variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
-    for select, title, test, sides, earlier_lines in variants:
-        result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None
+        variants.append((cond, _COND_TITLE, condition, (if_branch, else_branch), []))
+    for select, title, test, selected_branches, earlier_lines in variants:
+        result = (
+            select_value(test, selected_branches[0].result, selected_branches[1].result, select)
+            if else_branch.returns
+            else None
+        )
         if result is None:
             break
         if select is cond and not (
-            isinstance(if_side.result, str)
-            and isinstance(else_side.result, str)
-            and _is_accepted_by_cond(if_side.result, else_side.result)
+            isinstance(if_branch.result, str)
+            and isinstance(else_branch.result, str)
+            and _is_accepted_by_cond(if_branch.result, else_branch.result)
         ):
             return
-        effects = _lasting_changes(site, branch, test, sides)
+        effects = _lasting_changes(site, if_statement, test, selected_branches)
         if effects is None:
             return
         result_text = render_value(result)
         if effects:
             name = fresh_name(draft, "result")
             effects, result_text = [f"{name} = {parenthesize_lines(result_text)}", *effects], name
-        lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, *effects, f"return {result_text}"]
-        splices = [draft.statement_replacement(branch, lines)]
-        if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
+        lines = [
+            *earlier_lines,
+            *selected_branches[0].lines,
+            *selected_branches[1].lines,
+            *effects,
+            f"return {result_text}",
+        ]
+        splices = [draft.statement_replacement(if_statement, lines)]
+        if not if_statement.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
-        yield from _propose_both_sides(site, title, splices, tests)
-    if not else_side.returns and not branch.orelse and statements_after:
-        yield from _propose_without_early_return(site, branch, condition, if_side)
+        yield from _propose_both_branches(site, title, splices, tests)
+    if not else_branch.returns and not if_statement.orelse and statements_after:
+        yield from _propose_without_early_return(site, if_statement, condition, if_branch)
 
 
 def _lasting_changes(
-    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+    site: Site, if_statement: ast.If, condition: str, branches: tuple[Branch, Branch]
 ) -> list[str] | None:
-    """Return statements for the sides' changes to anything but local names; ``None`` if that is impossible."""
+    """Return statements for the branches' changes to anything but local names; ``None`` if that is impossible."""
     lasting_targets = (
-        branch_sides[0].in_place_targets
-        | branch_sides[1].in_place_targets
-        | outer_names(site.function or site.draft.tree)
+        branches[0].in_place_targets
+        | branches[1].in_place_targets
+        | global_and_nonlocal_names(site.function or site.draft.tree)
     )
-    if_side, else_side = (
-        BranchSide(
+    if_branch, else_branch = (
+        Branch(
             values={
                 target: text
-                for target, text in side.values.items()
+                for target, text in branch.values.items()
                 if target in lasting_targets or not target.isidentifier()
             },
-            in_place_targets=side.in_place_targets,
+            in_place_targets=branch.in_place_targets,
         )
-        for side in branch_sides
+        for branch in branches
     )
-    if not if_side.values and not else_side.values:
+    if not if_branch.values and not else_branch.values:
         return []
-    return _selection_statements(site, branch, condition, (if_side, else_side))
+    return _selection_statements(site, if_statement, condition, (if_branch, else_branch))
 
 
 def _propose_without_early_return(
-    site: Site, branch: ast.If, condition: str, returning_side: BranchSide
+    site: Site, if_statement: ast.If, condition: str, returning_branch: Branch
 ) -> Iterator[Proposal]:
     """Yield a change that continues after the early return, and selects the result in each later ``return``."""
-    draft, function = site.draft, site.draft.enclosing_function(branch)
-    if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
+    draft, function = site.draft, site.draft.enclosing_function(if_statement)
+    if function is None or if_statement not in function.body or not isinstance(function.body[-1], ast.Return):
         return
-    statements_after = function.body[function.body.index(branch) + 1 :]
+    statements_after = function.body[function.body.index(if_statement) + 1 :]
     later_returns = [node for part in statements_after for node in ast.walk(part) if isinstance(node, ast.Return)]
     name, early_result = fresh_name(draft, "condition"), fresh_name(draft, "early")
-    lines = [*returning_side.lines, f"{name} = {parenthesize_lines(condition)}"]
-    result, effects = returning_side.result, _lasting_changes(site, branch, name, (returning_side, BranchSide()))
+    lines = [*returning_branch.lines, f"{name} = {parenthesize_lines(condition)}"]
+    result, effects = returning_branch.result, _lasting_changes(site, if_statement, name, (returning_branch, Branch()))
     if effects is None or (effects and not isinstance(result, str)):
         return
     if isinstance(result, str):
         lines += [f"{early_result} = {parenthesize_lines(result)}", *effects]
         result = early_result
-    splices: list[Splice | None] = [draft.statement_replacement(branch, lines)]
+    splices: list[Splice | None] = [draft.statement_replacement(if_statement, lines)]
     for later_return in later_returns:
         if draft.enclosing_function(later_return) is not function:
             continue
-        side_of_return = read_side(draft, [later_return], "_else", site.torch_name)
-        if side_of_return is None:
+        branch_of_return = read_branch(draft, [later_return], "_else", site.torch_name)
+        if branch_of_return is None:
             return
         select = functools.partial(where_call, site.torch_name)
-        selected_value = select_value(name, result, side_of_return.result, select)
+        selected_value = select_value(name, result, branch_of_return.result, select)
         if selected_value is None:
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected_value)}"))
-    yield from _propose_both_sides(
-        site, _WHERE_TITLE, splices, [branch.test, *returning_side.nested_tests], statements_after
+    yield from _propose_both_branches(
+        site, _WHERE_TITLE, splices, [if_statement.test, *returning_branch.nested_tests], statements_after
     )
 
 
-def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
+def _propose_without_skip(site: Site, if_statement: ast.If, condition: str) -> Iterator[Proposal]:
     """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped."""
     draft = site.draft
-    loop = draft.enclosing(branch, ast.For)
+    loop = draft.enclosing(if_statement, ast.For)
     if loop is None:
         return
-    loop_statement = next((part for part in loop.body if _contains(part, branch)), None)
+    loop_statement = next((part for part in loop.body if _contains(part, if_statement)), None)
     is_guarded = (
         isinstance(loop_statement, ast.If)
-        and loop_statement is not branch
+        and loop_statement is not if_statement
         and not loop_statement.orelse
-        and branch is loop_statement.body[-1]
+        and if_statement is loop_statement.body[-1]
     )
-    if loop_statement is None or (loop_statement is not branch and not is_guarded):
+    if loop_statement is None or (loop_statement is not if_statement and not is_guarded):
         return
     skipped_statements = loop.body[loop.body.index(loop_statement) + 1 :]
     changed_names = [
@@ -741,8 +780,8 @@ def _propose_without_skip(site: Site, branch: ast.If, condition: str) -> Iterato
             *(f"{indentation_step(draft, loop_statement)}{line}" for line in restoring_lines),
         ]
     splices = [
-        draft.statement_replacement(branch, lines),
+        draft.statement_replacement(if_statement, lines),
         draft.insertion_after(skipped_statements[-1], restoring_lines),
     ]
     title = "Always run the skipped statements, and undo their changes with torch.where"
-    yield from _propose_both_sides(site, title, splices, [branch.test], skipped_statements)
+    yield from _propose_both_branches(site, title, splices, [if_statement.test], skipped_statements)

@@ -137,9 +137,11 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
     is_number = (
         tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
     )
-    has_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
+    has_supported_form = isinstance(
+        node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await
+    )
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    if is_number or has_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
+    if is_number or has_supported_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
         return tensor_condition(draft, node, torch_name)
     return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
 

@@ -1,4 +1,4 @@
-"""Find the branches that may change what some code reads, visibly or not, when the code moves across them."""
+"""Find the branches that may change values which some code reads, if the code moves across them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_FUNCTIONS
+from jupyter_graphbreak.experiments.families.branch_values import SIDE_EFFECT_FUNCTIONS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Condition
 
-    _Side = Sequence[ast.stmt] | ast.expr
+    _Branch = Sequence[ast.stmt] | ast.expr
 
 #: Functions known to have side effects, and further methods that change a list, a dict or a set.
 _IMPURE_METHODS = SIDE_EFFECT_FUNCTIONS | {
@@ -76,9 +76,9 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose sides may change what some code reads, if the code moves to a function's start.
+    """Return the conditions whose branches may change values of moved code, if the code moves to a function's start.
 
-    Trials must run each of these sides.
+    Trials must run each of these branches.
     """
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
@@ -92,9 +92,9 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
+    """Return the conditions whose branches may change values of moved code, if the code moves to a function's end.
 
-    If the moved code may itself change something, the result includes the conditions of all sides that may read the
+    If the moved code may itself change something, the result includes the conditions of all branches that may read the
     changes.
 
     Parameters
@@ -157,7 +157,7 @@ def _has_effects(
 def _conditions_of_later_reads(
     site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
+    """Return the conditions whose branches follow the moved code and may read more than local variables."""
     moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
     local_names = names_bound(function) | parameters_of(function)
 
@@ -168,26 +168,26 @@ def _conditions_of_later_reads(
 
     reading_tests = [
         (test, result)
-        for node in _branches(function)
+        for node in _conditional_nodes(function)
         if node not in moved_nodes and _position(node) > start
-        for test, result, side in _branch_sides(node)
-        if any(map(reads_outside, _nodes_of_side(side)))
+        for test, result, branch in _branches_of(node)
+        if any(map(reads_outside, _nodes_of_branch(branch)))
     ]
     return _as_conditions(site, reading_tests)
 
 
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
-    """Return the conditions whose sides compute something outside a ``with`` block.
+    """Return the conditions whose branches compute something outside a ``with`` block.
 
-    If the whole function runs in the block's context, the context also covers these sides.
+    If the whole function runs in the block's context, the context also covers these branches.
     """
     nodes_of_block = set(ast.walk(block))
     tests_with_results = [
         (test, result)
-        for node in _branches(function)
+        for node in _conditional_nodes(function)
         if node not in nodes_of_block
-        for test, result, side in _branch_sides(node)
-        if any(isinstance(part, ast.expr) and part not in nodes_of_block for part in _nodes_of_side(side))
+        for test, result, branch in _branches_of(node)
+        if any(isinstance(part, ast.expr) and part not in nodes_of_block for part in _nodes_of_branch(branch))
     ]
     return _as_conditions(site, tests_with_results)
 
@@ -263,17 +263,17 @@ def _conditions_in_function(
     site: Site, function: FunctionNode, crossed_nodes: Sequence[ast.AST], is_change: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
     """Yield the conditions under which a function changes something: tests, and changes that may be skipped."""
-    branches = set(_branches(function)) & set(crossed_nodes)
+    conditional_nodes = set(_conditional_nodes(function)) & set(crossed_nodes)
     changing_tests = [
         (test, result)
-        for node in branches
-        for test, result, side in _branch_sides(node)
-        if any(map(is_change, _nodes_of_side(side)))
+        for node in conditional_nodes
+        for test, result, branch in _branches_of(node)
+        if any(map(is_change, _nodes_of_branch(branch)))
     ]
     yield from _as_conditions(site, changing_tests)
     skippable_changes = [part for part in crossed_nodes if is_change(part) and _may_be_skipped(site, function, part)]
     expressions = dict.fromkeys(_evaluated_expression(site, part) for part in skippable_changes)
-    yield from (site.condition(part, sides=()) for part in expressions if part is not None)
+    yield from (site.condition(part, required_results=()) for part in expressions if part is not None)
 
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
@@ -298,7 +298,7 @@ def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: H
 
 
 def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
-    return tuple(site.condition(test, sides=(result,)) for test, result in dict.fromkeys(tests))
+    return tuple(site.condition(test, required_results=(result,)) for test, result in dict.fromkeys(tests))
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
@@ -308,7 +308,7 @@ def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
         if outer is function:
             return False
         if isinstance(outer, ast.If | ast.While | ast.IfExp) and inner is not outer.test:
-            return False  # a trial must run this side of the branch, and thus the code
+            return False  # a trial must run this branch, and thus the code
         if isinstance(outer, ast.For) and inner is not outer.iter:
             return True
         if isinstance(outer, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):
@@ -333,8 +333,8 @@ def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
-def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp | ast.BoolOp]:
-    """Yield the branches of a function, including ``and`` and ``or`` whose results are not used."""
+def _conditional_nodes(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp | ast.BoolOp]:
+    """Yield the conditional code of a function, including ``and`` and ``or`` whose results are not used."""
     for node in ast.walk(function):
         if isinstance(node, ast.If | ast.While | ast.IfExp):
             yield node
@@ -342,19 +342,19 @@ def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp
             yield node.value
 
 
-def _branch_sides(branch: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Side]]:
-    """Yield the sides of a branch, each with the test that selects it and the result of the test."""
-    if isinstance(branch, ast.BoolOp):
-        result = isinstance(branch.op, ast.And)
-        yield from ((test, result, side) for test, side in itertools.pairwise(branch.values))
+def _branches_of(node: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Branch]]:
+    """Yield the branches of conditional code, each with the test that selects it and the result of the test."""
+    if isinstance(node, ast.BoolOp):
+        result = isinstance(node.op, ast.And)
+        yield from ((test, result, branch) for test, branch in itertools.pairwise(node.values))
         return
-    yield branch.test, True, branch.body
-    if not isinstance(branch, ast.While):
-        yield branch.test, False, branch.orelse
+    yield node.test, True, node.body
+    if not isinstance(node, ast.While):
+        yield node.test, False, node.orelse
 
 
-def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
-    for node in [side] if isinstance(side, ast.expr) else side:
+def _nodes_of_branch(branch: _Branch) -> Iterator[ast.AST]:
+    for node in [branch] if isinstance(branch, ast.expr) else branch:
         yield from ast.walk(node)
 
 
@@ -473,8 +473,8 @@ class HiddenEffects:
             for part in (part for statement in function.body for part in ast.walk(statement)):
                 if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
                     return True
-                changes = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
-                target = part.target if isinstance(part, ast.AugAssign) else part if changes else None
+                is_store = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
+                target = part.target if isinstance(part, ast.AugAssign) else part if is_store else None
                 if target is not None and not names_read(target) <= local_names:
                     return True
         return False

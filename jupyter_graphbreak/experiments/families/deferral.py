@@ -91,7 +91,7 @@ def defer(
     leaves = [
         leaf
         for number, part in enumerate(parts)
-        for leaf in _leaves(part, local_names, is_protected=is_protected and number > 0)
+        for leaf in _parts_for_graph(part, local_names, is_protected=is_protected and number > 0)
     ]
     names: list[str] = []
     for leaf in leaves:
@@ -159,8 +159,8 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
     return arguments_of(call)
 
 
-def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
-    """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
+def _parts_for_graph(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
+    """Return the parts of an expression that the graph must compute, without conversions that move them to the host.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool) -> lis
     """
     inner = tensor_moved_to_host(node)
     if inner is not None:
-        return _leaves(inner, local_names, is_protected=is_protected)
+        return _parts_for_graph(inner, local_names, is_protected=is_protected)
     if not any(isinstance(child, ast.Name) and child.id in local_names for child in ast.walk(node)):
         return []
     members = _operands_on_host(node)
@@ -180,7 +180,7 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool) -> lis
     return [
         leaf
         for number, child in enumerate(members)
-        for leaf in _leaves(
+        for leaf in _parts_for_graph(
             child, local_names, is_protected=is_protected or (isinstance(node, ast.BoolOp) and number > 0)
         )
     ]
@@ -273,7 +273,7 @@ def move_after_call(
         values_text = ", ".join(members) + ("," if len(members) == 1 else "")
         splices.append(draft.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
 
-    def body(call: str) -> list[str]:
+    def make_body(call: str) -> list[str]:
         return [
             f"{list_name} = []",
             f"{result_name} = {call}",
@@ -281,7 +281,7 @@ def move_after_call(
             f"return {result_name}",
         ]
 
-    return wrap_function(site, function, list_name, body, splices)
+    return wrap_function(site, function, list_name, make_body, splices)
 
 
 def _deferred_lines(
@@ -294,11 +294,11 @@ def _deferred_lines(
             f"for {_unpacking_target(statement.names)} in {list_name}:",
             *(f"{indentation}{line}" for line in statement.lines_after_call),
         ]
-    index_name, values_variable = fresh_name(draft, "which"), fresh_name(draft, "values")
-    lines = [f"for {index_name}, *{values_variable} in {list_name}:"]
+    index_name, values_name = fresh_name(draft, "which"), fresh_name(draft, "values")
+    lines = [f"for {index_name}, *{values_name} in {list_name}:"]
     for number, node in enumerate(statements):
         lines.append(f"{indentation}{'elif' if number else 'if'} {index_name} == {number}:")
-        unpacking = [f"{_unpacking_target(node.names)} = {values_variable}"] if node.names else []
+        unpacking = [f"{_unpacking_target(node.names)} = {values_name}"] if node.names else []
         lines += [f"{indentation * 2}{line}" for line in (*unpacking, *node.lines_after_call)]
     return lines
 

@@ -116,8 +116,9 @@ class Draft:
     ) -> ast.expr | ast.stmt | None:
         """Return the innermost node with the given range; without columns, the statement that begins on the line.
 
-        Columns count characters. If no node has the range, as PyTorch reports an ``if`` only up to its test, the
-        result is the outermost node that begins inside the range and ends with it, or else the smallest one around it.
+        Columns count characters. PyTorch reports, for example, an ``if`` only up to its test, a range that no node has.
+        The result is then the outermost node that begins inside the range and ends with it, or else the smallest node
+        around the range.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
@@ -230,7 +231,8 @@ class Draft:
     def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the source text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, the layout of the node is lost: Python 3.11 has wrong columns there.
+        If a replaced expression is in an f-string, the layout of the node is lost: in Python 3.11, columns in f-strings
+        are wrong.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(
@@ -256,11 +258,11 @@ class Draft:
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):
             if splice is None or splice.end > limit:
                 return None
-            text = text[: splice.start] + self._match_line_ends(splice.new_text) + text[splice.end :]
+            text = text[: splice.start] + self._match_line_endings(splice.new_text) + text[splice.end :]
             limit = splice.start
         return text if text != self.text and parse_python(text) is not None else None
 
-    def _match_line_ends(self, new_text: str) -> str:
+    def _match_line_endings(self, new_text: str) -> str:
         plain = new_text.replace("\r\n", "\n")
         return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
 

@@ -1,4 +1,4 @@
-"""Loops over the experts that a batch uses: loop over all experts, because those without rows change nothing."""
+"""Let loops over the experts that a batch uses run over all experts; those without rows change nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _ExpertLoop:
         The expression for the indices of the experts in use.
     assignment : ast.Assign or None
         The statement that assigns these indices to a name, if the loop runs over a name.
-    names : tuple of str
+    index_names : tuple of str
         The loop's variable, and the name to which the body's first statement assigns it as a Python number, if any.
     module_list : str
         The expression for the list of modules from which the index selects one, such as "self.experts".
@@ -50,7 +50,7 @@ class _ExpertLoop:
     loop: ast.For
     indices: ast.expr
     assignment: ast.Assign | None
-    names: tuple[str, ...]
+    index_names: tuple[str, ...]
     module_list: str
 
     def contains(self, node: ast.AST) -> bool:
@@ -128,12 +128,12 @@ def _indexed_module_list(loop: ast.For, names: Sequence[str]) -> str | None:
 def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Proposal]:
     draft, loop = site.draft, expert_loop.loop
     tests = [node for node in loop.body if _is_shortcut(node)]
-    dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
+    dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.index_names) > 1 else [])]
     body = [node for node in loop.body if node not in dropped_statements]
     index_splices = _index_splices(site, expert_loop, body)
     if index_splices is None or not body or not _changes_only_rows(site, loop, body):
         return
-    number = expert_loop.names[-1]
+    number = expert_loop.index_names[-1]
     splices: list[Splice | None] = [
         draft.replacement(loop.target, number),
         draft.replacement(loop.iter, f"range(len({expert_loop.module_list}))"),
@@ -160,12 +160,12 @@ def _is_shortcut(statement: ast.stmt, is_row_count: Callable[[ast.expr], bool] =
 
 
 def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
-    """Return splices that replace the tensor with the index in a body; ``None`` if the body needs the tensor."""
+    """Return splices that replace the index tensor with a Python number; ``None`` if the body needs the tensor."""
     draft = site.draft
-    tensor, number = expert_loop.names[0], expert_loop.names[-1]
+    tensor, number = expert_loop.index_names[0], expert_loop.index_names[-1]
     splices: list[Splice] = []
     for name in (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)):
-        if name.id not in expert_loop.names:
+        if name.id not in expert_loop.index_names:
             continue
         if isinstance(name.ctx, ast.Store):
             return None

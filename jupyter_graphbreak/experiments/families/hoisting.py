@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
-_BEFORE_TITLE = "Run it before the call"
 #: Functions whose effect depends on when they run: the user must decide whether to move them.
 TIME_DEPENDENT_FUNCTIONS = {
     "time", "perf_counter", "perf_counter_ns", "monotonic", "time_ns", "process_time", "sleep", "synchronize", "now",
@@ -79,23 +78,24 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
     crossed_conditions = conditions_before(site, function, [call])
+    title = f"Run `{dotted_name(call.func)}()` before the call"
     yield from _propose_wrapping(
-        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, crossed_conditions
+        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, title, crossed_conditions
     )
 
 
 def _propose_wrapping(
     site: Site,
     function: FunctionNode,
-    parameter: str | None,
-    body: Callable[[str], list[str]],
+    extra_parameters: str | None,
+    make_body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
     title: str,
     conditions: tuple[Condition, ...],
 ) -> Iterator[Proposal]:
-    texts = wrap_function(site, function, parameter, body, splices)
+    texts = wrap_function(site, function, extra_parameters, make_body, splices)
     if texts is not None:
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:

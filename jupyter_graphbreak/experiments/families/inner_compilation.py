@@ -66,7 +66,7 @@ def propose_inner_compilation(
     files: Mapping[str, str],
     entry: CompiledEntry,
     calls: Sequence[InnerCall],
-    share: float,
+    operation_share: float,
     taken_names: frozenset[str] = frozenset(),
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
@@ -77,7 +77,7 @@ def propose_inner_compilation(
         The whole text of each source that is not a library, by the source's id.
     files : mapping
         The file name of each source, by its id.
-    share : float
+    operation_share : float
         The share of the entry's forward operations that the inner calls perform.
     taken_names : frozenset of str
         Names that the proposal must not assign at the top level.
@@ -92,7 +92,9 @@ def propose_inner_compilation(
         return None
     targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    share_text = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the forward operations"
+    share_text = (
+        f"{'it does' if len(names) == 1 else 'they do'} {round(100 * operation_share)}% of the forward operations"
+    )
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (
@@ -102,7 +104,7 @@ def propose_inner_compilation(
         INNER_FAMILY,
         f"{title} ({share_text})",
         new_texts,
-        compiles_itself=True,
+        compiles_inner_function=True,
         assumptions=assumptions,
         inner_calls=tuple(calls),
     )
@@ -177,7 +179,7 @@ class _InnerCompilationWriter:
             self._add_splice(site.source, draft.replacement(site.node, draft.text_of(site.target)))
 
     def add(self, call: InnerCall, files: Mapping[str, str]) -> str:
-        """Add the code that compiles an inner call, and return the call's name for the reader."""
+        """Add the code that compiles an inner call, and return the call's name for the title."""
         if not call.module_paths:
             self._decorate(call, files)
             return call.name
@@ -195,7 +197,7 @@ class _InnerCompilationWriter:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Add a loop that compiles each module of a list, or one method of each, and return its name for the reader."""
+        """Add a loop that compiles each module of a list, or one method of each, and return its name for the title."""
         lists = {expression.rpartition("[")[0] for expression in expressions}
         name = f"each {call.name}{method} of {min(lists)}"
         if len(lists) != 1 or not min(lists):

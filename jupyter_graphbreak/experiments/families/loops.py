@@ -1,4 +1,4 @@
-"""Loops whose end depends on a tensor: run all iterations and keep the right values, or use torch.while_loop."""
+"""Replace loops whose end depends on a tensor: run all iterations and keep the right values, or use while_loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
-from jupyter_graphbreak.experiments.families.branch_sides import (
+from jupyter_graphbreak.experiments.families.branch_values import (
     OPERATOR_SYMBOLS,
     RANDOM_OPERATIONS,
     has_no_side_effects,
@@ -302,7 +302,7 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
 def _carried_names(
     site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, kept_counter: str | None = None
 ) -> list[str] | None:
-    """Return the names whose values pass between iterations; ``None`` if an iteration has permanent effects.
+    """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Compute varying values before the call, if the compiled function needs only the result."""
+"""Compute results of varying values before the call, if the compiled function needs only these results."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class PrecomputingChange(NamedTuple):
         The whole new text of each changed source, by the source's id.
     compiled_name : str
         The name of the function that the changed code compiles.
-    is_tensor : bool
+    passes_tensors : bool
         Whether the values are passed as tensors.
     """
 
     title: str
     texts: Mapping[str, str]
     compiled_name: str
-    is_tensor: bool
+    passes_tensors: bool
 
 
 def propose_precomputing(
@@ -110,15 +110,18 @@ def propose_precomputing(
     torch_name, _ = torch_name_and_imports(draft, function)
     names = parts.needed_names()
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
-    for is_tensor, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
-        lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if is_tensor)]
+    for passes_tensors, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
+        lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if passes_tensors)]
         new_texts = wrap_function(site, function, ", ".join(names), _lines_before_return(lines), parts.splices)
         inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
         if new_texts is not None and inner_name is not None:
-            passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
+            passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if passes_tensors else ""
             dtype_text = f" of `{torch_name}.float64`" if dtype else ""
             yield PrecomputingChange(
-                f"Compute {values_text} before the call{passing_text}{dtype_text}", new_texts, inner_name, is_tensor
+                f"Compute {values_text} before the call{passing_text}{dtype_text}",
+                new_texts,
+                inner_name,
+                passes_tensors,
             )
 
 
@@ -170,11 +173,11 @@ class _Partition:
     _copied_statements: dict[str, ast.stmt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        stores = [
+        accesses = [
             node for node in ast.walk(self.function) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         ]
         self._assigned_names = {
-            dotted_name(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
+            dotted_name(_changed_object(node)) for node in accesses if isinstance(node.ctx, ast.Store | ast.Del)
         }
         global_statements = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
         self._assigned_names |= {name for node in global_statements for name in node.names}
@@ -224,7 +227,7 @@ class _Partition:
             self._available_names.update(bound_names)
         elif isinstance(statement, _SIMPLE_STATEMENTS):
             parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
-            for node in [node for part in parts for node in self._largest_movable(part)]:
+            for node in [node for part in parts for node in self._largest_movable_expressions(part)]:
                 self._move_expression(node)
 
     def _move_expression(self, node: ast.expr) -> None:
@@ -289,7 +292,7 @@ class _Partition:
             isinstance(node, ast.arg) and node.arg == name for node in ast.walk(self.function)
         )
 
-    def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
+    def _largest_movable_expressions(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends_on_varied_values(node):
@@ -302,7 +305,7 @@ class _Partition:
             return
         for child in ast.iter_child_nodes(node):
             if is_read or not isinstance(child, ast.Name):
-                yield from self._largest_movable(child)
+                yield from self._largest_movable_expressions(child)
 
     def _only_reads(self, node: ast.expr) -> bool:
         """Return whether an expression only reads a varied value or a size."""

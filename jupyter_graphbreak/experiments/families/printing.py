@@ -1,4 +1,4 @@
-"""Output and checks that raise: move them after the call, use a setting, or skip them when compiling."""
+"""Keep output and checks that raise out of graphs: move them, use a setting, or skip them when compiling."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def _propose_after_call(
             site, function, statements, _values_of(deferred_parts), _is_output
         )
         conditions = (*map(site.condition, tests), *crossed_conditions)
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
-        title = f"{title}, with copies of what changes in place"
+        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
+        title = f"{title}, with copies of values that change in place"
 
 
 def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
@@ -149,7 +149,7 @@ def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
 def _conditions_changing_output(
     site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides may change a tensor before PyTorch prints it at the end of the graph."""
+    """Return the conditions whose branches may change a tensor before PyTorch prints it at the end of the graph."""
     parts = [deferral.defer(site.draft, function, node) for node in statements]
     values = _values_of([part for part in parts if part is not None])
     if None not in parts and not crossing.reads_shared_state(site, function, statements, values):
@@ -185,7 +185,7 @@ def _title_for(statements: list[ast.stmt]) -> str:
 
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
-    """Return a statement and all output and breaking checks of its function, which must stay in order."""
+    """Return a statement and all output and breaking checks of its function, in their order."""
     breaking_tests = deferral.statements_with_breaking_tests(problem, site)
     statements: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """A break to remove, with the report and the source texts.
+    """A break to remove, with its report and the source texts.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Problem:
     texts : mapping
         The whole text of each source, by the source's id; the text of a cell contains the magic's line.
     taken_names : frozenset of str
-        Names that the program must not assign; empty if the program is a function, which has its own names.
+        Names that new code must not assign; empty if the program is a function, whose names are local.
     """
 
     report: Report
@@ -44,9 +44,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Condition:
-    """The test of a branch that a change edits or crosses: its sides must run before the change counts as working.
+    """A test that a change edits or crosses: before the change counts as working, trials must reach its branches.
 
-    A condition may also be other code that must run, such as a call in a loop that may be empty; it then has no sides.
+    A condition may also be different code that must run, such as a call in a loop that may be empty.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class Condition:
         The id of the source.
     line, column, end_line, end_column : int
         The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
-    sides : tuple of bool
-        The sides of the test that must run. If there are none, the expression itself must be evaluated.
+    required_results : tuple of bool
+        The results that the test must have in trials. If there are none, the expression must only be evaluated.
     """
 
     source: str
@@ -63,18 +63,18 @@ class Condition:
     column: int
     end_line: int
     end_column: int
-    sides: tuple[bool, ...] = (True, False)
+    required_results: tuple[bool, ...] = (True, False)
 
     @classmethod
-    def of(cls, source: str, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
+    def of(cls, source: str, test: ast.expr, required_results: tuple[bool, ...] = (True, False)) -> Condition:
         """Return the condition for a test in the syntax tree of a source."""
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
-        return cls(source, test.lineno, test.col_offset, end_line, end_column, sides)
+        return cls(source, test.lineno, test.col_offset, end_line, end_column, required_results)
 
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A function that an entry calls, or its modules of one class, or one method of these modules.
+    """A call inside an entry: to a function, to the modules of one class, or to one method of these modules.
 
     Parameters
     ----------
@@ -84,11 +84,11 @@ class InnerCall:
         The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
         itself the module ``net``. Empty for a function.
     method : str
-        The name of the modules' method to compile; empty if ``Module.compile`` compiles the calls of the modules.
+        The name of the modules' method to compile; empty if ``Module.compile`` compiles calls to the modules.
     filename : str
-        The file of the function.
+        The name of the file that defines the function.
     functions : frozenset of tuple
-        The functions that ran during the call, each as its file and its name.
+        The functions that ran during the call, each as a file name and a function name.
     starts_at_owner : bool
         Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
         or an argument.
@@ -111,7 +111,7 @@ class Proposal:
     family : str
         The kind of change, as in the table of families.
     title : str
-        The change as a step for the reader: "Compute both sides with torch.where".
+        The change as a step for the reader: "Compute both branches with torch.where".
     texts : mapping
         The whole new text of each changed source, by the source's id.
     settings : mapping
@@ -121,12 +121,12 @@ class Proposal:
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
         The tests that the change edits or crosses.
-    compiles_itself : bool
+    compiles_inner_function : bool
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall
-        The modules to compile inside the function, which is called uncompiled.
+        The functions and modules to compile inside the entry, which itself runs uncompiled.
     """
 
     family: str
@@ -135,7 +135,7 @@ class Proposal:
     settings: Mapping[str, Any] = field(default_factory=dict)
     code: str | None = None
     conditions: tuple[Condition, ...] = ()
-    compiles_itself: bool = False
+    compiles_inner_function: bool = False
     assumptions: tuple[str, ...] = ()
     inner_calls: tuple[InnerCall, ...] = ()
 

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
-from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
+from jupyter_graphbreak.experiments.families.branch_values import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
@@ -54,12 +54,12 @@ def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
 def assumptions_of(
     draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
-    """Return the assumptions of a change that computes all operands and both sides of some tests.
+    """Return the assumptions of a change that computes all operands and both branches of some tests.
 
     Parameters
     ----------
     tests : iterable of ast.expr
-        Tests of branches, conditional expressions and loops whose sides are all computed.
+        The tests of ``if`` statements, conditional expressions and loops whose branches are all computed.
     further_code : iterable of ast.AST
         More code that the change runs in cases in which it did not run before.
     python_operand_count : int
@@ -87,13 +87,16 @@ def assumptions_of(
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
         earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
         risky_parts += uses_of_optional_values(
-            draft, test, _sides_of(draft, test), decided_operands=earlier_operands, evaluated_operands=values
+            draft, test, _nodes_in_branches(draft, test), decided_operands=earlier_operands, evaluated_operands=values
         )
-    for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
-        risky_parts += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
+    for protected_node in (*(node for test in tests for node in _nodes_in_branches(draft, test)), *further_code):
+        risky_parts += [
+            node for node in ast.walk(protected_node) if isinstance(node, ast.expr) and _is_risky(draft, node)
+        ]
     for test in tests:
         compared_names = _names_compared_by_order(draft, test)
-        nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
+        branch_nodes = (part for node in _nodes_in_branches(draft, test) for part in ast.walk(node))
+        nodes = [node for node in branch_nodes if isinstance(node, ast.expr)]
         risky_parts += [node for node in nodes if not compared_names.isdisjoint(_names_in_lookups(draft, node))]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
@@ -171,7 +174,7 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
 
 
 def may_be_handled(draft: Draft, node: ast.AST) -> bool:
-    """Return whether an enclosing statement of the same function may handle what a piece of code raises."""
+    """Return whether an enclosing statement of the same function may handle errors that a piece of code raises."""
     inner = node
     for outer in draft.ancestors(node):
         if isinstance(outer, FunctionNode):
@@ -188,7 +191,7 @@ def may_be_handled(draft: Draft, node: ast.AST) -> bool:
 
 
 def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
-    """Return whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
+    """Return whether a handler for some error types may catch errors of code; ``item()`` raises only RuntimeError."""
     names = {
         dotted_name(part)
         for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
@@ -199,7 +202,7 @@ def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
 
 
 def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
-    """Return whether a context may suppress what code raises, judging by its name and its definition."""
+    """Return whether a context may suppress errors of code, judging by the context's name and definition."""
     name = dotted_name(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
@@ -213,7 +216,7 @@ def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
     )
 
 
-def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
+def _nodes_in_branches(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
     parent = next(draft.ancestors(test), None)
     match parent:
         case ast.IfExp():
@@ -300,7 +303,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that would raise for ``None``, where the source allows a value to be ``None``.
+    """Yield the expressions in some code that would raise if one of their values is ``None``, which may happen.
 
     Parameters
     ----------
@@ -309,7 +312,7 @@ def uses_of_optional_values(
     nodes : iterable of ast.AST
         The code that a change runs regardless of the test's result.
     decided_operands : sequence of ast.expr
-        The operands of the test that Python still decides first.
+        The first operands of the test, which Python still decides.
     evaluated_operands : sequence of ast.expr
         The operands that the original always evaluates when it reaches the test.
     """

@@ -1,4 +1,4 @@
-"""Rewrites that turn code that Dynamo cannot trace into code that it can trace: one rule for each rewrite."""
+"""Rewrite code that Dynamo cannot trace as code that it can trace, with one rule for each rewrite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.branch_sides import has_no_unpacking
+from jupyter_graphbreak.experiments.families.branch_values import has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
@@ -190,15 +190,19 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
 
 
 def _select_extreme_item(site: Site) -> Iterator[Proposal]:
-    """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as Python does it, item by item, with ``torch.where``."""
+    """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as a loop over the items, with ``torch.where``."""
     draft, statement = site.draft, site.statement
     call = _find_call(site, "max", "min")
     if call is None or not isinstance(call.func, ast.Name) or len(call.args) != 1 or not has_no_unpacking(call):
         return
     key = next((part.value for part in call.keywords if part.arg == "key"), None)
     outer_nodes = itertools.takewhile(lambda node: node is not statement, draft.ancestors(call))
-    is_first = not any(isinstance(node, (*_DEFERRING_OR_REPEATING_NODES, ast.Call)) for node in outer_nodes)
-    if len(call.keywords) > (key is not None) or not is_first or isinstance(statement, ast.For | ast.While | ast.If):
+    is_evaluated_first = not any(isinstance(node, (*_DEFERRING_OR_REPEATING_NODES, ast.Call)) for node in outer_nodes)
+    if (
+        len(call.keywords) > (key is not None)
+        or not is_evaluated_first
+        or isinstance(statement, ast.For | ast.While | ast.If)
+    ):
         return
     best, rest, item, better, best_key, item_key, key_name = (
         fresh_name(draft, name) for name in ("best", "rest", "item", "better", "best_key", "item_key", "key")

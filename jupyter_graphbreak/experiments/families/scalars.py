@@ -1,4 +1,4 @@
-"""Values and shapes that depend on a tensor's data: keep values as tensors, and mask instead of selecting."""
+"""Avoid values and shapes that depend on a tensor's data: keep values as tensors, and mask instead of selecting."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _propose_masking(site: Site) -> Iterator[Proposal]:
         return
     values, mask = selection
     torch_name = site.torch_name
-    data, where = draft.text_of(values), as_argument(draft, mask)
+    data, mask_text = draft.text_of(values), as_argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"
@@ -88,9 +88,12 @@ def _propose_masking(site: Site) -> Iterator[Proposal]:
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new_text = {
-        "mean": f"({torch_name}.where({where}, {data}, 0).sum() / {count})",
+        "mean": f"({torch_name}.where({mask_text}, {data}, 0).sum() / {count})",
         "numel": count,
-        **{name: f"{torch_name}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
+        **{
+            name: f"{torch_name}.where({mask_text}, {data}, {value}).{name}()"
+            for name, value in _NEUTRAL_ELEMENTS.items()
+        },
     }.get(method.attr)
     if new_text is not None:
         yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])

@@ -1,4 +1,4 @@
-"""The site of a break: its source, its syntax node, and the name of torch in the source; helpers for syntax trees."""
+"""Find the source and the syntax node of a break, and read names in syntax trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """A break, with its source and the code that broke.
+    """The code that broke a graph, in the draft of its source.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class Site:
         """The function that contains the break; ``None`` at the top level."""
         return self.draft.enclosing_function(self.node)
 
-    def condition(self, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
-        """Return a test of the source as a condition; trials must run its ``sides``, by default both."""
-        return Condition.of(self.source, test, sides)
+    def condition(self, test: ast.expr, required_results: tuple[bool, ...] = (True, False)) -> Condition:
+        """Return a test of the source as a condition, with the results that it must have in trials."""
+        return Condition.of(self.source, test, required_results)
 
     def propose_edit(
         self,
@@ -59,12 +59,12 @@ class Site:
         tests: Iterable[ast.expr] = (),
         assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield a proposal that applies splices, and imports torch if the new code needs it; none if impossible.
+        """Yield a proposal that applies splices and imports torch if necessary; yield nothing if that is impossible.
 
         Parameters
         ----------
         tests : iterable of ast.expr
-            The tests for which the proposal computes both sides.
+            The tests for which the proposal computes both branches.
         assumptions : iterable of str
             The assumptions of the proposal.
         """
@@ -101,7 +101,9 @@ def torch_name_and_imports(draft: Draft, function: ast.stmt) -> tuple[str, list[
         if draft.enclosing_function(node) is None and node.lineno < outermost.lineno:
             return name, []
     uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(draft.tree))
-    return "torch", [] if uses_torch and not imports else ["import torch"]  # or another cell imports it
+    return "torch", [] if uses_torch and not imports else [
+        "import torch"
+    ]  # used without an import: another cell imports it
 
 
 def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
@@ -115,7 +117,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text, or ``None``, as :meth:`Draft.parse` does; recent drafts are cached."""
+    """Return the draft of a text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
     return Draft.parse(text, taken_names)
 
 
@@ -135,7 +137,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return the site of the break; for a break in Python's library or PyTorch, the site of the call that led there."""
+    """Return the site of the break or, for a break in the standard library or PyTorch, of the call that led there."""
     location = problem.break_.location
     for outer in reversed(problem.break_.stack):
         if not _is_standard_or_torch(problem, location):
@@ -179,14 +181,14 @@ def names_bound(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
-def outer_names(node: ast.AST) -> set[str]:
+def global_and_nonlocal_names(node: ast.AST) -> set[str]:
     """Return the names that a piece of code declares as ``global`` or ``nonlocal``."""
     declarations = (part for part in ast.walk(node) if isinstance(part, ast.Global | ast.Nonlocal))
     return {name for declaration in declarations for name in declaration.names}
 
 
 def names_imported(node: ast.AST) -> set[str]:
-    """Return the names that the ``import`` statements in a piece of code bind, without those of ``from``."""
+    """Return the names that the ``import`` statements in a piece of code bind; ``from ... import`` does not count."""
     imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))
     return {name_bound_by(alias) for statement in imports for alias in statement.names}
 
@@ -225,7 +227,7 @@ def has_constant_options(node: ast.expr) -> bool:
 
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
-    """Return one step of the indentation of a block."""
+    """Return the whitespace by which the body of a block is indented; four spaces if the block shows none."""
     outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return (
         inner_indent[len(outer_indent) :]

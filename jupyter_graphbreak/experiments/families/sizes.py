@@ -1,4 +1,4 @@
-"""Sizes in tensors, such as grids and lengths: read them before the call, and pass them as numbers."""
+"""Read sizes that tensors contain, such as grids and lengths, before the call, and pass them as numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 _TRANSFORMERS_PATH = "transformers/"
-_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
+_GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass the grids as numbers"
 _GRIDS_CODE = '''\
 import contextlib
 import inspect
@@ -323,7 +323,7 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
         if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION_LENGTH:
             title = f"Read `{expression}` before the call, and pass it"
         crossed_conditions = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_itself=True)
+        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_inner_function=True)
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:

@@ -1,4 +1,4 @@
-"""Settings of ``torch._dynamo.config`` that make code traceable, and switches of libraries that avoid a break."""
+"""Propose settings of ``torch._dynamo.config`` that make code traceable, and switches of libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def propose_settings(problem: Problem) -> Iterator[Proposal]:
 
 
 def propose_switches(problem: Problem) -> Iterator[Proposal]:
-    """Yield the switches of the library that contains the break: of a model, the library or the environment."""
+    """Yield the switches of a model, a library or the environment that avoid breaks in the library's code."""
     sources = {source.id: source for source in problem.report.sources}
 
     def code_location(location: Location) -> CodeLocation:

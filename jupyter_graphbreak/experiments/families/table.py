@@ -1,4 +1,4 @@
-"""The table of families, and their proposals for a break."""
+"""List the families of changes, and collect their proposals for a break."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: The function of each family that yields its proposals, by the family's name; the most successful families first.
+#: The functions that yield the proposals of a family, by the family's name, most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
     switches.SWITCHES: switches.propose_switches,
@@ -42,8 +42,8 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
-#: Families whose changes concern code that raises nothing, or leave the code inside its error handling.
-_FAMILIES_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
+#: Families whose changes concern code that raises nothing, or that leave the code inside its error handling.
+_FAMILIES_KEEPING_ERROR_HANDLING = {markers.FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones rarely work if the earlier ones do not.
@@ -56,7 +56,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     Parameters
     ----------
     note_fault : callable
-        Receives the error of a family that fails; the other families continue.
+        Receives the name of a family that fails, and its error; the other families continue.
     """
     proposals: list[Proposal] = []
     handled_code = _handled_code(problem)
@@ -70,14 +70,14 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
             note_fault(f"the family {name}", fault)
     return [
         replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES_ASSUMPTION.format(handled_code)))
-        if handled_code is not None and proposal.family not in _FAMILIES_WITHOUT_ERRORS
+        if handled_code is not None and proposal.family not in _FAMILIES_KEEPING_ERROR_HANDLING
         else proposal
         for proposal in proposals[:MAX_PROPOSALS]
     ]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, if the compiled function handles its errors."""
+    """Return the code of a break, or of a call that led to it, if compiled code may handle its errors."""
     compiled_functions = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

@@ -1,4 +1,4 @@
-"""Wrap a compiled function: code that no graph can contain runs before or after its call."""
+"""Wrap a compiled function in a function that runs code outside the graph, before or after the call."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
 def wrap_function(
     site: Site,
     function: FunctionNode,
-    parameter: str | None,
-    body: Callable[[str], list[str]],
+    extra_parameters: str | None,
+    make_body: Callable[[str], list[str]],
     splices: Sequence[Splice | None],
 ) -> dict[str, str] | None:
-    """Return new texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
+    """Return source texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
 
     Code that compiled the function, in any source, compiles the inner one instead, with the same options. The inner
-    function is at the top level of the source, even for a method. ``None`` if this cannot be written.
+    function is at the top level of the source, even for a method. The result is ``None`` if that cannot be written.
 
     Parameters
     ----------
@@ -69,21 +69,22 @@ def wrap_function(
         The site of the break.
     function : ast.FunctionDef
         The compiled function.
-    parameter : str or None
-        An additional first parameter of the inner function.
-    body : callable
+    extra_parameters : str or None
+        Additional first parameters of the inner function, separated by commas.
+    make_body : callable
         Returns the lines of the outer function, given the code of the call to the inner function.
     splices : sequence of Splice or None
-        The edits of the inner function.
+        The edits to the compiled function.
     """
     draft = site.draft
     torch_name, imports = torch_name_and_imports(draft, function)
     inner_name = fresh_name(draft, f"_{function.name}_compiled")
-    call = f"{inner_name}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
-    other_sources = _stop_other_compilation(site, function)
+    arguments = [*([extra_parameters] if extra_parameters else []), *_forwarded_arguments(function.args)]
+    call = f"{inner_name}({', '.join(arguments)})"
+    other_sources = _sources_without_compilation(site, function)
     if other_sources is None:
         return None
-    parts = _WrapperParts(inner_name, parameter, body(call), torch_name, imports, other_sources)
+    parts = _WrapperParts(inner_name, extra_parameters, make_body(call), torch_name, imports, other_sources)
     if function in draft.tree.body:
         all_splices = _splices_around_function(draft, function, parts, splices)
     else:
@@ -93,14 +94,27 @@ def wrap_function(
 
 
 class _WrapperParts(NamedTuple):
-    """The inner function's name and parameter, the outer function's lines, torch's name, and the other sources.
+    """The parts of new code in which an outer function wraps a compiled one.
 
-    ``imports`` are the lines that import torch, if the source does not.
+    Parameters
+    ----------
+    inner_name : str
+        The new name of the compiled function.
+    extra_parameters : str or None
+        Additional first parameters of the compiled function, separated by commas.
+    outer_lines : list of str
+        The lines of the outer function's body.
+    torch_name : str
+        The name of the torch package.
+    imports : list of str
+        The lines that import torch, if the source does not.
+    other_sources : _ChangedSources
+        The other sources, which no longer compile the function.
     """
 
-    inner: str
-    parameter: str | None
-    lines: list[str]
+    inner_name: str
+    extra_parameters: str | None
+    outer_lines: list[str]
     torch_name: str
     imports: list[str]
     other_sources: _ChangedSources
@@ -114,15 +128,25 @@ class _CompiledNames(NamedTuple):
 
 
 class _ChangedSources(NamedTuple):
-    """New texts of other sources that no longer compile a function, their options, and the function's names."""
+    """New texts of other sources that no longer compile a function.
+
+    Parameters
+    ----------
+    texts : dict
+        The new text of each changed source, by the source's id.
+    options : str
+        The options with which they compiled the function, such as ``(dynamic=True)``; empty if there are none.
+    compiled_names : _CompiledNames
+        The names of the function.
+    """
 
     texts: dict[str, str]
     options: str
     compiled_names: _CompiledNames
 
 
-def _stop_other_compilation(site: Site, function: FunctionNode) -> _ChangedSources | None:
-    """Return new texts of other cells that no longer compile a function or its class; ``None`` if impossible."""
+def _sources_without_compilation(site: Site, function: FunctionNode) -> _ChangedSources | None:
+    """Return new texts of other sources that no longer compile a function or its class; ``None`` if impossible."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
@@ -131,7 +155,7 @@ def _stop_other_compilation(site: Site, function: FunctionNode) -> _ChangedSourc
     }
     all_drafts = (site.draft, *other_drafts.values())
     # One cell may create or rename the object that a different cell compiles.
-    names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
+    names = _names_assigned_from(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_in_other_form(draft, compiled_names) for draft in all_drafts):
         return None
@@ -145,17 +169,17 @@ def _stop_other_compilation(site: Site, function: FunctionNode) -> _ChangedSourc
     texts: dict[str, str] = {}
     options: set[str] = set()
     for source, draft in other_drafts.items():
-        sites = [
+        compile_calls = [
             call
             for call in _compile_calls(draft, compiled_names)
             if _compiles_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
         ]
-        if not sites:
+        if not compile_calls:
             continue
-        if not all(map(has_constant_options, sites)):
+        if not all(map(has_constant_options, compile_calls)):
             return None  # an option contains a name of that cell
-        options |= {compile_options(draft, call) for call in sites}
-        text = draft.apply_splices(_compile_removal(draft, call, compiled_names) for call in sites)
+        options |= {compile_options(draft, call) for call in compile_calls}
+        text = draft.apply_splices(_compile_removal(draft, call, compiled_names) for call in compile_calls)
         if text is None:
             return None
         texts[source] = text
@@ -179,9 +203,9 @@ def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledName
     return draft.replacement(call, draft.text_of(target))
 
 
-def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
-    """Return whether all call sites have the same options, without names that the file first binds after a line."""
-    read_names = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
+def _can_move_options(draft: Draft, compile_calls: Sequence[ast.Call], line: int) -> bool:
+    """Return whether all calls have the same options, without names that the source first binds after a line."""
+    read_names = {name for call in compile_calls for keyword in call.keywords for name in names_read(keyword.value)}
 
     def defined_names(statements: list[ast.stmt]) -> set[str]:
         functions = {node.name for node in statements if isinstance(node, FunctionNode | ast.ClassDef)}
@@ -189,7 +213,7 @@ def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> boo
 
     statements = draft.tree.body
     names_bound_later = defined_names(statements) - defined_names([node for node in statements if node.lineno < line])
-    return len({compile_options(draft, call) for call in sites}) <= 1 and not read_names & names_bound_later
+    return len({compile_options(draft, call) for call in compile_calls}) <= 1 and not read_names & names_bound_later
 
 
 def _compiles_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
@@ -218,8 +242,8 @@ def _defines(draft: Draft, name: str) -> bool:
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
-def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]:
-    """Return a function's or class's name, and the names assigned from it or from one of these names.
+def _names_assigned_from(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]:
+    """Return the name of a function or class, and the names assigned from it, directly or through such a name.
 
     Assignments of objects count anywhere, but assignments of a function only at the top level.
     """
@@ -340,22 +364,22 @@ def _splices_around_function(
         or not all(_belongs_to_torch(node, parts.torch_name) for node in function.decorator_list)
     ):
         return None
-    sites = _compile_calls(draft, parts.other_sources.compiled_names)
-    if not all(_refers_to_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in sites):
+    compile_calls = _compile_calls(draft, parts.other_sources.compiled_names)
+    if not all(_refers_to_one_of(call.args[0], parts.other_sources.compiled_names.names) for call in compile_calls):
         return None  # a caller of the function is compiled
-    if not _can_move_options(draft, sites, function.lineno):
+    if not _can_move_options(draft, compile_calls, function.lineno):
         return None
-    all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
+    all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in compile_calls)]
     if not any(is_torch_compile(node, parts.torch_name) for node in function.decorator_list):
         insertion = draft.line_start(first_line(function))
-        all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, sites, parts)}\n"))
+        all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, compile_calls, parts)}\n"))
     all_splices.append(
-        Splice(start, parenthesis + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}")
+        Splice(start, parenthesis + 1, f"def {parts.inner_name}({_parameter_prefix(parts.extra_parameters, function)}")
     )
     all_splices += _default_removals(draft, function)
     indentation = indentation_step(draft, function)
     signature = f"def {function.name}{draft.text[parenthesis : _signature_end(draft, function)]}"
-    lines = parts.lines
+    lines = parts.outer_lines
     if ast.get_docstring(function) is not None:
         lines = [draft.text_of(function.body[0]), *lines]
         all_splices.append(draft.deletion(function.body[0]))
@@ -364,9 +388,9 @@ def _splices_around_function(
     return [*all_splices, Splice(end, end, f"\n\n\n{outer_text}")]
 
 
-def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
-    """Return the lines that compile the inner function."""
-    options = (compile_options(draft, sites[0]) if sites else "") or parts.other_sources.options
+def _decorator_lines(draft: Draft, compile_calls: Sequence[ast.Call], parts: _WrapperParts) -> str:
+    """Return the decorator that compiles the inner function, after the lines that import torch if necessary."""
+    options = (compile_options(draft, compile_calls[0]) if compile_calls else "") or parts.other_sources.options
     return "\n".join([*parts.imports, f"@{parts.torch_name}.compile{options}"])
 
 
@@ -394,8 +418,8 @@ def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
     return name.partition(".")[0] in {"torch", torch_name}
 
 
-def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
-    return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
+def _parameter_prefix(extra_parameters: str | None, function: FunctionNode) -> str:
+    return f"{extra_parameters}{', ' if ast.unparse(function.args) else ''}" if extra_parameters else ""
 
 
 def _splices_around_method(
@@ -420,19 +444,18 @@ def _splices_around_method(
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     after_parenthesis = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _compile_calls(draft, parts.other_sources.compiled_names)
-    if not _can_move_options(draft, sites, owner.lineno):
+    compile_calls = _compile_calls(draft, parts.other_sources.compiled_names)
+    if not _can_move_options(draft, compile_calls, owner.lineno):
         return None
-    inner_parameters = (
-        f"{_extra_parameter(parts.parameter, method)}{draft.text[after_parenthesis : _signature_end(draft, method)]}"
-    )
+    original_parameters = draft.text[after_parenthesis : _signature_end(draft, method)]
+    inner_parameters = f"{_parameter_prefix(parts.extra_parameters, method)}{original_parameters}"
     moved_lines = (line.removeprefix(indent) for line in lines)
     inner_text = "\n".join(
-        [_decorator_lines(draft, sites, parts), f"def {parts.inner}({inner_parameters}", *moved_lines]
+        [_decorator_lines(draft, compile_calls, parts), f"def {parts.inner_name}({inner_parameters}", *moved_lines]
     )
     end_of_class = draft.line_end(owner.end_lineno or owner.lineno)
-    outer_text = "\n".join(f"{body_indent}{line}" for line in parts.lines)
-    all_splices = [_compile_removal(draft, call, parts.other_sources.compiled_names) for call in sites]
+    outer_text = "\n".join(f"{body_indent}{line}" for line in parts.outer_lines)
+    all_splices = [_compile_removal(draft, call, parts.other_sources.compiled_names) for call in compile_calls]
     if end_of_class == end:
         return [*all_splices, Splice(start, end, f"{outer_text}\n\n\n{inner_text}")]
     return [*all_splices, Splice(start, end, outer_text), Splice(end_of_class, end_of_class, f"\n\n\n{inner_text}")]
@@ -456,7 +479,7 @@ def _must_stay_in_class(method: FunctionNode) -> bool:
 
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:
-    """Return the end of a function's header, after the colon."""
+    """Return the character offset after the colon of a function's header."""
     header_start = draft.text.index("(", draft.start_of(function)) + 1
     if function.returns is not None:
         return draft.text.index(":", draft.end_of(function.returns)) + 1

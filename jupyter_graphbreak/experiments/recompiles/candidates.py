@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, Variations
-    from jupyter_graphbreak.report.remedies import Kind
+    from jupyter_graphbreak.report.remedies import RemedyKind
 
 _MARKS: dict[str, str] = {
     "mark_dynamic": "torch._dynamo.mark_dynamic",
@@ -49,7 +49,7 @@ class CallPreparation:
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
         Whether the code assigns a new value; ``template`` is then the expression for the new value.
-    optional : Path or None
+    optional_path : Path or None
         The path of the value, or of an object that contains the value, if some calls have ``None`` there; these calls
         need no change.
     code_after : str
@@ -59,7 +59,7 @@ class CallPreparation:
     path: Path
     template: str
     assigns: bool = False
-    optional: Path | None = None
+    optional_path: Path | None = None
     code_after: str = ""
 
     @property
@@ -84,9 +84,9 @@ class CallPreparation:
         value = self.new_value(name)
         lines = (f"{name} = {value}" if self.assigns else value).split("\n")
         lines += [self.code_after.replace("NAME", name)] if self.code_after else []
-        if self.optional is None:
+        if self.optional_path is None:
             return lines
-        return [f"if {name_of(self.optional)} is not None:", *(f"    {line}" for line in lines)]
+        return [f"if {name_of(self.optional_path)} is not None:", *(f"    {line}" for line in lines)]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class RecompileCandidate:
     preparations: tuple[CallPreparation, ...] = ()
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RemedyKind:
         """The kind of the remedy."""
         if self.adjustment.lines:
             return "mark"
@@ -140,7 +140,7 @@ class RecompileCandidate:
             tuple(dict.fromkeys([*self.families, *other.families])),
             Adjustment(
                 (*adjustment.lines, *other_adjustment.lines),
-                (*adjustment.tensors, *other_adjustment.tensors),
+                (*adjustment.replaced_numbers, *other_adjustment.replaced_numbers),
                 adjustment.dynamic or other_adjustment.dynamic,
                 {**adjustment.settings, **other_adjustment.settings},
             ),
@@ -283,7 +283,7 @@ def _setting_candidates(
         unspecialized_candidate = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS)
         yield unspecialized_candidate
         yield dynamic + unspecialized_candidate
-    if _has_equal_sizes(variations.sizes):
+    if _has_initially_equal_sizes(variations.sizes):
         yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES_SETTINGS)
     if circumstances.is_limit_worth_raising:
         limit = _LIMIT_FACTOR * circumstances.limit
@@ -308,7 +308,7 @@ def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
     )
 
 
-def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
+def _has_initially_equal_sizes(sizes: Sequence[Size]) -> bool:
     """Return whether two sizes are equal in the first call and differ in a later one."""
     return any(
         one.values[0] == other.values[0] and one.values != other.values
@@ -327,10 +327,12 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
     dims_by_path: dict[Path, list[int]] = {}
     for size in sizes:
         dims_by_path.setdefault(size.path, []).append(size.dim)
-    optional_paths = {size.path: size.optional for size in sizes}
+    optional_paths = {size.path: size.optional_path for size in sizes}
     preparations = [
         CallPreparation(
-            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional_paths[path]
+            path,
+            f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})",
+            optional_path=optional_paths[path],
         )
         for path, dims in dims_by_path.items()
     ]
@@ -341,12 +343,12 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
 
 
 def _candidate_before_calls(
-    title: str, family: Family, preparations: Sequence[CallPreparation], tensors: tuple[Path, ...], owner: str
+    title: str, family: Family, preparations: Sequence[CallPreparation], replaced_numbers: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
     lines = tuple(
         join_conditions(preparation.lines(lambda path: expression(path, owner)) for preparation in preparations)
     )
-    return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(preparations))
+    return RecompileCandidate(title, (family,), Adjustment(lines, replaced_numbers), tuple(preparations))
 
 
 def join_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
@@ -420,7 +422,7 @@ def numbers_left_as_tensors(candidate: RecompileCandidate, owner: str) -> list[s
     for preparation in candidate.preparations:
         if not preparation.leaves_tensors:
             continue
-        optimizers_and_keys = map(_optimizer_and_key, candidate.adjustment.tensors)
+        optimizers_and_keys = map(_optimizer_and_key, candidate.adjustment.replaced_numbers)
         keys = [key for optimizer, key in optimizers_and_keys if optimizer == preparation.path]
         name = f"`{expression(preparation.path, owner)}`"
         names.update(dict.fromkeys([f"`{key}` of {name}" for key in keys] or [name]))

@@ -22,7 +22,7 @@ _MAX_ASSIGNMENTS = 3
 
 
 class CompiledDefinition(NamedTuple):
-    """What is known about the definition of the compiled function.
+    """The definition of the compiled function, as far as it is known.
 
     Parameters
     ----------
@@ -142,16 +142,16 @@ class _CompileCallSearch:
     def _short_name(self) -> str:
         return self.definition.name.rpartition(".")[2]
 
-    def _certainty(self, value: ast.expr, call: ast.Call, assignments: int) -> _Certainty | None:
+    def _certainty(self, value: ast.expr, call: ast.Call, max_assignments: int) -> _Certainty | None:
         """Return how certain it is that an expression evaluates to the function; ``None`` if it certainly does not."""
         match value:
             case ast.Name():
-                return self._certainty_of_name(value.id, call, assignments)
+                return self._certainty_of_name(value.id, call, max_assignments)
             case ast.Lambda():
                 is_same_line = (self.source, value.lineno) == (self.definition.source, self.definition.line)
                 return "certain" if is_same_line and self._short_name == "<lambda>" else None
             case ast.Call(func=function) if dotted_name(function).rpartition(".")[2] == "partial" and value.args:
-                return self._certainty(value.args[0], call, assignments)
+                return self._certainty(value.args[0], call, max_assignments)
             case ast.Call(func=ast.Name(id=name)):
                 return self._certainty_of_result(name)
             case ast.Attribute(attr=method):
@@ -161,7 +161,7 @@ class _CompileCallSearch:
                 return "by name" if dotted_name(value.value) == self.owner else "unknown"
         return "unknown"
 
-    def _certainty_of_name(self, name: str, call: ast.Call, assignments: int) -> _Certainty | None:
+    def _certainty_of_name(self, name: str, call: ast.Call, max_assignments: int) -> _Certainty | None:
         earlier_nodes = [node for node in self.nodes[self.source] if getattr(node, "lineno", call.lineno) < call.lineno]
         bindings = [
             node
@@ -170,8 +170,8 @@ class _CompileCallSearch:
             or (isinstance(node, ast.Assign) and any(dotted_name(target) == name for target in node.targets))
         ]
         last_binding = max(bindings, key=lambda node: node.lineno, default=None)
-        if isinstance(last_binding, ast.Assign) and assignments:
-            certainty = self._certainty(last_binding.value, call, assignments - 1)
+        if isinstance(last_binding, ast.Assign) and max_assignments:
+            certainty = self._certainty(last_binding.value, call, max_assignments - 1)
             return "by name" if certainty == "unknown" and name == self.owner else certainty
         if last_binding is not None and not isinstance(last_binding, ast.Assign):
             is_parameter = any(isinstance(node, ast.arg) and node.arg == name for node in earlier_nodes)

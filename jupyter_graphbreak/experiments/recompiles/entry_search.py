@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.recompiles.placement import (
 )
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.variations import find_variations, read_expressions
+from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
@@ -156,7 +156,7 @@ class EntrySearch:
         if are_recompiles_expected(mentioned_variations, self._recompiles):
             return dataclasses.replace(self.findings_so_far(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, calls)
-        if trials.original.count_frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
+        if trials.original.count_frames(trials.calls, is_unseen=False) <= trials.frame_count_of_first_call:
             return self.findings_so_far(
                 f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
@@ -174,12 +174,12 @@ class EntrySearch:
         candidates = propose_candidates(mentioned_variations, variations, circumstances)
         expected_count = trials.expected_compilation_count(mentioned_variations.others)
         is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
-        works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
-        self._specializing_line = self._find_specializing_line(None if works else trials.specializing_line)
+        has_working_trial = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
+        self._specializing_line = self._find_specializing_line(None if has_working_trial else trials.specializing_line)
         ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if (
             self._specializing_line is not None
-            and works
+            and has_working_trial
             and not ends_recompiles
             and time.monotonic() + trials.seconds < end
         ):
@@ -215,7 +215,7 @@ class EntrySearch:
             self._finished_trials.append((trial, change))
             if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= expected_count):
                 is_expected_count_reached = True
-                if change.texts or not change.codes:
+                if change.texts or not change.switch_codes:
                     break
             if (
                 _REJECTED_LAYOUT.search(trial.reason or "")
@@ -225,7 +225,7 @@ class EntrySearch:
         return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Lower the verdict of a change that reads an item of a list, or that leaves tensors in place of numbers.
+        """Return a trial with a lower verdict if its change reads an item of a list, or leaves tensors for numbers.
 
         Code that no trial runs may read these numbers; the reason gives an example.
         """
@@ -238,12 +238,12 @@ class EntrySearch:
             return trial
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
         trial = dataclasses.replace(trial, verdict="works but differs", differences=[*trial.differences, *differences])
-        named_reader = self._texts.find_reading_line(
-            trial.candidate.adjustment.tensors, self._sites(), self._definition
+        source_and_reader = self._texts.find_reading_line(
+            trial.candidate.adjustment.replaced_numbers, self._sites(), self._definition
         )
-        if named_reader is None or trial.reason is not None:
+        if source_and_reader is None or trial.reason is not None:
             return trial
-        name, reader = named_reader
+        name, reader = source_and_reader
         number = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{number}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
@@ -256,11 +256,11 @@ class EntrySearch:
         program = self._program(source)
         have_tensors_failed = False
         for proposal in propose_precomputing(
-            source, self._definition.line, program.texts, read_expressions(self._calls, variations)
+            source, self._definition.line, program.texts, group_read_expressions(self._calls, variations)
         ):
-            if proposal.is_tensor and have_tensors_failed:
+            if proposal.passes_tensors and have_tensors_failed:
                 continue
-            is_dynamic = bool(variations.sizes) or not proposal.is_tensor
+            is_dynamic = bool(variations.sizes) or not proposal.passes_tensors
             new_texts, title = dict(proposal.texts), proposal.title
             if is_dynamic:
                 new_texts |= add_dynamic_argument(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
@@ -270,16 +270,16 @@ class EntrySearch:
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_itself=True))
+            remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_inner_function=True))
             trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
             if trial.verdict != "another result":  # a different result may be due to the type of the numbers only
-                have_tensors_failed |= proposal.is_tensor
+                have_tensors_failed |= proposal.passes_tensors
 
     def _try_rewritten_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
-        """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
+        """Try the best change together with a rewritten condition on a size, which keeps both branches in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
         if not proposals:
@@ -316,7 +316,7 @@ class EntrySearch:
         """Return a change with further edits; ``None`` if they overlap with the edits of the change."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own_edits = edits_of(originals, change)
-        if any(one.source == other.source and _overlap(one, other) for one in edits for other in own_edits):
+        if any(one.source == other.source and _overlap_or_touch(one, other) for one in edits for other in own_edits):
             return None
         texts = {
             source: apply_edits(text, [edit for edit in (*own_edits, *edits) if edit.source == source])
@@ -383,7 +383,7 @@ class EntrySearch:
 
         If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
         """
-        change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
+        change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -392,7 +392,7 @@ class EntrySearch:
                 texts |= changed_texts
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
+                change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
         if candidate.preparations:
             sites_by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
@@ -430,7 +430,7 @@ class EntrySearch:
                 root.kind == "global" and bool(sites) and not any(root.name in site.visible_names for site in sites)
             )
             name = expression(path, self._owner)
-            return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
+            return f"{module_of(root, sites[0]) or root.defined_in}.{name}" if is_hidden and root.defined_in else name
 
         if not candidate.preparations:
             return candidate.adjustment.lines
@@ -488,5 +488,5 @@ def _can_be_combined(remedy: Remedy) -> bool:
     return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 
 
-def _overlap(one: Edit, other: Edit) -> bool:
+def _overlap_or_touch(one: Edit, other: Edit) -> bool:
     return one.first_line <= other.last_line + 1 and other.first_line <= one.last_line + 1

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: The time in seconds that repeating the calls of an entry may take even if the time limit has passed.
+#: The time in seconds that repeating the calls to an entry may take even if the time limit has passed.
 _MIN_SECONDS_PER_ENTRY = 10.0
 
 
@@ -56,7 +56,7 @@ class FoundRecompileRemedies(NamedTuple):
             (ident,): partial(_apply_adjustment, working_entry, candidate.adjustment, owner)
             for working_entry, ident, candidate, owner in self.working_remedies
             if working_entry is entry
-            and not candidate.adjustment.tensors
+            and not candidate.adjustment.replaced_numbers
             and candidate.changes_only_calls
             and all(preparation.path.root.kind == "argument" for preparation in candidate.preparations)
         }
@@ -77,7 +77,7 @@ def _apply_adjustment(entry: Entry, adjustment: Adjustment, owner: str) -> Itera
 def find_recompile_remedies(
     report: Report,
     files: Mapping[str, str],
-    kept_entries: RecordedEntries,
+    recorded_entries: RecordedEntries,
     *,
     seconds: float,
     find_cell: FindCell,
@@ -85,13 +85,13 @@ def find_recompile_remedies(
     compile_text: Callable[[str, str], list[CodeType]],
     break_remedy_contexts: Callable[[Entry], Mapping[tuple[str, ...], RemedyContext]],
 ) -> FoundRecompileRemedies:
-    """Try changes for the recompiles of a run, and return its report with remedies for them after its other remedies.
+    """Try changes for the recompiles of a run, and return the run's report with remedies for recompiles added.
 
     Parameters
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept_entries : RecordedEntries
+    recorded_entries : RecordedEntries
         The entries of the run, with the specs of their calls.
     seconds : float
         The time limit; after it, at most one candidate is tried for each further entry.
@@ -103,10 +103,10 @@ def find_recompile_remedies(
     end = time.monotonic() + seconds
     texts = ReportTexts(report, files, find_cell)
     builder = _RecompileRemedyBuilder(report, texts)
-    by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)
-    for entry, recompiles in by_entry:
-        on_status(f"to repeat the calls of {entry.function} on copies")
-        calls, has_repeated_calls = kept_entries.calls_to(entry), kept_entries.has_repeated_calls(entry)
+    recompiles_by_entry, recompiles_without_entry = _recompiles_by_entry(report, recorded_entries.entries)
+    for entry, recompiles in recompiles_by_entry:
+        on_status(f"to repeat the calls to {entry.function} on copies")
+        calls, has_repeated_calls = recorded_entries.calls_to(entry), recorded_entries.has_repeated_calls(entry)
         search = EntrySearch(
             entry, calls, recompiles, report, texts, compile_text, on_status, has_repeated_calls=has_repeated_calls
         )
@@ -121,7 +121,7 @@ def find_recompile_remedies(
             except TimeUpError:
                 findings = search.findings_so_far(NO_TIME_AT_ALL)
             except TrialStoppedError as error:
-                kept_entries.leave_out(entry, error.effect)
+                recorded_entries.leave_out(entry, error.effect)
                 findings = search.findings_so_far(f"the function was not run again: it {error.effect.description}")
             except KeyboardInterrupt:
                 builder.add(search.findings_so_far(INTERRUPTED))
@@ -132,11 +132,11 @@ def find_recompile_remedies(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )
         builder.add(findings, entry)
-    reason = next(iter(kept_entries.left_out), None)
-    effects = [f"the function was not run again: it {effect.description}" for effect in kept_entries.effects]
-    for recompiles in without_entry:
+    reason = next(iter(recorded_entries.left_out), None)
+    effect_reasons = [f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects]
+    for recompiles in recompiles_without_entry:
         steps = manual_steps(find_variations([]), recompiles, None)
-        builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
+        builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effect_reasons), reason)))
     return FoundRecompileRemedies(builder.report(), builder.working_remedies)
 
 
@@ -145,8 +145,8 @@ def _recompiles_by_entry(
 ) -> tuple[list[tuple[Entry, list[Recompile]]], list[list[Recompile]]]:
     """Return the recompiles of each entry, and the recompiles that cannot be repeated, grouped by function.
 
-    A recompile cannot be repeated if its entry was not kept, or if it happens because an object was freed: the copies
-    of the entry's objects stay alive.
+    A recompile cannot be repeated if its entry was not recorded, or if it happens because an object was freed: the
+    copies of the entry's objects stay alive.
     """
     frames = {frame.id: frame for frame in report.frames}
 

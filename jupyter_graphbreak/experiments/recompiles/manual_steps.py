@@ -14,7 +14,7 @@ from jupyter_graphbreak.report.guards import (
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
-    name_of_varied_function,
+    name_of_function_variable,
     plain_guard,
 )
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: A guard on the length of a container; the cause is not a line that makes a constant of a size or a number.
 _LENGTH_GUARD = re.compile(r"len\(")
-#: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
-_KEPT_VALUE = re.compile(
+#: A value that a function or a partial stores: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
+_STORED_VALUE = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
     r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
 )
@@ -104,7 +104,7 @@ def manual_step(
     mentioned_variations: Variations,
     recompiles: Sequence[Recompile],
     line: SpecializingLine | None,
-    graphs: int = 0,
+    graph_count: int = 0,
 ) -> str:
     """Return a sentence about recompiles that have one cause and that no change ends.
 
@@ -114,14 +114,14 @@ def manual_step(
         The variations between the calls, and those of them that failed guards mention.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch reports it.
-    graphs : int
+    graph_count : int
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     sentences_about_specific_causes = [
         _sentence_about_cache(guards, variations),
         _sentence_about_function(guards),
-        *(_sentence_about_kept_number(guard, variations) for guard in guards),
+        *(_sentence_about_stored_number(guard, variations) for guard in guards),
         _sentence_about_optimizer(mentioned_variations),
     ]
     if sentence := next(filter(None, sentences_about_specific_causes), ""):
@@ -133,7 +133,7 @@ def manual_step(
         and not _are_about_lengths(recompiles)
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
-        return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graphs))
+        return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graph_count))
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
         *map(_sentence_about_other_variation, variations.others[:1]),
@@ -167,10 +167,10 @@ def manual_steps(
             continue  # this recompile does not happen without the break, which has its own remedies
         mentioned_variations = variations.select_mentioned_in(reason.guard for reason in recompile.reasons)
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
-        graphs = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
+        graph_count = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
         # A guard shows a line of its own function; recompiles of other functions have different causes.
         own_line = line if line is not None and line.frame in {None, recompile.of} else None
-        sentence = manual_step(variations, mentioned_variations, [recompile], own_line, graphs)
+        sentence = manual_step(variations, mentioned_variations, [recompile], own_line, graph_count)
         ids_by_sentence.setdefault(sentence, []).append(recompile.id)
     if len(ids_by_sentence) > 1:
         ids_by_sentence.pop(GENERAL_STEP, None)
@@ -214,11 +214,11 @@ def _sentence_about_sizes_and_numbers(mentioned_variations: Variations) -> str:
     )
     if len(names) > 1:
         return (
-            f"{', '.join(names[:-1])} and {names[-1]} vary: keep them the same, or move what depends on them out of "
-            "the compiled function."
+            f"{', '.join(names[:-1])} and {names[-1]} vary: keep them the same, or move the code that depends on them "
+            "out of the compiled function."
         )
     return (
-        f"{names[0]} varies: keep it the same, or move what depends on it out of the compiled function."
+        f"{names[0]} varies: keep it the same, or move the code that depends on it out of the compiled function."
         if names
         else ""
     )
@@ -233,8 +233,8 @@ def _sentence_about_size(size: Size) -> str:
             "that batch, or leave it out (`drop_last=True` of a `DataLoader`)."
         )
     return (
-        f"Dimension {size.dim} of `{size}` varies: keep it the same, such as by padding, or move what depends on it "
-        "out of the compiled function."
+        f"Dimension {size.dim} of `{size}` varies: keep it the same, such as by padding, or move the code that depends "
+        "on it out of the compiled function."
     )
 
 
@@ -251,27 +251,27 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 def _sentence_about_function(guards: list[str]) -> str:
     """Return a sentence about a value that is a different function in some calls, or ``""``."""
-    is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
-    return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
+    is_only_cause = bool(guards) and all(map(name_of_function_variable, guards))
+    return _FUNCTION_STEP.format(name=name_of_function_variable(guards[0])) if is_only_cause else ""
 
 
-def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
-    """Return a sentence about a number that a function, a partial or the object of a method keeps, or ``""``."""
+def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
+    """Return a sentence about a number that a function, a partial or the object of a method stores, or ``""``."""
     if match := _OWNER_ATTRIBUTE.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    kept_value = _KEPT_VALUE.search(plain_guard(guard))
-    if kept_value is None:
+    stored_value = _STORED_VALUE.search(plain_guard(guard))
+    if stored_value is None:
         return ""
-    name = kept_value["function"] or kept_value["partial"]
+    name = stored_value["function"] or stored_value["partial"]
     partials = {
         str(variation.path)
         for variation in variations.others
         if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
-    if kept_value["function"] is not None or name in partials:
+    if stored_value["function"] is not None or name in partials:
         return (
             f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
@@ -284,16 +284,16 @@ def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
     return ""
 
 
-def _clause_about_shared_graphs(mentioned_variations: Variations, graphs: int) -> str:
+def _clause_about_shared_graphs(mentioned_variations: Variations, graph_count: int) -> str:
     """Return a clause that counts the graphs for a size or a number, or ``""`` if none of its values share a graph."""
     candidates: tuple[Size | Number, ...] = (*mentioned_variations.sizes, *mentioned_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
-    if most_varied is None or not 0 < graphs < len(set(most_varied.values)):
+    if most_varied is None or not 0 < graph_count < len(set(most_varied.values)):
         return ""
     name = f"dimension {most_varied.dim} of `{most_varied}`" if isinstance(most_varied, Size) else f"`{most_varied}`"
     return (
-        f"treats some values of {name} separately: the {len(set(most_varied.values))} values of this run need {graphs} "
-        "graphs, which is expected if further values need no more"
+        f"treats some values of {name} separately: the {len(set(most_varied.values))} values of this run need "
+        f"{graph_count} graphs, which is expected if further values need no more"
     )
 
 
@@ -315,7 +315,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         )
     if line.head == "condition":
         return (
-            f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
+            f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
     alternative = "number itself" if variations.numbers and not variations.sizes else "size itself (`x.shape[0]`)"
@@ -409,7 +409,7 @@ def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequen
     ):
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
+    if guards and all(name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}
     return bool(mentioned_variations.others) and all(

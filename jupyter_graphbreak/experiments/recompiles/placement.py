@@ -43,9 +43,9 @@ class _Splice:
 def insert_lines_before_calls(
     text: str,
     sites: Iterable[CallSite],
-    call: Callable[..., Any],
+    callee: Callable[..., Any],
     preparations: Sequence[CallPreparation],
-    settings: Sequence[str] = (),
+    settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
     """Return a text with code inserted before some calls; ``None`` if it cannot be inserted.
@@ -56,11 +56,11 @@ def insert_lines_before_calls(
         The text of a cell or a file.
     sites : iterable of CallSite
         The calls in this text.
-    call : callable
+    callee : callable
         The callable that the calls run.
     preparations : sequence of CallPreparation
         The code to run before each call.
-    settings : sequence of str
+    settings_statements : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
     reserved_names : collection of str
         Names to which no inserted line may assign at the top level.
@@ -76,14 +76,14 @@ def insert_lines_before_calls(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _argument_expressions(node, call), _unpacked_mapping(node), reserved_names)
+        writer = _CallWriter(text, path, _argument_expressions(node, callee), _unpacked_mapping(node), reserved_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
         if scope not in seen_scopes:
             seen_scopes.add(scope)
-            insertions[outermost] = [*writer.declarations, *settings]
+            insertions[outermost] = [*writer.declarations, *settings_statements]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]
         for target, lines in insertions.items():
@@ -124,7 +124,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 def module_of(root: Root, site: CallSite) -> str | None:
     """Return the name of a global variable's module in the code around a call; ``None`` if it has no name there."""
-    return dict(site.modules).get(root.scope) if root.kind == "global" else None
+    return dict(site.modules).get(root.defined_in) if root.kind == "global" else None
 
 
 class _CallWriter:
@@ -205,25 +205,25 @@ class _CallWriter:
         if argument is None and self._unpacked_mapping is not None:
             return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
         if argument is None:
-            return preparation.optional is not None  # this call leaves the argument out
+            return preparation.optional_path is not None  # this call leaves the argument out
         hoisted_name = self._hoisted_names.get(_start(argument))
         if preparation.assigns and not preparation.path.steps and hoisted_name is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
-            source = self._text_of(argument)
+            argument_text = self._text_of(argument)
             self._replaced_positions.add(_start(argument))
-            self.splices.append(_Splice(_start(argument), _end(argument), preparation.new_value(source)))
+            self.splices.append(_Splice(_start(argument), _end(argument), preparation.new_value(argument_text)))
             return True
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
-        self._code_blocks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        argument_text = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
+        self._code_blocks.append(preparation.lines(lambda path: f"{argument_text}{''.join(map(str, path.steps))}"))
         return True
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
         # The caller owns the mapping, which may lack an optional item.
-        if preparation.assigns or preparation.optional is not None:
+        if preparation.assigns or preparation.optional_path is not None:
             return False
         self._code_blocks.append(
             preparation.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}")
@@ -235,10 +235,10 @@ class _CallWriter:
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
+        argument_text = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         new_name = self._new_name(f"{name}_tensor")
         self._hoisted_names[_start(argument)] = new_name
-        self._evaluations.append(f"{new_name} = {preparation.new_value(source)}")
+        self._evaluations.append(f"{new_name} = {preparation.new_value(argument_text)}")
         self._code_blocks.append([preparation.code_after.replace("NAME", new_name)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
         self.splices.append(_Splice(_start(argument), _end(argument), new_name))
@@ -248,7 +248,7 @@ class _CallWriter:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
-        """Write code that evaluates an argument before the statement, and before it the earlier arguments of the call.
+        """Write code that evaluates, before the statement, the earlier arguments of the call and then an argument.
 
         Return whether that is possible. The expression that is called must only look up a value.
         """
@@ -321,7 +321,7 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
     return _start(outer) <= _start(node) and _end(node) <= _end(outer)
 
 
-def _argument_expressions(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
+def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (
@@ -329,7 +329,7 @@ def _argument_expressions(node: ast.Call, call: Callable[..., Any]) -> Mapping[s
     ):
         return None
     try:
-        signature = inspect.signature(getattr(call, "forward", call))
+        signature = inspect.signature(getattr(callee, "forward", callee))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
         # bind() would require all arguments, because a function that is known only from its frame has no defaults.
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
@@ -465,12 +465,12 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
         The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """
     read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
-    nodes = _read_expressions(tree, own_line)
+    nodes = _expressions_outside_function(tree, own_line)
     readers = [ReadingLine(node.lineno, path) for node in nodes for path in read_paths if _reads(node, path)]
     return min(readers, key=lambda reader: reader.line, default=None)
 
 
-def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
+def _expressions_outside_function(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
     """Yield the expressions in a tree, except those in one function and those that are called."""
     pending = [tree]
     while pending:

@@ -1,4 +1,4 @@
-"""Repeat the calls of an entry on copies, in the order of the run, and count what Dynamo compiles in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count what Dynamo compiles in each call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RepeatedCall:
     state : mapping
         Plain values to assign before the call, by path.
     description : str
-        The description of the call in a sentence.
+        The phrase for the call in a sentence: "call 2".
     is_unseen : bool
         Whether the run did not make the call.
     keyword_names : frozenset of str
@@ -70,8 +70,8 @@ class Adjustment:
     ----------
     lines : tuple of str
         The code that runs before each call, with the names of parameters, globals and the called module.
-    tensors : tuple of Path
-        The numbers that ``lines`` replace with tensors.
+    replaced_numbers : tuple of Path
+        The paths of the numbers that ``lines`` replace with tensors.
     dynamic : bool or None
         The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
     settings : mapping
@@ -79,7 +79,7 @@ class Adjustment:
     """
 
     lines: tuple[str, ...] = ()
-    tensors: tuple[Path, ...] = ()
+    replaced_numbers: tuple[Path, ...] = ()
     dynamic: bool | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -91,10 +91,10 @@ class ReplayResult:
     results: list[Result]
     counts: list[CompilationCounts]
 
-    def count_frames(self, calls: Sequence[RepeatedCall], *, unseen: bool) -> int:
+    def count_frames(self, calls: Sequence[RepeatedCall], *, is_unseen: bool) -> int:
         """Return the number of frames compiled in the calls of the run, or in the added calls."""
         pairs = zip(calls, self.counts, strict=True)
-        return sum(count.frames for call, count in pairs if call.is_unseen is unseen)
+        return sum(count.frames for call, count in pairs if call.is_unseen is is_unseen)
 
 
 def replay(
@@ -118,7 +118,7 @@ def replay(
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
-                if compiles and not entry.compiles_itself
+                if compiles and not entry.compiles_inner_function
                 else subject.call
             )
             for call in calls:
@@ -132,7 +132,9 @@ def replay(
                 with contextlib.nullcontext() if compiles else force_eager_on_thread():
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - counts_before)
-                results.append(_restore_numbers(result, adjustment.tensors) if adjustment.tensors else result)
+                results.append(
+                    _restore_numbers(result, adjustment.replaced_numbers) if adjustment.replaced_numbers else result
+                )
     return ReplayResult(results, counts)
 
 
@@ -160,16 +162,16 @@ def run_lines(
 ) -> Arguments:
     """Run the code that precedes a call, and return the arguments for the call."""
     arguments_by_name = arguments.by_name(call)
-    state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
-    names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **arguments_by_name}
-    module = next((place for root, place in roots.items() if root.kind == "module"), None)
+    state = {root.name: binding for root, binding in roots.items() if root.kind in {"global", "closure"}}
+    names = {"torch": torch, **{name: binding.read() for name, binding in state.items()}, **arguments_by_name}
+    module = next((binding for root, binding in roots.items() if root.kind == "module"), None)
     if module is not None:
         names[owner] = module.read()
     names_before = dict(names)
     exec(code, names)  # noqa: S102 - the lines of a remedy
-    for name, place in state.items():
+    for name, binding in state.items():
         if names[name] is not names_before[name]:
-            place.write(names[name])
+            binding.write(names[name])
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
@@ -177,18 +179,18 @@ def run_lines(
 
 
 def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:
-    """Assign a plain value, unless the variable already has it."""
-    place = roots.get(path.root)
-    if place is None:
+    """Assign a plain value to a path of the state, unless the path already has this value."""
+    binding = roots.get(path.root)
+    if binding is None:
         return
     try:
-        current: Any = place.read()
+        current: Any = binding.read()
         for step in path.steps:
             current = _get_part(current, step)
         current = current.item() if is_instance(current, torch.Tensor) and not current.dim() else current
         if current is value or (type(current) is type(value) and current == value):
             return
-        place.write(replace_part(place.read(), path.steps, value))
+        binding.write(replace_part(binding.read(), path.steps, value))
     except (AttributeError, KeyError, IndexError, TypeError):
         return  # the structure of the state has changed
 
@@ -198,7 +200,7 @@ def _get_part(value: Any, step: PathStep) -> Any:
 
 
 def replace_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
-    """Return a value with a part replaced: the same object if it can be changed in place, a new tuple otherwise."""
+    """Return a value with a part replaced: the same object if it can be changed in binding, a new tuple otherwise."""
     if not steps:
         return new_part
     step = steps[0]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _code_of(call: Any) -> CodeType | None:
-    """Return the code that implements a call of a function, a method, a partial or a module."""
+    """Return the code that implements a call to a function, a method, a partial or a module."""
     while isinstance(call, partial):
         call = call.func
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
@@ -92,7 +92,7 @@ class ReportTexts:
         return ident
 
     def definition_of(self, entry: Entry) -> CompiledDefinition:
-        """Return what is known about the definition of an entry's function."""
+        """Return the definition of an entry's function, as far as it is known."""
         code = _code_of(entry.call)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
@@ -102,11 +102,11 @@ class ReportTexts:
         return CompiledDefinition(entry.function, source, line)
 
     def is_own(self, source: str) -> bool:
-        """Return whether a source is the user's."""
+        """Return whether a source belongs to the user."""
         return source in self._report_sources and self._report_sources[source].kind != "library"
 
     def find_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
-        """Return a line with the line number that the editor shows.
+        """Return a line that PyTorch reports, with the number that the editor shows for it.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class ReportTexts:
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return a line outside the compiled function that reads one of several numbers, and the name of its source."""
+        """Return the name of a source and a line in it, outside the function, that reads one of several numbers."""
         for source, text in self.all_texts(sites).items():
             tree = parse_source(text)
             own_line = definition.line if source == definition.source else None

@@ -1,4 +1,4 @@
-"""Try candidates on all calls of an entry and on calls with sizes that the run never used, and give verdicts."""
+"""Try candidates on all calls to an entry and on calls with sizes that the run never used, and give verdicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspe
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
-from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
+from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state_paths
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
@@ -129,12 +129,12 @@ class _FurtherCalls:
     """Calls that the run never made, and their results with the unchanged entry, both uncompiled and compiled."""
 
     calls: list[RepeatedCall] = field(default_factory=list)
-    expected: list[Result] = field(default_factory=list)
-    original: list[Result] = field(default_factory=list)
+    eager_results: list[Result] = field(default_factory=list)
+    compiled_results: list[Result] = field(default_factory=list)
 
 
 class CallTrials:
-    """Repeats the calls of an entry with candidates, and compares the results with those of the unchanged entry.
+    """Repeats the calls to an entry with candidates, and compares the results with those of the unchanged entry.
 
     Parameters
     ----------
@@ -159,13 +159,13 @@ class CallTrials:
         self.variations = find_variations(usable_calls)
         self.owner = next((call.site.owner for call in usable_calls if call.site is not None and call.site.owner), None)
         assigned_paths = {number.path for number in self.variations.numbers} | {
-            other.path for other in self.variations.others
+            variation.path for variation in self.variations.others
         }
         calls = _repeated_calls(usable_calls, assigned_paths)
         new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
         expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *new_calls], expected.results, strict=True))
-        rejected_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        rejected_calls = [call for call, result in pairs if call.is_unseen and result.error is not None]
         if rejected_calls:  # a call that raises may leave its state half changed
             new_calls = [call for call in new_calls if call not in rejected_calls]
             expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
@@ -179,18 +179,20 @@ class CallTrials:
             usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
         )
         self._assigned_paths = assigned_paths
-        self._constant_calls = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
-        self._varying_places = self._find_varying_places()
+        self._calls_near_constants = self._run_further_calls(
+            [calls[0], *calls_near_constants] if calls_near_constants else []
+        )
+        self._varying_paths = self._find_varying_paths()
         self._known_differences = [
-            {difference.text for difference in differences(*pair, varying=self._varying_places)}
+            {difference.text for difference in differences(*pair, ignored_paths=self._varying_paths)}
             for pair in zip(self._expected_results, self.original.results, strict=True)
         ]
 
-    def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
+    def _run_further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
         """Run the unchanged entry on further calls, uncompiled and compiled."""
         expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
-        if any(result.raised is not None for result in expected):  # a call that raises may leave its state half changed
-            is_rejected = [result.raised is not None for result in expected]
+        if any(result.error is not None for result in expected):  # a call that raises may leave its state half changed
+            is_rejected = [result.error is not None for result in expected]
             calls = [call for _, call in sorted(zip(is_rejected, calls, strict=True), key=lambda pair: pair[0])]
             expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
         original = self._replay(self.entry, calls, Adjustment())
@@ -199,14 +201,16 @@ class CallTrials:
     @functools.cached_property
     def _edge_number_calls(self) -> _FurtherCalls:
         """Calls with zero and negative numbers, which matter if the code changes: the first call may have them."""
-        return self._further_calls(calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths))
+        return self._run_further_calls(
+            calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths)
+        )
 
     @functools.cached_property
-    def _other_kind_calls(self) -> _FurtherCalls:
+    def _different_kind_calls(self) -> _FurtherCalls:
         """Calls with tensors of different dtypes, because a tensor in place of a number may be promoted differently."""
-        return self._further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
+        return self._run_further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
 
-    def _find_varying_places(self) -> frozenset[str]:
+    def _find_varying_paths(self) -> frozenset[str]:
         """Return the paths of values that vary from run to run, such as the time of day.
 
         The calls are repeated to find these values only if compiled results differ.
@@ -215,16 +219,16 @@ class CallTrials:
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
         repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        places = (varying_state(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
-        return frozenset[str]().union(*places)
+        paths = (varying_state_paths(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
+        return frozenset[str]().union(*paths)
 
     @property
     def compilations(self) -> int:
         """The number of frames that the unchanged entry compiles over all calls of the run."""
-        return self.original.count_frames(self.calls, unseen=False)
+        return self.original.count_frames(self.calls, is_unseen=False)
 
     @property
-    def frames_of_first_call(self) -> int:
+    def frame_count_of_first_call(self) -> int:
         """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
@@ -243,7 +247,7 @@ class CallTrials:
             )
             for call in self._usable_calls
         }
-        return len(programs) * self.frames_of_first_call
+        return len(programs) * self.frame_count_of_first_call
 
     def run(self, candidate: RecompileCandidate, remedy_context: RemedyContext | None = None) -> CandidateTrial:
         """Repeat the calls with a candidate, and give a verdict.
@@ -256,15 +260,15 @@ class CallTrials:
         start = time.perf_counter()
         changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
-            call_groups = [self._constant_calls]
+            call_groups = [self._calls_near_constants]
             # The unchanged entry runs these calls now, because applying the change also changes the entry.
-            if changes_code or candidate.adjustment.tensors:
-                call_groups += [self._edge_number_calls, self._other_kind_calls]
+            if changes_code or candidate.adjustment.replaced_numbers:
+                call_groups += [self._edge_number_calls, self._different_kind_calls]
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
                 if trial.verdict == "works":
-                    reason = self._difference_on_new_calls(call_groups, entry, candidate)
+                    reason = self._difference_on_further_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             note_if_internal("trying a fix for a recompile", error)
@@ -272,10 +276,10 @@ class CallTrials:
             return CandidateTrial(candidate, verdict, reason, seconds=time.perf_counter() - start)
         return replace(trial, seconds=time.perf_counter() - start)
 
-    def _difference_on_new_calls(
+    def _difference_on_further_calls(
         self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
     ) -> str | None:
-        """Return how a candidate differs from the original on further calls; ``None`` if it does not differ."""
+        """Return the first difference between a candidate and the original on further calls; ``None`` without one."""
         for group in further_calls:
             results = self._replay(entry, group.calls, candidate.adjustment)
             if (failure := self._failure_on_further_calls(group, results)) is not None:
@@ -288,18 +292,20 @@ class CallTrials:
         return replay(entry, calls, adjustment, self.owner, compiles=compiles).results if calls else []
 
     def _failure_on_further_calls(self, group: _FurtherCalls, results: list[Result]) -> str | None:
-        for call, expected, original, result in zip(group.calls, group.expected, group.original, results, strict=True):
-            if expected.raised is not None or original.raised is not None:
-                if expected.raised is not None and original.raised is not None and result.raised is None:
-                    error = describe_error(expected.raised)
+        for call, expected, original, result in zip(
+            group.calls, group.eager_results, group.compiled_results, results, strict=True
+        ):
+            if expected.error is not None or original.error is not None:
+                if expected.error is not None and original.error is not None and result.error is None:
+                    error = describe_error(expected.error)
                     return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
-            if result.raised is not None:
-                is_rejected = type(result.raised).__name__ == _REJECTED_MARK_ERROR
-                failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.raised)}"
+            if result.error is not None:
+                is_rejected = type(result.error).__name__ == _REJECTED_MARK_ERROR
+                failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.error)}"
                 return f"{failure}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
-            for difference in differences(expected, result, varying=self._varying_places):
+            for difference in differences(expected, result, ignored_paths=self._varying_paths):
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
                 if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
@@ -310,9 +316,9 @@ class CallTrials:
         new_differences: list[Difference] = []
         rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
-            if result.raised is not None and expected.raised is None:
-                return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
-            for difference in differences(expected, result, varying=self._varying_places):
+            if result.error is not None and expected.error is None:
+                return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
+            for difference in differences(expected, result, ignored_paths=self._varying_paths):
                 if difference.text in known_differences:
                     continue
                 if not difference.is_acceptable:
@@ -324,7 +330,7 @@ class CallTrials:
         if (failure := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
         compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
-        unseen_before = self.original.count_frames(self.calls, unseen=True)
+        unseen_before = self.original.count_frames(self.calls, is_unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
@@ -344,7 +350,7 @@ class CallTrials:
         return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, ends_recompiles)
 
     def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
-        """Return in what way the changed function compiles worse than the original; ``None`` if it does not."""
+        """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
@@ -389,8 +395,10 @@ class CallTrials:
             breaks_before=counts_before.breaks,
             breaks_after=counts_after.breaks,
             compilations_before=self.compilations,
-            compilations_after=replayed.count_frames(self.calls, unseen=False),
-            unseen=UnseenInputs(unseen_count, replayed.count_frames(self.calls, unseen=True)) if unseen_count else None,
+            compilations_after=replayed.count_frames(self.calls, is_unseen=False),
+            unseen=UnseenInputs(unseen_count, replayed.count_frames(self.calls, is_unseen=True))
+            if unseen_count
+            else None,
         )
 
 

@@ -1,4 +1,4 @@
-"""Find the sizes, numbers and other values that varied between the calls of an entry."""
+"""Find the sizes, numbers and other values that varied between the calls to an entry."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 class Size:
     """A dimension of a tensor that varied, with its sizes in the order of the calls that received the tensor.
 
-    ``optional`` is the path that is ``None`` in the other calls: that of the tensor or of its container.
+    ``optional_path`` is the path that is ``None`` in all other calls: the path of the tensor or of its container.
     """
 
     path: Path
     dim: int
     values: tuple[int, ...]
-    optional: Path | None = None
+    optional_path: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
@@ -114,7 +114,7 @@ class NumberList:
 
 @dataclass(frozen=True)
 class OtherVariation:
-    """A variation of a different kind, such as a flag or a dtype, with its distinct values."""
+    """A variation that is neither a size nor a number, such as a flag or a dtype, with its distinct values."""
 
     path: Path
     kind: OtherKind
@@ -203,7 +203,7 @@ def find_variations(calls: Sequence[CallSpec]) -> Variations:
     return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def read_expressions(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
+def group_read_expressions(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
     """Return the expressions, as strings, that read the values of the calls, grouped by the kind of the values."""
     values = {path: spec for call in reversed(calls) for path, spec in call.values.items()}
     object_paths = {
@@ -282,11 +282,11 @@ def _paths_to(path: Path) -> Iterator[Path]:
         yield Path(path.root, path.steps[:count])
 
 
-def _varied_sizes(path: Path, specs: list[TensorSpec], optional: Path | None) -> list[Size]:
+def _varied_sizes(path: Path, specs: list[TensorSpec], optional_path: Path | None) -> list[Size]:
     if len({len(spec.shape) for spec in specs}) > 1:
         return []
     shapes = list(zip(*(spec.shape for spec in specs), strict=True))
-    return [Size(path, dim, values, optional) for dim, values in enumerate(shapes) if len(set(values)) > 1]
+    return [Size(path, dim, values, optional_path) for dim, values in enumerate(shapes) if len(set(values)) > 1]
 
 
 def _varied_kinds(path: Path, specs: list[TensorSpec]) -> list[OtherVariation]:

@@ -35,7 +35,7 @@ class CannotApplyError(Exception):
 
 
 class ThreadRunsChangeError(CannotApplyError):
-    """A change cannot be applied now because another of the user's threads would run the changed code."""
+    """A change cannot be applied now because one of the user's other threads would run the changed code."""
 
 
 #: Patterns for the names that code compiles, and for the names that it assigns at the top level.
@@ -73,8 +73,8 @@ def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> d
     compiled_names = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
     by_first_line: dict[str, tuple[str, CellText]] = {}
     for filename, cell in cells.items():
-        assigns_compiled = not compiled_names.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
-        if filename not in known_files and (assigns_compiled or "compile" in cell.text):
+        assigns_compiled_name = not compiled_names.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
+        if filename not in known_files and (assigns_compiled_name or "compile" in cell.text):
             by_first_line[cell.text.strip().partition("\n")[0]] = filename, cell
     return dict(by_first_line.values())
 
@@ -221,7 +221,8 @@ class Application:
     Raises
     ------
     CannotApplyError
-        If a function would need different variables of its outer function, or another thread would run changed code.
+        If a function would need different variables of its outer function, or one of the user's other threads would
+        run changed code.
     SyntaxError
         If a new text is not Python.
     """
@@ -246,13 +247,13 @@ class Application:
             if new_code.co_freevars != old_code.co_freevars:
                 raise CannotApplyError(f"{old_code.co_name} would need different variables of its outer function")
             self._codes.append((function, new_code))
-        self._skip_functions_of_other_threads(by_file, copies)
+        self._limit_to_copies_if_threads_run(by_file, copies)
         self.functions = [function for function, _ in self._codes]
 
-    def _skip_functions_of_other_threads(
+    def _limit_to_copies_if_threads_run(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if another of the user's threads is running, because it must not run changed code.
+        """Limit the change to copies if one of the user's other threads runs, because it must not run changed code.
 
         Raises
         ------
@@ -299,28 +300,30 @@ class Application:
                     function.__code__ = code
 
     @contextlib.contextmanager
-    def add_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
-        """Add the new definitions to ``scope`` and the globals of the changed functions while the context is open."""
-        scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
-        unique_scopes = {id(names): names for names in scopes}.values()
-        places = [item_binding(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
-        saved_values = [(place, place.read()) for place in places]
+    def add_definitions(self, namespace: dict[str, Any] | None = None) -> Iterator[None]:
+        """Add the new definitions to a namespace and the globals of the changed functions while the context is open."""
+        namespaces = [function.__globals__ for function in self.functions] + ([] if namespace is None else [namespace])
+        unique_namespaces = {id(names): names for names in namespaces}.values()
+        bindings = [
+            item_binding(name, names, name) for names in unique_namespaces for name in sorted(self.defined_names)
+        ]
+        saved_values = [(binding, binding.read()) for binding in bindings]
         try:
-            for names in unique_scopes:
+            for names in unique_namespaces:
                 for definition in self.definitions:
                     self._define(definition, names)
             yield
         finally:
-            for place, value in saved_values:
-                place.write(value)
+            for binding, value in saved_values:
+                binding.write(value)
 
-    def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
-        _, created_functions = self._created_functions.setdefault(id(scope), (scope, {}))
+    def _define(self, definition: NewDefinition, namespace: dict[str, Any]) -> None:
+        _, created_functions = self._created_functions.setdefault(id(namespace), (namespace, {}))
         if definition.name in created_functions:
-            scope[definition.name] = created_functions[definition.name]
+            namespace[definition.name] = created_functions[definition.name]
         else:
-            exec(definition.code, scope)  # noqa: S102 - the changed program
-            created_functions[definition.name] = scope[definition.name]
+            exec(definition.code, namespace)  # noqa: S102 - the changed program
+            created_functions[definition.name] = namespace[definition.name]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A change to a program, made of proposals, and its other forms: edits, a patch, code for settings, and a remedy.
+"""Combine proposals into a change to a program, and convert it to edits, a patch, code, or a remedy.
 
 A change may flip switches of libraries; a trial restores their state.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import InnerCall, Proposal
     from jupyter_graphbreak.knowledge.switches import KnownSwitch
-    from jupyter_graphbreak.report.remedies import Evidence, Kind, RemedyVerdict
+    from jupyter_graphbreak.report.remedies import Evidence, RemedyKind, RemedyVerdict
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class Change:
         The whole new text of each source that changes, by the source's id.
     settings : mapping
         The values of settings by their full dotted names.
-    codes : tuple of str
+    switch_codes : tuple of str
         The code of switches, which runs before compiling.
-    compiles_itself : bool
+    compiles_inner_function : bool
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall
-        The modules to compile inside the function.
+        The functions and modules to compile inside the function.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    codes: tuple[str, ...] = ()
-    compiles_itself: bool = False
+    switch_codes: tuple[str, ...] = ()
+    compiles_inner_function: bool = False
     assumptions: tuple[str, ...] = ()
     inner_calls: tuple[InnerCall, ...] = ()
 
@@ -58,20 +58,20 @@ class Change:
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
-        return bool(self.texts or self.settings or self.codes)
+        return bool(self.texts or self.settings or self.switch_codes)
 
     def with_proposal(self, proposal: Proposal) -> Change:
         """Return this change extended by a proposal for the changed program."""
-        codes = (proposal.code,) if proposal.code is not None else ()
-        return self.combine({**self.texts, **proposal.texts}, proposal, codes)
+        switch_codes = (proposal.code,) if proposal.code is not None else ()
+        return self.combine({**self.texts, **proposal.texts}, proposal, switch_codes)
 
-    def combine(self, texts: Mapping[str, str], other: Change | Proposal, codes: tuple[str, ...]) -> Change:
+    def combine(self, texts: Mapping[str, str], other: Change | Proposal, switch_codes: tuple[str, ...]) -> Change:
         """Return this change combined with a further change or proposal; ``texts`` are the changed texts of both."""
         return Change(
             texts,
             _merge_settings(self.settings, other.settings),
-            tuple(dict.fromkeys([*self.codes, *codes])),
-            self.compiles_itself or other.compiles_itself,
+            tuple(dict.fromkeys([*self.switch_codes, *switch_codes])),
+            self.compiles_inner_function or other.compiles_inner_function,
             tuple(dict.fromkeys([*self.assumptions, *other.assumptions])),
             (*self.inner_calls, *other.inner_calls),
         )
@@ -148,9 +148,11 @@ def merge_changes(original: Mapping[str, str], first: Change, second: Change) ->
             if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
                 return None
         texts[source] = apply_edits(original[source], edits)
-    if do_settings_conflict(first.settings, second.settings) or (first.compiles_itself and second.compiles_itself):
+    if do_settings_conflict(first.settings, second.settings) or (
+        first.compiles_inner_function and second.compiles_inner_function
+    ):
         return None
-    return first.combine(texts, second, second.codes)
+    return first.combine(texts, second, second.switch_codes)
 
 
 def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -177,10 +179,10 @@ def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, st
 
 
 def code_of(change: Change) -> str | None:
-    """Return the code that applies the settings and switches of a change in a kernel; ``None`` if it has none."""
+    """Return the code that applies the settings and switches of a change in a kernel; ``None`` if there are none."""
     modules = dict.fromkeys(name.rpartition(".")[0] for name in change.settings)
     imports = [f"import {module}" for module in modules]
-    return "\n".join([*imports, *settings_statements(change.settings), *change.codes]) or None
+    return "\n".join([*imports, *settings_statements(change.settings), *change.switch_codes]) or None
 
 
 def settings_statements(settings: Mapping[str, Any]) -> list[str]:
@@ -222,7 +224,7 @@ def remedy_of_change(
     *,
     families: Iterable[str],
     title: str,
-    kind: Kind,
+    kind: RemedyKind,
     original: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
@@ -271,7 +273,7 @@ def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Rem
 
 def library_switches(change: Change) -> list[KnownSwitch]:
     """Return the switches of a change that set something in a library, not only in the program's objects."""
-    switches = [switch_with_code(code) for code in change.codes]
+    switches = [switch_with_code(code) for code in change.switch_codes]
     return [switch for switch in switches if switch is not None and switch.state_expressions]
 
 

@@ -1,4 +1,4 @@
-"""Call an entry's function with a change: on copies, with the change's texts, definitions, settings and switches."""
+"""Call an entry's function on copies, with the texts, definitions, settings and switches of a change."""
 
 from __future__ import annotations
 
@@ -61,9 +61,11 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
             with application.replace_code(), _prepare_call(change, application, subject) as call:
-                if change.compiles_itself:  # a stance of `torch.compiler` would cost time in each call
+                if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time in each call
                     _replace_definitions(application, call, compile_inner)
-                yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_targets)
+                yield replace(
+                    entry, call=call, compiles_inner_function=change.compiles_inner_function, inner=change.inner_targets
+                )
 
     return apply
 
@@ -92,7 +94,7 @@ def open_to_compile(
 def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
     """Yield the function of :func:`open_to_compile`, uncompiled, and its subject."""
     with open_to_compile(entry, program, change) as (call, subject, application):
-        if change.compiles_itself:
+        if change.compiles_inner_function:
             _replace_definitions(application, call, lambda inner: inner)
             subject.keep_definitions(application.defined_names)
         yield compiled_callable(call) or call, subject
@@ -101,13 +103,13 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
 @contextlib.contextmanager
 def _prepare_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
-    scope = getattr(subject.call, "__globals__", None)
+    namespace = getattr(subject.call, "__globals__", None)
     names = application.defined_names
-    with apply_settings(change.settings), application.add_definitions(scope):
+    with apply_settings(change.settings), application.add_definitions(namespace):
         subject.keep_definitions(names)
-        if scope is not None and subject.call.__name__ in names:
+        if namespace is not None and subject.call.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function
-            yield scope[subject.call.__name__]
+            yield namespace[subject.call.__name__]
         else:
             yield subject.call
 
@@ -115,9 +117,9 @@ def _prepare_call(change: Change, application: Application, subject: Subject) ->
 def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     """Return a copy of an entry after running the switches of a change; each run starts from that state."""
     subject = Subject(entry.call, entry.arguments)
-    for switch in (libraries := library_switches(change)):
+    for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
-    codes = [code for code in change.codes if code not in {switch.code for switch in libraries}]
+    codes = [code for code in change.switch_codes if code not in {switch.code for switch in switches}]
     if not codes:
         return subject
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
@@ -141,11 +143,11 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
     return next(modules, None)
 
 
-def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
-    """Replace the compiled functions that a change defines; ``replacement_of`` gets each of them uncompiled."""
-    scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
-    for scope in scopes:
+def _replace_definitions(application: Application, call: Any, make_replacement: Callable[[Any], Any]) -> None:
+    """Replace the compiled functions that a change defines; ``make_replacement`` gets each uncompiled function."""
+    namespaces = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
+    for namespace in namespaces:
         for definition in application.definitions:
-            inner = compiled_callable(scope.get(definition.name))
+            inner = compiled_callable(namespace.get(definition.name))
             if inner is not None:
-                scope[definition.name] = replacement_of(inner)
+                namespace[definition.name] = make_replacement(inner)

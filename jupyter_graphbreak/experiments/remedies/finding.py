@@ -147,7 +147,7 @@ def _uncompiled_function(fn: Any) -> Any:
 def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
-    kept_entries: RecordedEntries,
+    recorded_entries: RecordedEntries,
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
@@ -173,12 +173,12 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
-        *kept_entries.left_out,
-        *(f"the function was not run again: it {effect.description}" for effect in kept_entries.effects),
+        *recorded_entries.left_out,
+        *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
     ]
     progress = _Progress(report, on_status, also, first_breaks)
-    entries = _sort_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
-    later_calls = itertools.chain.from_iterable(_later_calls(entry, kept_entries) for entry in entries)
+    entries = _sort_by_breaks(report, recorded_entries.entries, first_breaks) if report.breaks else []
+    later_calls = itertools.chain.from_iterable(_later_calls(entry, recorded_entries) for entry in entries)
     try:
         for index, entry in enumerate(itertools.chain(entries, later_calls)):
             is_later = index >= len(entries)
@@ -187,14 +187,14 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
             # most breaks.
             left_s = end - time.monotonic()
-            is_last = index == len(entries) - 1 and not _has_breaks_of_recompiles(report)
+            is_last = index == len(entries) - 1 and not _has_breaks_only_in_recompiles(report)
             entry_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
             if left_s <= 0 and (is_later or not also):
                 reasons += [] if is_later else [_out_of_time_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                runner = _runner_or_reason(entry, report, entry_end, kept_entries, compile_text, find_cell)
+                runner = _runner_or_reason(entry, report, entry_end, recorded_entries, compile_text, find_cell)
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
@@ -205,13 +205,13 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                     progress.search(runner, entry_end, breaks_to_remove)
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
-        note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
+        note = "The search for remedies was interrupted before it reached some breaks; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     if seconds == 0:  # only the user's own edits were to be tried
         for search in progress.searches:
             search.unreached_breaks.clear()
     untried_edit_notes = [
-        Diagnostic("warning", _why_not_tried(edit, kept_entries))
+        Diagnostic("warning", _why_not_tried(edit, recorded_entries))
         for edit in also
         if edit not in progress.applicable_edits
     ]
@@ -268,7 +268,7 @@ def _runner_or_reason(
     entry: Entry,
     report: Report,
     end: float,
-    kept_entries: RecordedEntries,
+    recorded_entries: RecordedEntries,
     compile_text: Callable[[str, str], list[CodeType]],
     find_cell: FindCell,
 ) -> TrialRunner | str:
@@ -279,22 +279,22 @@ def _runner_or_reason(
     except TimeUpError:
         return _out_of_time_message(entry)
     except TrialStoppedError as stopped:
-        kept_entries.leave_out(entry, stopped.effect)
+        recorded_entries.leave_out(entry, stopped.effect)
         return f"{entry.function} was not run again: it {stopped.effect.description}"
     except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
         return why_copies_failed(entry, error, report)
 
 
-def _later_calls(entry: Entry, kept_entries: RecordedEntries) -> Iterator[Entry]:
-    """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
-    calls = kept_entries.calls_to(entry)
+def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
+    """Yield the entry with the arguments of each of its next calls in the same modes, if they can be rebuilt."""
+    calls = recorded_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
                 yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
 
 
-def _has_breaks_of_recompiles(report: Report) -> bool:
+def _has_breaks_only_in_recompiles(report: Report) -> bool:
     """Return whether any break occurs only in recompiled code."""
     recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
@@ -330,9 +330,9 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Coll
     )
 
 
-def _why_not_tried(edit: EditedCells | Patch, kept_entries: RecordedEntries) -> str:
+def _why_not_tried(edit: EditedCells | Patch, recorded_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
-    effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
+    effect = next((effect for effect in recorded_entries.effects if not recorded_entries.entries), None)
     if effect is not None:
         side_effect = f"running the function again would have a side effect (it {effect.description})"
         return f"{edit.title} was not tried: {side_effect}."

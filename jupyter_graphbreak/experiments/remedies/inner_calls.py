@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import attribute_of
-from jupyter_graphbreak.records.package_paths import is_library, is_of_standard_library, package_paths
+from jupyter_graphbreak.records.package_paths import is_library, is_standard_library, package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.schema import Report
 
-#: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
-#: of the largest part, and the fewest operations unless the whole model is a single layer.
+#: The smallest share of the entry's operations that is worth a separate graph.
 _MIN_SHARE = 0.05
+#: The smallest number of operations of a part, as a share of those of the largest part.
 _MIN_SHARE_OF_LARGEST = 0.3
+#: The smallest number of operations of a part, unless the whole model is a single layer.
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
@@ -291,8 +292,8 @@ def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, st
     functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
-    kind = type(first.module).__name__
-    return InnerCall(kind, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
+    class_name = type(first.module).__name__
+    return InnerCall(class_name, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
 
 
 @dataclass(eq=False)
@@ -351,35 +352,35 @@ def record_calls(
     Parameters
     ----------
     program : callable
-        The program.
+        The function to run.
     ignores_updates : bool
         Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
-        training step, the others belong to no forward pass: they update averages of weights, metrics and the like.
+        training step, all other operations are outside of the forward pass, such as updates of averages and metrics.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
     is_framework_by_code: dict[CodeType, bool] = {}
     earlier_profiler = sys.getprofile()
 
-    def note(frame: FrameType, event: str, _: object) -> None:
+    def note_event(frame: FrameType, event: str, _: object) -> None:
         if stack and event == "call":
             stack.append(_node_of(frame, stack[-1], is_framework_by_code))
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
-    def count(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
+    def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
         if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
             stack[-1].direct_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with OperationListener(count):
+        with OperationListener(count_operation):
             stack.append(root)
             try:
                 return program(*args, **kwargs)
             finally:
                 stack.clear()
 
-    sys.setprofile(note)
+    sys.setprofile(note_event)
     try:
         yield run, root
     finally:
@@ -426,7 +427,7 @@ def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package; other libraries may contain the model."""
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
-    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
+    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:

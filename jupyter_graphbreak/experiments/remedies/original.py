@@ -15,10 +15,10 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disable_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
-from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
+from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
 #: The name of the builtin function that an instrumented text calls.
-RECORDER_NAME = "__graphbreak_side__"
+RECORDER_NAME = "__graphbreak_record__"
 
 
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
-    """Return a text in which ``__graphbreak_side__(i, (E))`` replaces each test ``E`` with the number ``i``.
+    """Return a text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
     Parameters
     ----------
     conditions : mapping
-        The tests in the text, by their numbers. If a condition has no sides, only its evaluation is recorded.
+        The tests in the text, by their numbers. If a condition requires no results, only its evaluation is recorded.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
@@ -53,31 +53,31 @@ def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
     for number, test in conditions.items():
         start, end = (test.line, test.column), (test.end_line, test.end_column)
         insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({number}, (".encode()))
-        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.sides else b"), False)"))
+        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.required_results else b"), False)"))
     for (line, column, *_), inserted_text in sorted(insertions, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted_text + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
 
 @contextlib.contextmanager
-def record_sides() -> Iterator[dict[int, set[bool | None]]]:
-    """Record the sides that are taken while the context is open: ``{number: {True, False}}``.
+def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
+    """Record the results of numbered tests while the context is open: ``{number: {True, False}}``.
 
     ``None`` stands for the evaluation of an expression that is not a test.
     """
-    taken_sides: dict[int, set[bool | None]] = defaultdict(set)
+    results: dict[int, set[bool | None]] = defaultdict(set)
 
-    def note(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
+    def record(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
         if not is_test:
-            taken_sides[number].add(None)
+            results[number].add(None)
             return value
-        side = bool(value)
-        taken_sides[number].add(side)
-        return side
+        result = bool(value)
+        results[number].add(result)
+        return result
 
-    setattr(builtins, RECORDER_NAME, note)
+    setattr(builtins, RECORDER_NAME, record)
     try:
-        yield taken_sides
+        yield results
     finally:
         delattr(builtins, RECORDER_NAME)
 
@@ -132,7 +132,7 @@ class Original:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         start = time.monotonic()
-        self._share_s = _SHARE_OF_INPUTS * seconds_left()
+        self._deriving_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
@@ -158,7 +158,7 @@ class Original:
 
     def _time_budget(self) -> TimeBudget:
         """Return the time limit for deriving usual inputs, or edge inputs."""
-        return TimeBudget(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
+        return TimeBudget(min(_MAX_DERIVING_S, self._deriving_s), wall_clock=_WALL_CLOCK_FACTOR * self._deriving_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -178,7 +178,7 @@ class Original:
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
-            kind, raised = _kind_of_edge_case(case), case.expected.raised
+            kind, raised = _kind_of_edge_case(case), case.expected.error
             if case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
@@ -222,7 +222,7 @@ class Original:
     def varying_paths(self) -> frozenset[str]:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
-            return varying_state(self._reference.result, self._reference.repeat_on_new_copies())
+            return varying_state_paths(self._reference.result, self._reference.repeat_on_new_copies())
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
@@ -244,9 +244,9 @@ class Original:
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
-        """Choose inputs that together take all required sides of the conditions; return them, and whether they do so.
+        """Return inputs with which the conditions have all required results, and whether all these results occurred.
 
-        The second value is ``None`` if no condition requires both sides, and all required sides were taken.
+        The second value is ``None`` if all required results occurred and no condition requires both results.
 
         Inputs with empty tensors count only for conditions on sizes, because their results have no values to compare.
         """
@@ -268,51 +268,54 @@ class Original:
         chosen_inputs = self.usual_inputs()
         groups: list[tuple[Change, list[Condition]]] = []
         for change, condition in watched_conditions:
-            conditions = next((others for known, others in groups if known == change), None)
+            conditions = next((conditions for known_change, conditions in groups if known_change == change), None)
             if conditions is None:
                 groups.append((change, [condition]))
             elif condition not in conditions:
                 conditions.append(condition)
-        missing_sides = {
-            (group, index, side)
+        missing_results = {
+            (group, index, result)
             for group, (_, conditions) in enumerate(groups)
             for index, condition in enumerate(conditions)
-            for side in condition.sides or (None,)
+            for result in condition.required_results or (None,)
         }
         for pool in (self.pool, self.edge_cases):
-            if not missing_sides:
+            if not missing_results:
                 break
             cases = pool() if callable(pool) else pool
             needed_numbers: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
-                if not any(known == group for known, _, _ in missing_sides):
+                if not any(missing_group == group for missing_group, _, _ in missing_results):
                     continue
                 texts = {**program.texts, **change.texts}
                 are_on_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
-                with self._open_side_recorder(program, change, conditions) as sides_taken:
+                with self._open_recorder(program, change, conditions) as results_for:
                     for number, case in enumerate(cases):
-                        if not any(known == group for known, _, _ in missing_sides):
+                        if not any(missing_group == group for missing_group, _, _ in missing_results):
                             break
                         has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
-                        taken_sides = sides_taken(case)
-                        sides = {
-                            (group, index, side) for index, side in taken_sides if has_values or are_on_sizes[index]
+                        new_results = {
+                            (group, index, result)
+                            for index, result in results_for(case)
+                            if has_values or are_on_sizes[index]
                         }
-                        needed_numbers |= {number} if sides & missing_sides else set()
-                        missing_sides -= sides
+                        needed_numbers |= {number} if new_results & missing_results else set()
+                        missing_results -= new_results
             additional = (cases[number] for number in sorted(needed_numbers))
             chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
-        if missing_sides:
+        if missing_results:
             return chosen_inputs, False
-        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched_conditions) else None
+        return chosen_inputs, True if any(
+            len(condition.required_results) > 1 for _, condition in watched_conditions
+        ) else None
 
     @contextlib.contextmanager
-    def _open_side_recorder(
+    def _open_recorder(
         self, program: Program, change: Change, conditions: list[Condition]
     ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
-        """Yield a function that runs a case of the uncompiled changed program, and returns the sides taken.
+        """Yield a function that runs a case of the uncompiled changed program, and returns the results of conditions.
 
-        Each side comes with the position of its condition in ``conditions``.
+        Each result comes with the position of its condition in ``conditions``.
         """
         texts = {**program.texts, **change.texts}
         by_source: dict[str, dict[int, Condition]] = defaultdict(dict)
@@ -322,30 +325,30 @@ class Original:
             source: instrument_text(texts[source], conditions_by_number)
             for source, conditions_by_number in by_source.items()
         }
-        with sandbox_runs(), disable_torch_compile(), record_sides() as sides:  # the change may compile a part
+        with sandbox_runs(), disable_torch_compile(), record_test_results() as results:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 
-            def sides_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
-                sides.clear()
-                with contextlib.suppress(LineLimitError), line_limit():
+            def results_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
+                results.clear()
+                with contextlib.suppress(LineLimitError), limit_lines():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
-                return {(number, side) for number, taken_sides in sides.items() for side in taken_sides}
+                return {(number, result) for number, recorded in results.items() for result in recorded}
 
-            def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
+            def results_for(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
-                    sides_without_backward = sides_in_run(case, runs_backward=False)
-                    taken_sides = sides_in_run(case, runs_backward=True)
-                    needs_backward.append(taken_sides != sides_without_backward)
-                    return taken_sides
-                return sides_in_run(case, runs_backward=needs_backward[0])
+                    results_without_backward = results_in_run(case, runs_backward=False)
+                    results_with_backward = results_in_run(case, runs_backward=True)
+                    needs_backward.append(results_with_backward != results_without_backward)
+                    return results_with_backward
+                return results_in_run(case, runs_backward=needs_backward[0])
 
             with (
                 replace_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
                 application.add_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)
-                yield sides_taken
+                yield results_for
 
 
 def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:
@@ -362,29 +365,31 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
-    If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
-    do not show that the function is not meant for such tensors, and a change must keep them: a test of several
-    elements, for which ``torch.where`` would return a result; an in-place operation that cannot store its result, such
-    as ``x += 0.5`` for integers or for a leaf that requires gradients, in a branch that a change would always run; and
-    a check of sizes in the code itself, if a change would let an operation fail first.
+    If it also refuses the same values without that kind of tensors, the kind is not the reason. Three errors do not
+    show that the function is not meant for such tensors, so a change must keep them:
+
+    - the error of a test of several elements, for which ``torch.where`` would return a result
+    - the error of an in-place operation that cannot store its result, such as ``x += 0.5`` for integers or for a leaf
+      that requires gradients, in a branch that a change would always run
+    - the error of a check of sizes in the code itself, if a change would let an operation fail first
     """
-    refused_of_first_kind = {
-        case.input.example.what for case in cases if not case.input.different_kind and case.expected.raised is not None
+    refused_plain_inputs = {
+        case.input.example.what for case in cases if not case.input.different_kind and case.expected.error is not None
     }
     refused_cases = {
         case.input.different_kind
         for case in cases
         if case.input.different_kind
-        and case.expected.raised is not None
-        and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_of_first_kind
+        and case.expected.error is not None
+        and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_plain_inputs
         and not case.input.has_ordinary_values
-        and not _error_depends_on_values(case.input, case.expected.raised)
+        and not _error_depends_on_values(case.input, case.expected.error)
     }
     return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
-    raised = case.expected.raised
+    raised = case.expected.error
     return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
 
 
@@ -402,7 +407,7 @@ def _size_in_bytes(result: Result) -> int:
 
 
 def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
-    """Return whether a derived input adds neither NaN nor infinity, which would spread if both sides are computed."""
+    """Return whether an input adds neither NaN nor infinity, which would spread if both branches are computed."""
     return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 

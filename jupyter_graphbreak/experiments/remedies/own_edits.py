@@ -1,4 +1,4 @@
-"""The user's own changes: edited cells, a new version of a function, or a patch, which this process can apply."""
+"""Read the user's own changes (edited cells, a new function, or a patch), and apply a patch to this process."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         if has_changed_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
         moves_compilation = moves_compilation or bool(removed_names)
-    return Change(texts, compiles_itself=moves_compilation)
+    return Change(texts, compiles_inner_function=moves_compilation)
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
@@ -263,8 +263,8 @@ def _definition_index(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
-def conditions_of_changed_branches(texts: Mapping[str, str], program: Program) -> list[Condition]:
-    """Return the tests of the branches in the original that contain changed lines; trials must run both sides."""
+def conditions_around_changed_lines(texts: Mapping[str, str], program: Program) -> list[Condition]:
+    """Return the tests of the original's ``if`` statements and conditional expressions that contain changed lines."""
     conditions: list[Condition] = []
     edits = edits_of(program.texts, Change(texts))
     for source in texts:
@@ -272,9 +272,11 @@ def conditions_of_changed_branches(texts: Mapping[str, str], program: Program) -
         edits_of_source = [edit for edit in edits if edit.source == source]
         changed_ranges = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in edits_of_source]
         nodes = ast.walk(tree) if tree is not None else ()
-        branches = (node for node in nodes if isinstance(node, ast.If | ast.IfExp))
-        changed_branches = (node for node in branches if any(_overlaps(lines, node) for lines in changed_ranges))
-        conditions += [Condition.of(source, node.test) for node in changed_branches]
+        conditionals = (node for node in nodes if isinstance(node, ast.If | ast.IfExp))
+        changed_conditionals = (
+            node for node in conditionals if any(_overlaps(lines, node) for lines in changed_ranges)
+        )
+        conditions += [Condition.of(source, node.test) for node in changed_conditionals]
     return conditions
 
 
@@ -289,11 +291,21 @@ def _source_of_path(path: str, files: Mapping[str, str], names: Mapping[str, str
 
 
 class _TopLevelPart(NamedTuple):
-    """A piece of code outside of function bodies, such as the header of a function."""
+    """A piece of code outside of function bodies, such as the header of a function.
+
+    Parameters
+    ----------
+    text : str
+        The code in a form that can be compared, without the body of a function.
+    line : int
+        The line on which the code starts.
+    can_be_added : bool
+        Whether a change may add the code, because it defines a function at the top level.
+    """
 
     text: str
     line: int
-    is_new_function: bool = False
+    can_be_added: bool = False
 
 
 def _top_level_parts(
@@ -327,7 +339,7 @@ def _first_change_outside_functions(old_parts: list[_TopLevelPart], new_parts: l
         added_parts = new_parts[new_first:new_last] if tag != "equal" else []
         if tag in {"replace", "delete"}:
             return (added_parts or old_parts[first:last])[0].line
-        line = next((part.line for part in added_parts if not part.is_new_function), None)
+        line = next((part.line for part in added_parts if not part.can_be_added), None)
         if line is not None:
             return line
     return None

@@ -23,11 +23,11 @@ from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
-    LIBRARY_OPTIMIZER,
-    LIBRARY_OPTIMIZER_STEP,
-    OPTIMIZER,
-    OPTIMIZER_STEP,
-    OWNERS,
+    ADVICE_BY_OWNER,
+    LIBRARY_OPTIMIZER_ADVICE,
+    LIBRARY_OPTIMIZER_MANUAL_STEP,
+    OPTIMIZER_ADVICE,
+    OPTIMIZER_MANUAL_STEP,
 )
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[str] = ()) -> str:
-    """Return the sentence that says what a person has to decide about a break.
+    """Return the sentence that tells the user what to decide about a break.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
-        steps = {OPTIMIZER: OPTIMIZER_STEP, LIBRARY_OPTIMIZER: LIBRARY_OPTIMIZER_STEP}
+        steps = {OPTIMIZER_ADVICE: OPTIMIZER_MANUAL_STEP, LIBRARY_OPTIMIZER_ADVICE: LIBRARY_OPTIMIZER_MANUAL_STEP}
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
         if optimizer_step is not None:
             return optimizer_step
-        owner, call = OWNERS[break_.owner], _user_call(report, break_)
+        owner, call = ADVICE_BY_OWNER[break_.owner], _user_call(report, break_)
         if call is None:
             # A line of PyTorch only shows what the program does, such as running a module's hook.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
@@ -68,8 +68,8 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         return sentence.format(call=f"`{_shorten(_code_of_call(call))}` (line {call.line})")
     code = code_at(break_)
     cause = known_cause(break_.gb_id, break_.gb_type, code=code)
-    texts = {advice.text for advice in break_.advice}
-    use = next((use for use, advice in cause.advice_by_use if advice in texts), None)
+    advice_texts = {advice.text for advice in break_.advice}
+    use = next((use for use, advice in cause.advice_by_use if advice in advice_texts), None)
     step = dict(cause.manual_steps_by_use).get(use, cause.manual_step) if use is not None else cause.manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
@@ -111,7 +111,7 @@ def _shorten(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return the sentence that says what a person has to decide about a function that runs eagerly without a break."""
+    """Return the sentence that tells the user what to decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
@@ -137,47 +137,49 @@ def with_remedies(
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
-    by_search: list[dict[str, Candidate]] = []
-    parts: list[Remedy] = []
+    candidates_of_searches: list[dict[str, Candidate]] = []
+    part_steps: list[Remedy] = []
     for search in searches:
         builder = _BreakRemedyBuilder(report, source_ids, search)
-        by_search.append(builder.candidates(len(remedies)))
-        remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
+        candidates_of_searches.append(builder.candidates(len(remedies)))
+        remedies += [builder.remedy(ident, candidate) for ident, candidate in candidates_of_searches[-1].items()]
         sources += builder.new_sources
-        parts += builder.step_for_part()
+        part_steps += builder.step_for_part()
     entries = {
         ident: search.runner.entry
-        for search, candidates_of_search in zip(searches, by_search, strict=True)
+        for search, candidates_of_search in zip(searches, candidates_of_searches, strict=True)
         for ident in candidates_of_search
     }
     remedies, merged_ids = _merge_over_entries(_merge_over_calls(remedies, entries))
     remedies = _with_exclusions(remedies)
     remaining_ids = {remedy.id for remedy in remedies}
-    by_search = [
+    candidates_of_searches = [
         {
             new_id: candidate
             for ident, candidate in candidates_of_search.items()
             if (new_id := merged_ids.get(ident, ident)) in remaining_ids
         }
-        for candidates_of_search in by_search
+        for candidates_of_search in candidates_of_searches
     ]
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     steps = [
         *_manual_steps(report, remedies, searches, reasons),
-        *(part for part in parts if fixed_breaks.isdisjoint(part.breaks)),
+        *(step for step in part_steps if fixed_breaks.isdisjoint(step.breaks)),
     ]
     last_number = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
         Diagnostic(
-            "warning", f"Changes of {runner.entry.function} may behave differently with its own backend: {reason}."
+            "warning", f"Changes to {runner.entry.function} may behave differently with its own backend: {reason}."
         )
         for runner in (search.runner for search in searches)
         if (reason := runner.why_different_backend()) is not None
     ]
     diagnostics = [*report.diagnostics, *faults, *notes]
-    return replace(report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics), by_search
+    return replace(
+        report, remedies=remedies, sources=[*report.sources, *sources], diagnostics=diagnostics
+    ), candidates_of_searches
 
 
 class _BreakRemedyBuilder:
@@ -290,7 +292,7 @@ def _frames_within(report: Report, ident: str) -> set[str]:
 
 
 def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
-    """Merge equal changes that were tried with different calls of one entry: the worse verdict counts."""
+    """Merge equal changes that were tried with different calls to one entry: the worse verdict counts."""
     remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
@@ -327,11 +329,11 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     evidence = None
     if one.evidence is not None and other.evidence is not None:
         first, second = one.evidence, other.evidence
-        sides = [side for side in (first.both_sides, second.both_sides) if side is not None]
+        branch_coverage = [both for both in (first.both_sides, second.both_sides) if both is not None]
         evidence = Evidence(
             backend=first.backend,
             inputs=first.inputs + second.inputs,
-            both_sides=all(sides) if sides else None,
+            both_sides=all(branch_coverage) if branch_coverage else None,
             compared=[aspect for aspect in first.compared if aspect in second.compared],
             graphs_before=first.graphs_before + second.graphs_before,
             graphs_after=first.graphs_after + second.graphs_after,

@@ -23,7 +23,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+    from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.reference import ReferenceCase
     from jupyter_graphbreak.report.remedies import RemedyVerdict
@@ -57,14 +57,14 @@ class BreakComparison:
     ----------
     removed_breaks : frozenset of str
         The ids of the program's breaks whose lines no longer break on any input.
-    breaks_of_other_cause : dict
+    breaks_with_different_cause : dict
         The new break on the same lines, for each break whose lines now break only for a different cause.
     new_breaks : list of Break
         The breaks on lines where the original program does not break, in the order in which they occurred.
     """
 
     removed_breaks: frozenset[str]
-    breaks_of_other_cause: Mapping[str, Break]
+    breaks_with_different_cause: Mapping[str, Break]
     new_breaks: list[Break]
 
 
@@ -90,7 +90,7 @@ def compare_breaks(
     breaks_after = [pair for run in after for pair in run.with_lines()]
     first_call_breaks = breaks_before[: len(before[0].report.breaks)]
     remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
-    breaks_of_other_cause = {
+    breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
         if (breaks_now := remaining[old.break_.id])
@@ -102,7 +102,7 @@ def compare_breaks(
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
     removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
-    return BreakComparison(removed_breaks, breaks_of_other_cause, new_breaks)
+    return BreakComparison(removed_breaks, breaks_with_different_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):
@@ -140,7 +140,7 @@ def _remaining_breaks(
     files: _ChangedFiles,
 ) -> list[Break]:
     """Return the breaks of the changed program on the lines of a break, except different known breaks."""
-    # If a change replaced the lines of both breaks together, both are at the same new lines.
+    # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
         for other in breaks_before
@@ -248,7 +248,7 @@ def compared_aspects(results: list[Result]) -> list[str]:
     aspects += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
     aspects += ["warnings"] if any(result.effects.warned for result in results) else []
     aspects += ["logs"] if any(result.effects.logged for result in results) else []
-    aspects += ["exceptions"] if any(result.raised is not None for result in results) else []
+    aspects += ["exceptions"] if any(result.error is not None for result in results) else []
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
@@ -263,7 +263,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[
     Parameters
     ----------
     texts : mapping
-        As for :func:`compare_breaks`. The line is that of the old text, if the change left it as it is.
+        As for :func:`compare_breaks`. The line is that of the old text, if the change left the line unchanged.
     """
     location = graph_break.location
     if location is None:
@@ -291,7 +291,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
     """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
-    raised = case.expected.raised
+    raised = case.expected.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
@@ -300,31 +300,31 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
-    raised = case.expected.raised
+    raised = case.expected.error
     is_by_operation = raised is not None and not case.input.different_kind and is_raised_by_operation(raised)
     return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
     """Return whether the original raises for an input, or a plain number is NaN, which few callers pass."""
-    return case.expected.raised is not None or case.input.has_nan_number
+    return case.expected.error is not None or case.input.has_nan_number
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Drop the differences due to compiling or to computing both sides, on inputs not meant for the function.
+    """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
     that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is
     undefined in both programs.
     """
     expected = case.expected
-    if case.input.counts_errors_only and (expected.raised is not None or result.raised is None):
+    if case.input.counts_errors_only and (expected.error is not None or result.error is None):
         return []
-    if result.raised is None and _is_refused_by_operation(case):
+    if result.error is None and _is_refused_by_operation(case):
         return []
-    if expected.raised is not None and result.raised is not None:
+    if expected.error is not None and result.error is not None:
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        counting_kind: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
+        counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):
         # An undefined gradient is not zero even if none is needed.
@@ -394,7 +394,7 @@ class EdgeFindings:
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
             # parameter without a gradient, but its weight decay changes one whose gradient is zero.
-            further_kinds: set[Kind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
+            further_kinds: set[DifferenceKind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
             further_difference = next((item.text for item in case_diffs if item.kind in further_kinds), None)
             noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:

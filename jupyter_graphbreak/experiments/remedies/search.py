@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
-    from jupyter_graphbreak.report.remedies import Kind
+    from jupyter_graphbreak.report.remedies import RemedyKind
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: If at least this many breaks have no remedy yet, removing them one by one rarely works.
@@ -41,12 +41,12 @@ _MANY_UNFIXED_BREAKS = 4
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
-#: The maximum number of steps of the combination of all working candidates.
+#: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
 #: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
 _SHARE_AT_ONCE = 0.3
-_SHARE_OF_SINGLE = 0.65
+_SHARE_OF_SINGLE_BREAKS = 0.65
 _SHARE_OF_COMBINING = 0.8
 #: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
 #: if it is tried before the single breaks because there are many.
@@ -74,7 +74,7 @@ class Candidate:
 
     families: tuple[str, ...]
     titles: tuple[str, ...]
-    kind: Kind
+    kind: RemedyKind
     breaks: tuple[str, ...]
     watched_conditions: tuple[WatchedCondition, ...]
     result: TrialResult
@@ -127,7 +127,7 @@ class Search:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
-        that run eagerly, if no change is known for at least half of the breaks, and if there is time for only a few
+        that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
         trials and at least half of the breaks are in libraries. It comes before the single breaks if there are many,
         and last otherwise.
         """
@@ -137,10 +137,10 @@ class Search:
         if has_tried_part:  # there may be no time left for it later
             self._try_part_until(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
-        best_candidates = self._best_of_training_step()
+        best_candidates = self._part_candidates_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._try_all_settings(except_for=best_candidates.keys())
-        self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
+        self._phase_end = start_s + _SHARE_OF_SINGLE_BREAKS * total_s
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
@@ -154,8 +154,10 @@ class Search:
         self._search_each_break(best_candidates)
         if settings_candidate is not None and not _is_sufficient(settings_candidate):
             rank = VERDICT_RANK[settings_candidate.result.verdict]
-            better = {ident for ident, best in best_candidates.items() if VERDICT_RANK[best.result.verdict] <= rank}
-            if better >= settings_by_break.keys():
+            improved_breaks = {
+                ident for ident, best in best_candidates.items() if VERDICT_RANK[best.result.verdict] <= rank
+            }
+            if improved_breaks >= settings_by_break.keys():
                 self.candidates = [candidate for candidate in self.candidates if candidate is not settings_candidate]
         best_candidates = settings_by_break | best_candidates
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
@@ -163,10 +165,10 @@ class Search:
         self._try_combination([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not has_tried_part:
             self._try_part_until(self.deadline)
-        self.candidates = _without_needless_steps(self.candidates)
+        self.candidates = _without_needless_candidates(self.candidates)
         return self.candidates
 
-    def _best_of_training_step(self) -> dict[str, Candidate]:
+    def _part_candidates_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
         outside_breaks = self._breaks_to_keep_outside()
         working_candidates = [
@@ -177,7 +179,7 @@ class Search:
         return {ident: candidate for candidate in working_candidates for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:
-        """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
+        """Search for a candidate for each break alone, in the order of priority, and add it to ``best_candidates``.
 
         A break that takes more than its share of the time waits until all breaks have had their share.
         """
@@ -234,7 +236,7 @@ class Search:
             call = self.runner.entry.call
             change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
             watched_conditions = tuple(
-                (Change(), condition) for condition in own_edits.conditions_of_changed_branches(texts, program)
+                (Change(), condition) for condition in own_edits.conditions_around_changed_lines(texts, program)
             )
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
@@ -349,7 +351,7 @@ class Search:
             if self._is_out_of_time():
                 return best, False
             tried_proposals.append(proposal)
-            status = f"{number} of {len(proposals)}: {proposal.title} at {_location_text(target)}"
+            status = f"{number} of {len(proposals)}: {proposal.title} {_location_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
             if candidate.works and (
@@ -404,8 +406,8 @@ class Search:
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
         report = self.runner.original.report
-        in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
-        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
+        library_break_count = sum(break_.owner != "own" for break_ in report.breaks)
+        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * library_break_count >= len(report.breaks)
 
     def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
@@ -494,7 +496,7 @@ class Search:
                     continue
                 if self._is_out_of_time():
                     return None
-                self.on_status(f"{proposal.title} at {_location_text(target)} as well")
+                self.on_status(f"{proposal.title} {_location_text(target)} as well")
                 all_conditions = (
                     *watched_conditions,
                     *((result.change, condition) for condition in proposal.conditions),
@@ -505,26 +507,28 @@ class Search:
                 self._useless_steps.add(key)
         return None
 
-    def _try_combination(self, parts: list[Candidate]) -> None:
+    def _try_combination(self, candidates: list[Candidate]) -> None:
         """Combine the working candidates, and fix the breaks that remain."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals = frozenset(break_.id for break_ in report.breaks)
         change, merged_candidates = Change(), list[Candidate]()
-        for part in parts:
-            combined_change = merge_changes(texts, change, part.result.change)
+        for candidate in candidates:
+            combined_change = merge_changes(texts, change, candidate.result.change)
             if combined_change is not None:
                 change = combined_change
-                merged_candidates.append(part)
+                merged_candidates.append(candidate)
         if not merged_candidates or (len(merged_candidates) == 1 and goals <= set(merged_candidates[0].breaks)):
             return
-        watched_conditions = tuple(condition for part in merged_candidates for condition in part.watched_conditions)
+        watched_conditions = tuple(
+            condition for candidate in merged_candidates for condition in candidate.watched_conditions
+        )
         result = (
             self._run_trial(change, goals, watched_conditions)
             if len(merged_candidates) > 1
             else merged_candidates[0].result
         )
         if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes the most breaks
-            merged_candidates = [max(merged_candidates, key=lambda part: len(part.breaks))]
+            merged_candidates = [max(merged_candidates, key=lambda candidate: len(candidate.breaks))]
             result, watched_conditions = merged_candidates[0].result, merged_candidates[0].watched_conditions
         steps: list[Proposal] = []
         while result.verdict in WORKING and _break_count(result) and len(steps) < _MAX_STEPS_TOGETHER:
@@ -535,17 +539,19 @@ class Search:
             steps.append(step)
         if len(merged_candidates) == 1 and not steps:
             return
-        families = [family for part in merged_candidates for family in part.families]
+        families = [family for candidate in merged_candidates for family in candidate.families]
         families += [step.family for step in steps]
-        titles = [title for part in merged_candidates for title in part.titles] + [step.title for step in steps]
-        kind = _common_kind([*(part.kind for part in merged_candidates), *(step.kind for step in steps)])
+        titles = [title for candidate in merged_candidates for title in candidate.titles] + [
+            step.title for step in steps
+        ]
+        kind = _common_kind([*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)])
         self.candidates.append(
             _new_candidate(families, titles, kind, result.removed_breaks, watched_conditions, result)
         )
 
 
-def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
-    """Leave out candidates that do no more than a candidate with fewer steps."""
+def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates, except those that do no more than a candidate with fewer steps."""
 
     def is_needless(candidate: Candidate) -> bool:
         return candidate.works and any(
@@ -570,7 +576,7 @@ def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
 
 
 def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
-    """Return the steps, except those whose settings another step includes."""
+    """Return the steps, except those whose settings are only a part of the settings of a different step."""
     all_settings = [step.settings.items() for step in steps]
     return [
         step for step in steps if not (step.settings and any(step.settings.items() < other for other in all_settings))
@@ -581,20 +587,22 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
     return [step for step in steps if not any(name.endswith(_RISKY_SETTING) for name in step.settings)]
 
 
-def _removes_more_breaks(result: TrialResult, before: TrialResult, target: Break) -> bool:
+def _removes_more_breaks(result: TrialResult, earlier_result: TrialResult, target: Break) -> bool:
     """Return whether a further step leaves fewer breaks than before, or removes its target and leaves as many."""
     if result.report is None or result.verdict not in (
-        WORKING if before.verdict in WORKING else _VERDICTS_WITH_RIGHT_RESULTS
+        WORKING if earlier_result.verdict in WORKING else _VERDICTS_WITH_RIGHT_RESULTS
     ):
         return False
     is_removed = cause_of(target) not in map(cause_of, result.report.breaks)
-    return _break_count(result) < _break_count(before) or (is_removed and _break_count(result) == _break_count(before))
+    return _break_count(result) < _break_count(earlier_result) or (
+        is_removed and _break_count(result) == _break_count(earlier_result)
+    )
 
 
 def _new_candidate(
     families: Iterable[str],
     titles: Iterable[str],
-    kind: Kind,
+    kind: RemedyKind,
     breaks: Iterable[str],
     watched_conditions: tuple[WatchedCondition, ...],
     result: TrialResult,
@@ -609,8 +617,8 @@ def _new_candidate(
     )
 
 
-def _common_kind(kinds: list[Kind]) -> Kind:
-    strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
+def _common_kind(kinds: list[RemedyKind]) -> RemedyKind:
+    strongest: tuple[RemedyKind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
 
 
@@ -620,7 +628,7 @@ def _break_count(result: TrialResult) -> int:
 
 def _location_text(break_: Break) -> str:
     location = break_.location
-    return f"line {location.line}" if location is not None else break_.gb_type
+    return f"on line {location.line}" if location is not None else f"for {break_.gb_type}"
 
 
 def _id_sort_key(ident: str) -> tuple[int, str]:

@@ -41,7 +41,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -147,12 +147,12 @@ _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
-_SIDE_NEVER_RAN = "one side of a condition never ran"
-_CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
+_BRANCH_NEVER_RAN = "one branch of a condition never ran"
+_CODE_NEVER_RAN = "code that may change values that the moved code reads never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Returns whether a program may still work after its run on some inputs; if not, it does not run on the others.
+#: Returns whether a program may still work after its run on some inputs; if not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -166,28 +166,28 @@ class _RunnableChange:
         Runs the compiled program on some inputs.
     open_uncompiled : callable
         Opens a context that yields the uncompiled function and its subject.
-    compiles_other_function : bool
-        Whether a different function is compiled than in the original.
+    compiles_different_function : bool
+        Whether the compiled function is not the original's.
     """
 
     change: Change
     run_compiled: Callable[[list[ReferenceCase], IsPromising], CompiledRun]
     open_uncompiled: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
-    compiles_other_function: bool
+    compiles_different_function: bool
 
     @property
     def equals_original_uncompiled(self) -> bool:
         """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
-        return not self.change.texts and not self.compiles_other_function
+        return not self.change.texts and not self.compiles_different_function
 
     @property
     def differs_when_compiled(self) -> bool:
         """Whether the change may make only the compiled program behave differently.
 
-        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
+        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
         """
-        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
-        return self.equals_original_uncompiled or bool(self.change.settings) or captures_sides
+        captures_branches = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
+        return self.equals_original_uncompiled or bool(self.change.settings) or captures_branches
 
 
 class TrialRunner:
@@ -221,7 +221,7 @@ class TrialRunner:
         #: The compiled run of the original on each choice of edge inputs.
         self._original_on_edge_cases: dict[EdgeCaseChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
-        #: Other cells that may compile the entry, by their own ids.
+        #: Other cells that may compile the entry, as file name and cell, by the ids of their sources.
         self.other_cells = {
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(
@@ -291,7 +291,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying_paths,
+            ignored_paths=self._varying_paths,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -318,21 +318,23 @@ class TrialRunner:
             change,
             functools.partial(self._run_compiled, change),
             functools.partial(open_uncompiled, self.entry, self.program, change),
-            compiles_other_function=change.compiles_itself,
+            compiles_different_function=change.compiles_inner_function,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
             first_case = self._uncompiled_original.pool[:1]
-            result = self._run_and_judge(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
+            result = self._run_and_judge(candidate, goals, first_case, ran_both_branches=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
-            cases, ran_both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
+            cases, ran_both_branches = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _sort_accepted_first(self._uncompiled_original.pool if is_thorough else cases)
-        has_sides = any(condition.sides for _, condition in watched_conditions)
-        reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
-        return self._run_and_judge(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
+        has_tests = any(condition.required_results for _, condition in watched_conditions)
+        reason = _BRANCH_NEVER_RAN if has_tests else _CODE_NEVER_RAN
+        return self._run_and_judge(
+            candidate, goals, cases, ran_both_branches=ran_both_branches, reason_if_unproven=reason
+        )
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -365,8 +367,8 @@ class TrialRunner:
                 subject = Subject(function, self.entry.arguments)
                 yield subject.call, subject
 
-        candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._run_and_judge(candidate, goals, cases, ran_both_sides=None)
+        candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_different_function=True)
+        return self._run_and_judge(candidate, goals, cases, ran_both_branches=None)
 
     def _run_and_judge(
         self,
@@ -374,8 +376,8 @@ class TrialRunner:
         goals: frozenset[str],
         cases: list[ReferenceCase],
         *,
-        ran_both_sides: bool | None,
-        reason_if_unproven: str = _SIDE_NEVER_RAN,
+        ran_both_branches: bool | None,
+        reason_if_unproven: str = _BRANCH_NEVER_RAN,
         uses_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
@@ -408,7 +410,7 @@ class TrialRunner:
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the changed program may make torch raise anything
             verdict, reason = verdict_of_error(error)
-        if verdict == "works" and ran_both_sides is False:
+        if verdict == "works" and ran_both_branches is False:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
@@ -421,7 +423,7 @@ class TrialRunner:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
-            self._evidence(run, cases, inputs, ran_both_sides=ran_both_sides) if run is not None else None,
+            self._evidence(run, cases, inputs, ran_both_branches=ran_both_branches) if run is not None else None,
             removed_breaks,
             run.report if run is not None else None,
             time.perf_counter() - start,
@@ -485,7 +487,7 @@ class TrialRunner:
     def _compare_on_different_kinds(
         self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
-        """Note the differences, on inputs of different kinds, of a program that differs only when compiled."""
+        """Add the differences of a compiled program on inputs of different kinds to its findings."""
         choices: tuple[EdgeCaseChoice, ...] = ("truth values", "different kinds")
         for choice in choices:
             original = self._compiled_edge_cases(choice)
@@ -548,7 +550,7 @@ class TrialRunner:
                 if time_budget.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
-                with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
+                with contextlib.nullcontext() if candidate.differs_when_compiled else limit_lines():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield (
                     case,
@@ -581,25 +583,29 @@ class TrialRunner:
         comparison = self._compare_breaks(candidate.change, run)
         texts = self._changed_texts(candidate.change)
         if goals.isdisjoint(comparison.removed_breaks):
-            break_of_other_cause = next(
-                (comparison.breaks_of_other_cause[goal] for goal in goals if goal in comparison.breaks_of_other_cause),
+            break_with_different_cause = next(
+                (
+                    comparison.breaks_with_different_cause[goal]
+                    for goal in goals
+                    if goal in comparison.breaks_with_different_cause
+                ),
                 None,
             )
-            if break_of_other_cause is None:
+            if break_with_different_cause is None:
                 return "break stays", None
-            return "another break", f"{OTHER_CAUSE} {break_summary(break_of_other_cause, run.breaks, texts)}"
+            return "another break", f"{OTHER_CAUSE} {break_summary(break_with_different_cause, run.breaks, texts)}"
         # A program that Dynamo gave up on has no breaks either.
-        if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
+        if not (run.report.frames if candidate.compiles_different_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
         if (verdict_of_loss := self._verdict_of_lost_compilation(run.report)) is not None:
             return verdict_of_loss
-        has_as_many_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
-        if comparison.new_breaks or has_as_many_breaks:
+        has_no_fewer_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
+        if comparison.new_breaks or has_no_fewer_breaks:
             new_break = next(iter(comparison.new_breaks), None)
             reason = (
                 f"then it breaks {break_summary(new_break, run.breaks, texts)}"
                 if new_break is not None
-                else "there are as many breaks as before"
+                else "there are at least as many breaks as before"
             )
             return "another break", reason
         if not self._uncompiled_original.is_repeatable:
@@ -617,12 +623,12 @@ class TrialRunner:
         return None
 
     def _compare_results(self, run: CompiledRun, cases: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
-        """Return why the changed program fails, if it does, and how its results differ."""
+        """Return the reason why the changed program fails, if it does, and the differences of its results."""
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
-            if result.raised is not None and case.expected.raised is None:
-                return f"raises {error_headline(result.raised)}, on {case.input.description}", []
+            if result.error is not None and case.expected.error is None:
+                return f"raises {error_headline(result.error)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -631,13 +637,13 @@ class TrialRunner:
         return None, diffs
 
     def _evidence(
-        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, ran_both_sides: bool | None
+        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, ran_both_branches: bool | None
     ) -> Evidence:
         summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
             backend=backend_name(self.backend),
             inputs=inputs,
-            both_sides=ran_both_sides,
+            both_sides=ran_both_branches,
             compared=compared_aspects([case.expected for case in cases]),
             graphs_before=summary_before.graphs,
             graphs_after=summary_after.graphs,
@@ -665,8 +671,8 @@ class TrialRunner:
             return self.entry.compile(function, backend)
 
         inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.wrap_call(call) if change.compiles_itself else compile_here(call)
-        backend_to_force = backend if change.compiles_itself else None
+        compiled = inner.wrap_call(call) if change.compiles_inner_function else compile_here(call)
+        backend_to_force = backend if change.compiles_inner_function else None
 
         start, time_left = time.monotonic(), seconds_left()
 
@@ -690,10 +696,10 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        is_newly_raising = results[0].error is not None and cases[0].expected.error is None
         if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        accepted_cases = [case for case in cases[1:] if case.expected.error is None]
         other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
@@ -711,4 +717,4 @@ class TrialRunner:
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs for which the function raises to the end."""
-    return sorted(cases, key=lambda case: case.expected.raised is not None)
+    return sorted(cases, key=lambda case: case.expected.error is not None)

@@ -137,7 +137,7 @@ def write_script(
     )
     tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
     required_texts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
-    required_texts += () if entry.compiles_itself else ("torch.compile(",)
+    required_texts += () if entry.compiles_inner_function else ("torch.compile(",)
     if is_check:
         required_texts += _comparison_texts(
             tree, writer.known_name(backend_and_options(entry.backend)[0]), raises=bool(target.error[0])
@@ -268,7 +268,7 @@ def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: 
         options = {**options, "guard_filter_fn": entry.guard_filter}
     if options:
         parts.append(f"options={ast.unparse(writer.expression_of(options))}")
-    return call_text if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
+    return call_text if entry.compiles_inner_function else f"torch.compile({', '.join(parts)})"
 
 
 def _setting_lines(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:

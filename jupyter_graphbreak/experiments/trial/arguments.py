@@ -24,7 +24,7 @@ class Arguments:
         return [*self.args, *self.kwargs.values()]
 
     def to_positional(self, fn: Callable[..., Any]) -> Arguments:
-        """Return the same arguments, by position as far as the signature allows; unchanged if they do not fit."""
+        """Return the arguments, as many by position as the signature allows, or unchanged if they do not fit it."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
@@ -34,7 +34,7 @@ class Arguments:
     def copy(
         self, memo: dict[Any, Any] | None = None, copy_function: Callable[[types.FunctionType], Any] | None = None
     ) -> Arguments:
-        """Return copies of the arguments for a run; objects in the memo are not copied again.
+        """Return copies of the arguments for a run. Objects in the memo are not copied again.
 
         Parameters
         ----------
@@ -45,11 +45,14 @@ class Arguments:
         return Arguments(*args, **kwargs)
 
     def map_values(self, change: Callable[[Any], Any]) -> Arguments:
-        """Return the results of applying a function to each argument, as arguments."""
+        """Return the arguments after applying a function to each of them."""
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def by_name(self, fn: Callable[..., Any]) -> dict[str, Any]:
-        """Return the arguments by parameter name, or by position if the function's signature does not accept them."""
+        """Return the arguments by parameter name.
+
+        If the signature does not accept them, positional arguments are named "argument 1", "argument 2", and so on.
+        """
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
@@ -57,7 +60,7 @@ class Arguments:
         return dict(bound.arguments)
 
     def with_argument(self, fn: Callable[..., Any], name: str, value: Any) -> Arguments:
-        """Return the arguments with one added or replaced; its name is the one that :meth:`by_name` uses."""
+        """Return the arguments with one added or replaced, named as :meth:`by_name` names it."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):  # for example, an optimizer's `step` that a scheduler has wrapped

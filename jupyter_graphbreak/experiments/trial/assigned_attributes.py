@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _MISSING = object()
-#: Names that code uses to change attributes of objects by other means than ``owner.name = value``.
+#: Names that code uses to change attributes of objects by means other than ``owner.name = value``.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
-#: The names in ``_SETTERS``, and ``exec``, which runs code given as text.
+#: The names in ``_SETTERS``, and ``exec``, which runs code from a string.
 _SETTERS_AND_EXEC = _SETTERS | {"exec"}
 
 
@@ -49,7 +49,7 @@ class LibraryAttribute(NamedTuple):
 
 
 class LibraryContainer(NamedTuple):
-    """A list, dict or set of a package that the user's code mentions."""
+    """A package's list, dict or set that the user's code mentions."""
 
     owner: Any
     name: str
@@ -78,11 +78,11 @@ class LibraryContainer(NamedTuple):
 
 
 #: The parts of packages that code may change.
-LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LibraryOwner | LoadedModules"
+LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LibraryModuleOrClass | LoadedModules"
 
 
-class LibraryOwner(NamedTuple):
-    """A module or class of a library that the user's code passes on, perhaps to code that sets its attributes."""
+class LibraryModuleOrClass(NamedTuple):
+    """A library's module or class that the user's code passes to other code, which may set its attributes."""
 
     owner: Any
 
@@ -92,7 +92,7 @@ class LibraryOwner(NamedTuple):
         return str(self.owner.__name__)
 
     def content(self) -> dict[str, Any]:
-        """Return the owner's attributes, without special ones."""
+        """Return the owner's attributes by name, except special ones such as ``__doc__``."""
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
     def refill(self, content: dict[str, Any]) -> None:
@@ -107,45 +107,48 @@ class LibraryOwner(NamedTuple):
 
 
 class LibraryNamespace(NamedTuple):
-    """The globals of a library module that user code may change by calling a function such as ``register``."""
+    """The globals of a library module that user code may change by calling a function such as ``register``.
 
-    scope: dict[str, Any]
+    ``function_names`` contains the function's name, and the name by which the user's code calls it.
+    """
+
+    variables: dict[str, Any]
     function_names: frozenset[str]
 
     @property
     def title(self) -> str:
         """The name of the module."""
-        return str(self.scope["__name__"])
+        return str(self.variables["__name__"])
 
     def content(self) -> dict[str, Any]:
-        """Return the values of the globals, with the items of lists, dicts and sets among them.
+        """Return each global's value by name, together with its items if it is a list, dict or set.
 
         Modules, special names, caches and locks are left out.
         """
         result: dict[str, Any] = {}
-        for name, value in list(self.scope.items()):
+        for name, value in list(self.variables.items()):
             if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE_NAMES.search(name):
-                holder = LibraryContainer(None, name, value)
-                result[name] = value, holder.content() if type(value) in {list, dict, set} else None
+                container = LibraryContainer(None, name, value)
+                result[name] = value, container.content() if type(value) in {list, dict, set} else None
         return result
 
     def refill(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned."""
         for name in self.content().keys() - content.keys():
-            del self.scope[name]
+            del self.variables[name]
         for name, (value, items) in content.items():
-            holder = LibraryContainer(None, name, value)
-            if items is not None and [*map(id, items)] != [*map(id, holder.content())]:
-                holder.refill(items)
-            if self.scope.get(name, _MISSING) is not value:
-                self.scope[name] = value
+            container = LibraryContainer(None, name, value)
+            if items is not None and [*map(id, items)] != [*map(id, container.content())]:
+                container.refill(items)
+            if self.variables.get(name, _MISSING) is not value:
+                self.variables[name] = value
 
 
 class LoadedModules(dict[str, types.ModuleType]):
     """The content of ``sys.modules``, for code that may mention this dict. Imports do not count as changes."""
 
     @classmethod
-    def now(cls) -> LoadedModules:
+    def current(cls) -> LoadedModules:
         """Return the current content."""
         return cls(sys.modules)
 
@@ -157,7 +160,7 @@ class LoadedModules(dict[str, types.ModuleType]):
     __hash__ = None
 
     def added_since(self, before: LoadedModules) -> list[str]:
-        """Return the names of new entries that were not imported."""
+        """Return the names of the entries that are not in ``before`` and that no import added."""
         return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
 
     def _is_imported(self, name: str, before: LoadedModules) -> bool:
@@ -167,8 +170,8 @@ class LoadedModules(dict[str, types.ModuleType]):
         return is_own_name or package not in {name, *before}
 
     def restore(self) -> None:
-        """Undo all changes to ``sys.modules`` since :meth:`now`, except imports."""
-        for name in self.now().added_since(self):
+        """Undo all changes to ``sys.modules`` since :meth:`current` was called, except imports."""
+        for name in self.current().added_since(self):
             del sys.modules[name]
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
 
@@ -183,7 +186,7 @@ _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
-    """Return whether a module is the user's. It then comes from a user's file or was made without a file."""
+    """Return whether a module is ``__main__``, comes from a user's file, or was created without a file."""
     if module.__name__ == "__main__":
         return True
     file = getattr(module, "__file__", None)
@@ -194,27 +197,27 @@ def is_user_module(module: types.ModuleType) -> bool:
 
 def is_library_code(value: Any) -> bool:
     """Return whether an object is a module, class or function of a library."""
-    return is_instance(value, types.ModuleType | type | types.FunctionType) and is_library_owner(value)
+    return is_instance(value, types.ModuleType | type | types.FunctionType) and belongs_to_library(value)
 
 
-def is_library_owner(owner: Any) -> bool:
+def belongs_to_library(owner: Any) -> bool:
     """Return whether a module, class, function or object belongs to the standard library or to an installed package."""
     module = owner if is_instance(owner, types.ModuleType) else sys.modules.get(owner.__module__)
     return isinstance(module, types.ModuleType) and not is_user_module(module)
 
 
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
-    """Return the owners of attributes that a function assigns to, by their ids and the attributes' names.
+    """Return the owners of attributes that a function assigns to, by the owner's id and the attribute's name.
 
     The owners are modules and classes, and functions and objects of libraries. An owner is found only if the code
-    reaches it from a global name, an imported name or a local alias of one of these: ``json.dumps = other``,
-    ``torch.nn.Linear.calls += 1``, ``setattr(reprlib.aRepr, "maxlist", 9)``.
+    reaches it from a global name, an imported name or a local alias of one of these, as in ``json.dumps = other``,
+    ``torch.nn.Linear.calls += 1`` and ``setattr(reprlib.aRepr, "maxlist", 9)``.
     """
     result = {}
     for root, path in _assignments(function.__code__):
-        owner, holder = _find_object(function, root, path[:-1]), _find_object(function, root, path[:-2])
+        owner, parent = _find_object(function, root, path[:-1]), _find_object(function, root, path[:-2])
         is_function = is_instance(owner, types.FunctionType) and is_library(owner.__code__.co_filename)
-        if is_function or is_instance(owner, types.ModuleType | type) or _is_library_object(owner, holder):
+        if is_function or is_instance(owner, types.ModuleType | type) or _is_library_object(owner, parent):
             result[id(owner), path[-1]] = owner
     return result
 
@@ -227,10 +230,10 @@ def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...])
     return value
 
 
-def _is_library_object(item: Any, holder: Any) -> bool:
+def _is_library_object(item: Any, parent: Any) -> bool:
     """Return whether an object has attributes and belongs to the library module that contains it."""
-    is_in_library_module = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
-    return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
+    is_in_library_module = is_instance(parent, types.ModuleType) and parent is not sys and belongs_to_library(parent)
+    return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and belongs_to_library(type(item))
 
 
 def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
@@ -239,26 +242,26 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
     may_set_any_attribute = any(_SETTERS_AND_EXEC & {*function.__code__.co_names} for function in functions)
     parts: dict[int, LibraryPart] = {}
     for function in functions:
-        parts.update((id(namespace.scope), namespace) for namespace in _changed_namespaces(function))
+        parts.update((id(namespace.variables), namespace) for namespace in _changed_namespaces(function))
         parts.update((id(container.container), container) for container in _mentioned_containers(function))
         if may_set_any_attribute:
             parts.update((id(owner.owner), owner) for owner in _passed_owners(function))
-        if _mentions_modules(function.__code__):
+        if _may_mention_sys_modules(function.__code__):
             parts[id(sys.modules)] = LoadedModules()
     return list(parts.values())
 
 
-def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
-    """Yield the modules and classes of libraries that a function passes on, not those it only calls or reads from."""
+def _passed_owners(function: types.FunctionType) -> Iterator[LibraryModuleOrClass]:
+    """Yield the modules and classes of libraries that a function passes to other code, not those that it only uses."""
     for root, path in _passed_paths(function.__code__):
         owner = _find_object(function, root, path)
-        if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
-            yield LibraryOwner(owner)
+        if is_instance(owner, types.ModuleType | type) and owner is not sys and belongs_to_library(owner):
+            yield LibraryModuleOrClass(owner)
 
 
 @functools.lru_cache(maxsize=1024)
 def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and attribute path of each object that code passes on, perhaps as its ``__dict__``."""
+    """Return the root name and attribute path of each object that code passes on, itself or as its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
@@ -286,9 +289,9 @@ def _changed_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespa
     for root, path in _loaded_paths(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.FunctionType) and STATE_CHANGING_NAMES.match(owner.__name__):
-            scope = owner.__globals__
-            if is_library(owner.__code__.co_filename) and "__name__" in scope:
-                yield LibraryNamespace(scope, frozenset({owner.__name__, (root, *path)[-1]}))
+            variables = owner.__globals__
+            if is_library(owner.__code__.co_filename) and "__name__" in variables:
+                yield LibraryNamespace(variables, frozenset({owner.__name__, (root, *path)[-1]}))
 
 
 #: Modules whose containers change for other reasons: imports, and ``warnings.catch_warnings``.
@@ -296,7 +299,7 @@ _UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 
 
 @functools.lru_cache(maxsize=1024)
-def _mentions_modules(code: types.CodeType) -> bool:
+def _may_mention_sys_modules(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, contains the name ``modules``, which may mean ``sys.modules``."""
     return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in walk_codes(code))
 
@@ -308,7 +311,7 @@ def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryConta
         for name in path:
             value = (attribute_of(owner, "__dict__") or {}).get(name)
             is_module = is_instance(owner, types.ModuleType) and owner.__name__ not in _UNWATCHED_MODULES
-            if type(value) in {list, dict, set} and is_module and is_library_owner(owner):
+            if type(value) in {list, dict, set} and is_module and belongs_to_library(owner):
                 yield LibraryContainer(owner, name, value)
             owner = value
 
@@ -341,7 +344,7 @@ def sets_attributes(code: types.CodeType) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and the attribute path of each assignment to an attribute."""
+    """Return the root name and attribute path of each attribute that code assigns to."""
     result: list[tuple[str, tuple[str, ...]]] = []
     for inner in walk_codes(code):
         result += _direct_assignments(inner)
@@ -372,7 +375,7 @@ def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str,
 
 
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the root name and attribute path behind each local name, as in ``F = torch.nn.functional``."""
+    """Return the root name and attribute path that each local name stands for, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None

@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
     from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
-#: The maximum number of different calls to remember for one entry, and the maximum for calls that compile something.
+#: The maximum number of different calls to remember for one entry, and the maximum that applies to calls that
+#: compile something.
 _MAX_CALLS = 64
-_MAX_COMPILED = 96
+_MAX_COMPILING_CALLS = 96
 #: The maximum number of calls to examine before they run, and the maximum number of those whose state is also examined.
-#: The second one is lower until a call after the first one compiles something.
+#: The latter is lower until a call other than the first compiles something.
 _MAX_EXAMINED = 256
 _MAX_WITH_STATE = 32
 _MAX_WITH_STATE_AT_FIRST = 4
-#: The maximum size of a tensor whose data is copied, and the maximum size of all these copies.
+#: The maximum size in bytes of a tensor whose data is copied, and of all these copies together.
 _MAX_TENSOR_BYTES = 1 << 16
 _MAX_BYTES = 1 << 25
 #: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
@@ -52,21 +53,21 @@ _OPAQUE_TYPES = (*_PLAIN_TYPES, enum.Enum, type, types.FunctionType, types.Metho
 
 
 class Root(NamedTuple):
-    """The start of a path to a value: an argument, the module that is called, a closure variable, or a global variable.
+    """The start of a path to a value: an argument, the callable itself, a closure variable or a global variable.
 
-    ``scope`` is the module of a global variable, or the function of a closure variable. A partial that is compiled is
-    called ``fn``, as in Dynamo's guards.
+    ``kind`` is "argument", "module", "partial", "closure" or "global". ``defined_in`` names the module of a global
+    variable or the function of a closure variable. A compiled partial is called ``fn``, as in Dynamo's guards.
     """
 
     kind: str
     name: str
-    scope: str = ""
+    defined_in: str = ""
 
 
 class PathStep(NamedTuple):
-    """A step into a value: an attribute, or an item.
+    """A step into a value. Its ``kind`` is "attribute" or "item".
 
-    Unnamed modules are attributes with a number: the first module of a ``Sequential`` is the attribute "0".
+    A numbered submodule is an attribute, so the first module of a ``Sequential`` is the attribute "0".
     """
 
     kind: str
@@ -94,7 +95,10 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Facts about a tensor. ``number`` identifies the tensor within a call, and ``data`` is a copy of its elements."""
+    """Facts about a tensor.
+
+    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` without a copy.
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -106,7 +110,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """The class of a container, with the keys of its items; a set has its length instead."""
+    """The class of a container, and the keys of its items. For a set, ``keys`` contains only the length."""
 
     class_: type
     keys: tuple[Any, ...]
@@ -131,8 +135,9 @@ class CallSite(NamedTuple):
     """The location of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
 
     ``owner`` is the name that the calling code uses for the called module, if it has one. ``visible_names`` contains
-    the names of other variables that the callable reads and that have the same value in the calling code. ``modules``
-    contains the Python modules whose global variables the callable reads, each with its name in the calling code.
+    the names of other variables that the callable reads and that have the same value in the calling code, and "torch"
+    if that name refers to PyTorch there. ``modules`` contains the names of the Python modules whose global variables
+    the callable reads, each with the module's name in the calling code.
     """
 
     filename: str
@@ -215,8 +220,8 @@ class CallHistory:
         examines_state = self._totals[key] <= (
             _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
         )
-        arguments = spec_arguments(started_call.call, call_arguments)
-        state = spec_state(started_call.call, call_arguments) if examines_state else None
+        arguments = specs_of_arguments(started_call.call, call_arguments)
+        state = specs_of_state(started_call.call, call_arguments) if examines_state else None
         call_spec = CallSpec(arguments, state, None, frozenset(started_call.kwargs), started_call.modes)
         self._current_calls[get_ident()] = started_call, call_spec
         signature = started_call.modes, tuple(call_spec.values.items())
@@ -240,12 +245,12 @@ class CallHistory:
             self._recompiled_keys.add(key)
         call_arguments = Arguments(*started_call.args, **started_call.kwargs)
         if call_spec is None:
-            if len(calls) >= _MAX_COMPILED:
+            if len(calls) >= _MAX_COMPILING_CALLS:
                 return
-            arguments = spec_arguments(started_call.call, call_arguments)
+            arguments = specs_of_arguments(started_call.call, call_arguments)
             call_spec = CallSpec(arguments, None, None, frozenset(started_call.kwargs), started_call.modes)
         if call_spec.state is None:
-            call_spec.state = spec_state(started_call.call, call_arguments)
+            call_spec.state = specs_of_state(started_call.call, call_arguments)
         if not any(call_spec is known_call for known_call in calls):
             # Keep this call even if it looks like an earlier one: they may differ in something that specs lack.
             self._add_call(key, started_call, call_spec)
@@ -286,41 +291,41 @@ class CallHistory:
         self._by_key[key].append(call_spec)
 
 
-def key_of(call: Callable[..., Any]) -> Hashable:
-    """Return the identity of the entry that a call belongs to, in any mode: the id of the called module or code.
+def key_of(fn: Callable[..., Any]) -> Hashable:
+    """Return a key that identifies the entry of a callable in every mode, such as the id of its module or code.
 
     Partials of one function that fix the same parameters are one entry, like closures with the same code. All functions
     that a library's decorator such as ``torch.no_grad()`` wraps share code, so the wrapped function counts.
     """
-    owner = owner_of(call)
+    owner = owner_of(fn)
     if is_instance(owner, torch.nn.Module):
         return id(owner)
-    if type(call) is partial:
-        return key_of(call.func), len(call.args), tuple(call.keywords)
-    function = getattr(call, "__func__", call)
-    decorated = _decorated_by_library(function)
+    if type(fn) is partial:
+        return key_of(fn.func), len(fn.args), tuple(fn.keywords)
+    function = getattr(fn, "__func__", fn)
+    decorated = _undecorated_function(function)
     return id(getattr(function, "__code__", function)) if decorated is None else ("decorated", key_of(decorated))
 
 
-def _decorated_by_library(function: Any) -> Any:
-    """Return the user's function in the closure of a function that a library's decorator made; else ``None``."""
+def _undecorated_function(function: Any) -> Any:
+    """Return the user's function in the closure of a function that a library's decorator made, or ``None``."""
     if not is_instance(function, types.FunctionType) or not is_library(function.__code__.co_filename):
         return None
     functions = (value for value in closure_values(function) if is_instance(value, types.FunctionType))
     return next(filter(may_be_user_defined, functions), None)
 
 
-def owner_of(call: Any) -> Any:
-    """Return the object whose method is called; the callable itself if it is not a method.
+def owner_of(fn: Any) -> Any:
+    """Return the object to which a method belongs, or the callable itself if it is not a method.
 
     A learning rate scheduler replaces ``optimizer.step`` with a function that has a weak reference to the optimizer.
     """
-    if is_instance(call, types.FunctionType) and is_library(call.__code__.co_filename):
-        referents = (value() for value in closure_values(call) if is_instance(value, weakref.ref))
+    if is_instance(fn, types.FunctionType) and is_library(fn.__code__.co_filename):
+        referents = (value() for value in closure_values(fn) if is_instance(value, weakref.ref))
         optimizer = next((item for item in referents if is_instance(item, torch.optim.Optimizer)), None)
         if optimizer is not None:
             return optimizer
-    return getattr(call, "__self__", call)
+    return getattr(fn, "__self__", fn)
 
 
 def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
@@ -329,10 +334,10 @@ def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
         yield from parts(value, Path(Root("argument", name)))
 
 
-def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
+def specs_of_arguments(fn: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of arguments and their parts, by path; parameters with the default ``None`` are included."""
-    none_by_default = {name: None for name, default in default_values(call).items() if default is None}
-    arguments_by_name = none_by_default | arguments.by_name(call)
+    none_by_default = {name: None for name, default in default_values(fn).items() if default is None}
+    arguments_by_name = none_by_default | arguments.by_name(fn)
     return {
         path: spec(value)
         for name, argument in arguments_by_name.items()
@@ -340,10 +345,10 @@ def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path,
     }
 
 
-def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
+def specs_of_state(fn: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of the plain values and the tensors that a callable reads besides its arguments."""
     specs: dict[Path, Spec] = {}
-    for root, binding in state_roots(call, arguments).items():
+    for root, binding in state_roots(fn, arguments).items():
         for path, value in parts(binding.read(), Path(root), enters_objects=True):
             if is_instance(value, (*_PLAIN_TYPES, list, tuple, dict, set, partial)) or _is_dense(value):
                 specs[path] = spec(value)
@@ -393,17 +398,17 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
     enters_objects : bool
         Whether to search modules, optimizers and instances of user classes, besides containers.
     """
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     pending = [(path, value)]
     count = 0
     while pending and count < _MAX_VALUES:
         path, value = pending.pop()
         count += 1
         yield path, value
-        if len(path.steps) >= _MAX_DEPTH + 4 * enters_objects or id(value) in seen:
+        if len(path.steps) >= _MAX_DEPTH + 4 * enters_objects or id(value) in visited_ids:
             continue
         if not is_instance(value, _PLAIN_TYPES):
-            seen.add(id(value))
+            visited_ids.add(id(value))
         steps_and_parts = _children(value, enters_objects=enters_objects)
         pending += [(Path(path.root, (*path.steps, step)), part) for step, part in reversed(steps_and_parts)]
 
@@ -417,7 +422,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
     if is_instance(value, Mapping):
         try:
             return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
-        except Exception:  # noqa: BLE001 - a user's class
+        except Exception:  # noqa: BLE001 - the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)
     return [(PathStep("attribute", name), part) for name, part in attributes.items()]
@@ -442,23 +447,23 @@ def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
     return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
 
-def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Binding]:
-    """Return the bindings that a callable reads: its module, its arguments, closure variables and globals.
+def state_roots(fn: Callable[..., Any], arguments: Arguments) -> dict[Root, Binding]:
+    """Return bindings of what a callable reads, by root: its module, its arguments, closure variables and globals.
 
     Arguments that are tensors or plain values are left out.
     """
     roots: dict[Root, Binding] = {}
-    owner = owner_of(call)
+    owner = owner_of(fn)
     if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
         roots[root] = fixed_binding(root.name, owner)
-    for name, value in arguments.by_name(call).items():
+    for name, value in arguments.by_name(fn).items():
         if not is_instance(value, (*_PLAIN_TYPES, torch.Tensor)):
             # A method of an object that is not a module may be passed as a function together with the object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = fixed_binding(name, value)
     functions = 0
-    for item in reachable_objects(call, *arguments.values()):
+    for item in reachable_objects(fn, *arguments.values()):
         if (
             not is_instance(item, types.FunctionType)
             or not may_be_user_defined(item)
@@ -503,7 +508,7 @@ def _is_state(value: Any) -> bool:
 def _is_global_of(frame: types.FrameType, root: Root) -> bool:
     """Return whether a name in a frame means this global, not an imported or local variable with the same value."""
     is_shadowed = frame.f_locals is not frame.f_globals and root.name in frame.f_locals
-    return root.scope == str(frame.f_globals.get("__name__")) and not is_shadowed
+    return root.defined_in == str(frame.f_globals.get("__name__")) and not is_shadowed
 
 
 def _site_of(started_call: StartedCall) -> CallSite | None:
@@ -536,7 +541,7 @@ def _site_of(started_call: StartedCall) -> CallSite | None:
         and visible_names.get(root.name) is binding.read()
         and (root.kind == "closure" or not is_instance(binding.read(), _PLAIN_TYPES) or _is_global_of(frame, root))
     }
-    read_modules = {root.scope for root in roots if root.kind == "global"}
+    read_modules = {root.defined_in for root in roots if root.kind == "global"}
     modules = {
         (value.__name__, name)
         for name, value in visible_names.items()

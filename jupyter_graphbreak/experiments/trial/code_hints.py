@@ -1,4 +1,4 @@
-"""Find values in a function's code that may lead it into other branches: constants, tested parameters, choices."""
+"""Find values in a function's code that may lead it into different branches: constants, tested parameters, choices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 
 
 def tested_variables(fn: Callable[..., Any]) -> set[str]:
-    """Return the parameters and local variables that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
+    """Return the names of the variables that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
@@ -75,8 +75,8 @@ def looks_like_indices(value: torch.Tensor) -> bool:
     return is_integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 
 
-def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
-    """Return up to two other members of a value's enumeration, or two other strings that a function may accept."""
+def alternative_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
+    """Return up to two different members of a value's enumeration, or different strings that a function may accept."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.
@@ -94,7 +94,7 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
+    """Return the absolute values, if above one, of numbers in the code of a function and of user functions it calls."""
     codes = [*_codes(fn), *user_codes(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -121,13 +121,14 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
-def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings to pass for a constant in a function's code or a key of its dicts; none for other strings.
+def alternative_strings(fn: Callable[..., Any], value: str) -> list[str]:
+    """Return different strings to pass in place of a string that a function's code or the keys of its dicts contain.
 
-    The last of them is one that the code probably does not know.
+    The last of them is a string that the code probably does not know. For a string that occurs in neither, the list is
+    empty.
     """
     is_compared = value in constants_in_code(fn) or any(value in content for content in _dicts_with_string_keys(fn))
-    return [*other_choices(fn, value), f"not {value}"] if is_compared else []
+    return [*alternative_choices(fn, value), f"not {value}"] if is_compared else []
 
 
 def _dicts_with_string_keys(fn: Callable[..., Any]) -> list[dict[str, Any]]:

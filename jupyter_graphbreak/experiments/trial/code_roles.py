@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     #: effects that count, and "internal" code is this package's own.
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
-_STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
-_TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
+_STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
+_TORCH_FOLDER = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
 #: PyTorch's compilers. Their caches, locks, threads and processes do not count as effects.
 _COMPILER_FOLDERS = tuple(
-    os.path.join(_TORCH, name, "")  # noqa: PTH118 - as above
+    os.path.join(_TORCH_FOLDER, name, "")  # noqa: PTH118 - as above
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")
 )
 #: Files of the compilers that call user code in each run.
-_COMPILER_RUNTIME = tuple(
-    os.path.join(_TORCH, "_dynamo", name)  # noqa: PTH118 - as above
+_COMPILER_RUNTIME_FILES = tuple(
+    os.path.join(_TORCH_FOLDER, "_dynamo", name)  # noqa: PTH118 - as above
     for name in ("eval_frame.py", "external_utils.py", "decorators.py")
 )
 #: Packages of other compilers.
@@ -45,7 +45,7 @@ _GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__
 #: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
 _RECORD_PASSING_FUNCTIONS = {"callHandlers", "handle", "emit"}
 _MAX_DEPTH = 2000
-_PACKAGES = ("site-packages", "dist-packages")
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
 _MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
@@ -62,12 +62,14 @@ def _role(filename: str) -> Role:
         return "neutral"
     if filename.startswith(OWN_FOLDER):
         return "internal"
-    if filename.startswith(_TORCH):
-        compiles = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME)
-        return "exempt" if compiles else "neutral"
+    if filename.startswith(_TORCH_FOLDER):
+        is_compiler = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME_FILES)
+        return "exempt" if is_compiler else "neutral"
     if filename.startswith("<") or not is_library(filename):
         return "user"
-    if filename.startswith(_STDLIB) and not any(f"{os.sep}{name}{os.sep}" in filename for name in _PACKAGES):
+    if filename.startswith(_STDLIB_FOLDERS) and not any(
+        f"{os.sep}{name}{os.sep}" in filename for name in _PACKAGE_FOLDERS
+    ):
         return "neutral"
     parts = {*PurePath(filename).parts}
     if parts & _COMPILER_PACKAGES:
@@ -81,9 +83,9 @@ def is_user_code(filename: str) -> bool:
 
 
 def is_called_by_user(frame: FrameType) -> bool:
-    """Return whether user code makes the call in a frame, directly or through Dynamo's wrapper around the function."""
+    """Return whether a call made in a frame comes from user code, directly or through Dynamo's wrapper."""
     caller: FrameType | None = frame
-    while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
+    while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME_FILES):
         caller = caller.f_back
     return caller is not None and is_user_code(caller.f_code.co_filename)
 
@@ -92,8 +94,8 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
-    compilers, of imports and of log handlers do not count. Nor do the monitor and the lock of
-    a progress bar, such as the one that ``torch.fx.Interpreter`` shows.
+    compilers, of imports and of log handlers do not count. Nor do those of the monitor and the lock of a progress
+    bar, such as the bar that ``torch.fx.Interpreter`` shows.
     """
     library_frame: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

@@ -22,13 +22,13 @@ from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCKS,
+    belongs_to_process,
     has_attributes_only,
     is_atom,
     is_bound_to_data,
     is_code,
     is_data,
-    is_plain,
-    is_shared,
+    is_plain_tensor,
     slot_descriptors,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 #: If a storage is larger than this and a view uses only a small part of it, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
-#: The memo key under which the keys of memory that no run has changed are stored.
+#: The memo key of the set of keys of memory that no run has changed.
 UNCHANGED_MEMORY = "unchanged"
 _MEMORY_STREAMS = (io.StringIO, io.BytesIO)
-#: Python's hash modules: only the ``copy`` method of their objects can copy them.
+#: Python's hash modules, whose objects only their own ``copy`` method can copy.
 _HASH_MODULES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
 #: The name of PIL's type for the content of an image; this type has no module.
 _IMAGE_CLASS = "ImagingCore"
@@ -65,8 +65,8 @@ class UncopiedObject(NamedTuple):
 class MemoryProvider(Protocol):
     """Provides the memory for copies of large tensors, so that several copies can share it."""
 
-    def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return the storage for a copy of a tensor's storage; ``None`` to copy it normally."""
+    def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
+        """Return a copy of a tensor's storage, or ``None`` if the caller has to copy it."""
 
 
 def clone(
@@ -91,7 +91,7 @@ def clone(
     failures : list
         Collects the objects that could not be copied.
     copy_function : callable
-        Copies a function that an object refers to; without it, functions are not copied.
+        Copies a function that an object refers to. Without it, functions are not copied.
     memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
     digests : dict
@@ -140,7 +140,7 @@ class _Copier:
             return value
         if (stand_in := make_stand_in(value, self.copy)) is not None:
             return stand_in
-        if is_shared(value):
+        if belongs_to_process(value):
             return value
         for kinds, copier in self._copiers:
             if is_instance(value, kinds):
@@ -165,7 +165,7 @@ class _Copier:
         )
 
     def _copy_proxy(self, value: Any, target: Any) -> Any:
-        """Return a proxy of the same class for a copy of a proxy's target; the given proxy if that is impossible."""
+        """Return a proxy of the same class for a copy of the target, or the given proxy if that is impossible."""
         result = self.copy(target)
         if result is target:
             return value
@@ -363,11 +363,11 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _copy_tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with copies of the elements, or their digest, of the ``.grad`` and of the attributes.
+        """Return a leaf tensor with copies of the ``.grad``, of the attributes, and of the elements or their digest.
 
-        If tensors share memory, so do their copies, unless a tensor uses only a small part of a large memory.
+        If tensors share memory, so do their copies, unless a tensor uses only a small part of a large storage.
         """
-        if not is_plain(value):
+        if not is_plain_tensor(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
         result = self._digest_of(value) if use_digest else self._copy_elements(value)
@@ -422,14 +422,14 @@ class _Copier:
 
     def _copy_elements(self, value: torch.Tensor) -> torch.Tensor:
         detached_tensor = value.detach()
-        storage = _storage(detached_tensor)
+        storage = _storage_to_share(detached_tensor)
         if storage is None:
             with torch.inference_mode(value.is_inference()):
                 return detached_tensor.clone()
         key = memory_key(storage)
         if key not in self._memo:
             provided_storage = (
-                self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
+                self._memory_provider.copy_storage(value, storage) if self._memory_provider is not None else None
             )
             self._memo[key] = storage.clone() if provided_storage is None else provided_storage
         result = torch.empty(0, dtype=value.dtype, device=value.device)
@@ -449,7 +449,7 @@ class _Copier:
         def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
             if id(tensor) in memo:
                 return memo[id(tensor)]
-            if is_plain(tensor) and memo is self._memo:
+            if is_plain_tensor(tensor) and memo is self._memo:
                 return self._copy_tensor(tensor)
             return (copy_parameter if is_instance(tensor, torch.nn.Parameter) else copy_tensor)(tensor, memo)
 
@@ -504,7 +504,7 @@ def _address_of(view: memoryview) -> int:
 
 
 def _keep_alive(*_: Any) -> None:
-    """Do nothing; used as a callback whose bound argument, a copy, stays alive as long as the proxy."""
+    """Do nothing. As the callback of a weak proxy, this keeps its bound argument, a copy, alive with the proxy."""
 
 
 def _is_builtin_init(cls: type) -> bool:
@@ -528,8 +528,8 @@ def _detached_copy(value: torch.Tensor) -> torch.Tensor:
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
-def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the storage of a tensor if copies should share its copy; ``None`` to copy only the tensor."""
+def _storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
+    """Return a tensor's storage if copies of its tensors should share a copy of it, else ``None``."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
     storage = value.untyped_storage()
@@ -542,6 +542,10 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
-        if is_instance(item, torch.Tensor) and is_plain(item) and (storage := _storage(item)) is not None:
+        if (
+            is_instance(item, torch.Tensor)
+            and is_plain_tensor(item)
+            and (storage := _storage_to_share(item)) is not None
+        ):
             memo[memory_key(storage)] = storage
     return memo

@@ -1,4 +1,4 @@
-"""The file descriptors that a trial makes: its code may use them, and those left open are closed after it."""
+"""Track the file descriptors that a trial creates, and close those that it leaves open."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Descriptors:
+class FileDescriptors:
     """The file descriptors that the current trial has created and not yet closed."""
 
     def __init__(self) -> None:
         self._usable_descriptors: set[int] = set()
-        #: The files of the descriptors to close: the system may reuse a closed descriptor's number for another file.
+        #: The device and inode of each descriptor to close. The system may reuse a number for a different file.
         self._to_close: dict[int, tuple[int, int]] = {}
 
-    def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
-        """Remember a descriptor that the trial made.
+    def note(self, descriptor: int, *, has_own_position: bool, closes_leftover: bool) -> None:
+        """Remember a descriptor that the trial created.
 
         Parameters
         ----------
-        is_new : bool
-            Whether the descriptor has its own file position; a duplicate shares that of the original.
-        is_closed_later : bool
+        has_own_position : bool
+            Whether the descriptor has its own file position. A duplicate shares that of the original.
+        closes_leftover : bool
             Whether to close the descriptor if the trial leaves it open.
         """
-        if is_new:
+        if has_own_position:
             self._usable_descriptors.add(descriptor)
-        if is_closed_later:
+        if closes_leftover:
             self._to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
-        """Return whether the trial made a descriptor that is not a duplicate of one that was open before."""
+        """Return whether the trial created a descriptor, and not as a duplicate of one that was open before."""
         return descriptor in self._usable_descriptors
 
-    def was_made(self, descriptor: object) -> bool:
-        """Return whether the trial made a descriptor."""
+    def was_created(self, descriptor: object) -> bool:
+        """Return whether the trial created a descriptor."""
         return descriptor in self._usable_descriptors or descriptor in self._to_close
 
     def forget(self, descriptor: Any) -> None:
@@ -50,7 +50,7 @@ class Descriptors:
 
     @contextlib.contextmanager
     def close_leftovers(self) -> Iterator[None]:
-        """Close the descriptors that a trial in the context has made and left open."""
+        """On exit, close the descriptors that a trial in the context has created and left open."""
         usable_descriptors, to_close = self._usable_descriptors, self._to_close
         self._usable_descriptors, self._to_close = set(usable_descriptors), {}
         try:
@@ -80,4 +80,4 @@ def _owned_by_files() -> frozenset[int]:
 
 
 #: The descriptors of the current trial, and of the trials that contain it.
-made_descriptors = Descriptors()
+trial_descriptors = FileDescriptors()

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.outcome import Result
 
-    #: Compares two values, as :func:`.values.difference` does.
+    #: Compares two values, as :func:`.values.describe_difference` does.
     _Compare = Callable[..., str | None]
 
-Kind = Literal[
+DifferenceKind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "further gradient", "aliasing", "state",
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "replaced", "lost alias",
 ]  # fmt: skip
 #: Differences that a changed program may have: the report lists them, and the user decides.
-ACCEPTABLE: frozenset[Kind] = frozenset({
+ACCEPTABLE_KINDS: frozenset[DifferenceKind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "lost alias",
 })  # fmt: skip
@@ -52,13 +52,13 @@ _TIMES = re.compile(r"[\d:]+<[\d:?]+,\s*[^\s,\]]+")
 class Difference:
     """A difference between a program and the original; ``text`` continues a sentence whose subject is the program."""
 
-    kind: Kind
+    kind: DifferenceKind
     text: str
 
     @property
     def is_acceptable(self) -> bool:
         """Whether the user may accept the difference."""
-        return self.kind in ACCEPTABLE
+        return self.kind in ACCEPTABLE_KINDS
 
 
 def differences(
@@ -66,7 +66,7 @@ def differences(
     actual: Result,
     *,
     compares_values: bool = True,
-    varying: frozenset[str] = frozenset(),
+    ignored_paths: frozenset[str] = frozenset(),
     compares_signs_of_zero: bool = False,
 ) -> list[Difference]:
     """Return all differences between a program and the original.
@@ -78,18 +78,18 @@ def differences(
     compares_values : bool
         Whether to compare values. Otherwise, as for random numbers, only types, shapes and whether something happened
         are compared.
-    varying : frozenset of str
-        The paths to values in arguments and state that differ after any two runs, see :func:`varying_state`.
+    ignored_paths : frozenset of str
+        The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
     compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values)
-    if expected.raised is not None or actual.raised is not None:
+    if expected.error is not None or actual.error is not None:
         items = list(_exception_differences(expected, actual))
     else:
         text = compare(expected.value, actual.value)
         items = [] if text is None else [Difference("value", f"returns {text}")]
-    compare_state = functools.partial(compare, varying=varying)
+    compare_state = functools.partial(compare, ignored_paths=ignored_paths)
     items += _differences_by_name("argument", "the argument ", expected.arguments, actual.arguments, compare_state)
     if not any(item.kind in {"value", "exception"} for item in items):
         items += _layout_differences(expected, actual)
@@ -111,16 +111,16 @@ def differences(
     return items
 
 
-def varying_state(one: Result, other: Result) -> frozenset[str]:
+def varying_state_paths(one: Result, other: Result) -> frozenset[str]:
     """Return the paths to values in arguments and state that differ after two runs of the same program.
 
-    Such a value contains a time of day, or the address of an object.
+    Such a value contains, for example, a time of day or the address of an object.
     """
     return varying_paths(one.arguments, other.arguments) | varying_paths(one.state, other.state)
 
 
 def _exception_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    original, changed = expected.raised, actual.raised
+    original, changed = expected.error, actual.error
     if original is None:
         yield Difference(
             "exception", f"raises {describe_error(changed)}, but the original returns {short_repr(expected.value)}"
@@ -133,7 +133,9 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
         # Operations reject an input with different messages, and Dynamo wraps errors in a subclass of RuntimeError.
         is_reworded = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
-        yield Difference("different error" if is_reworded or _is_failed_check(original, changed) else "exception", text)
+        yield Difference(
+            "different error" if is_reworded or _comes_from_graph_check(original, changed) else "exception", text
+        )
     elif (
         attribute_difference := describe_difference(_attributes_of_error(original), _attributes_of_error(changed))
     ) is not None:
@@ -166,8 +168,8 @@ def is_raised_by_operation(error: BaseException) -> bool:
     return not any(instruction.opname in {"RAISE_VARARGS", "RERAISE"} for instruction in raising_instructions)
 
 
-def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
-    """Return whether a check in a graph failed, with the original's message, without it, or as PyTorch's own check."""
+def _comes_from_graph_check(original: BaseException, changed: BaseException) -> bool:
+    """Return whether an error comes from a check in a graph: the original's check, or one that PyTorch added."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)
@@ -193,7 +195,7 @@ def _message(error: BaseException | None) -> str:
 
 
 def _differences_by_name(
-    kind: Kind, prefix: str, expected: dict[str, Any], actual: dict[str, Any], compare: _Compare
+    kind: DifferenceKind, prefix: str, expected: dict[str, Any], actual: dict[str, Any], compare: _Compare
 ) -> Iterator[Difference]:
     for name, value in expected.items():
         if name not in actual:
@@ -234,7 +236,7 @@ def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
-    """Yield the differences between values that a run changed; other values may have differed before the runs."""
+    """Yield the differences between values that a run changed, because others may have differed before the runs."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
@@ -293,8 +295,8 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
     for path, is_required in expected.requires_grad.items():
         if actual.requires_grad.get(path, is_required) is not is_required:
             wording = ("no gradient", "requires one") if is_required else ("a gradient", "requires none")
-            kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
-            kind: Kind = "requires_grad" if is_required else kind_of_surplus
+            kind_of_surplus: DifferenceKind = "needless gradient" if has_only_zeros else "further gradient"
+            kind: DifferenceKind = "requires_grad" if is_required else kind_of_surplus
             yield Difference(kind, f"makes {path} require {wording[0]}, but in the original it {wording[1]}")
 
 
@@ -362,7 +364,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
 
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    """Yield a difference for each tensor that only the original changes in place: other references to it may exist."""
+    """Yield a difference for each tensor that only the original changes in place, as other references may see."""
     for path, is_changed in expected.changed_in_place.items():
         if is_changed and path in actual.paths and path not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {path} with a new tensor, but the original changes it in place")
@@ -399,7 +401,7 @@ def _effect_differences(expected: Result, actual: Result, *, compares_values: bo
 
 
 def _message_differences(
-    kind: Kind, verb: str, expected: Sequence[str], actual: Sequence[str], *, compares_values: bool
+    kind: DifferenceKind, verb: str, expected: Sequence[str], actual: Sequence[str], *, compares_values: bool
 ) -> Iterator[Difference]:
     if not compares_values:
         expected, actual = expected[:1] if not actual else [], actual[:1] if not expected else []
@@ -421,7 +423,7 @@ def _message_differences(
 def is_same_text(expected: str, actual: str) -> bool:
     """Return whether two strings are equal, apart from the last digits of numbers, addresses and gradient functions.
 
-    Only the last states of progress bars are compared, without times: how often a bar is drawn depends on the time.
+    Only the last states of progress bars are compared, without times, because how often a bar is drawn depends on time.
     """
     if expected == actual:
         return True
@@ -451,7 +453,7 @@ def _is_same_number(expected: str, actual: str) -> bool:
 
 
 def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
-    """Return the first lines in which two strings differ, quoted."""
+    """Return, quoted, the first lines in which two strings differ, or the lines that only the longer one has."""
     lines_before, lines_after = before.splitlines(), after.splitlines()
     for index, (one, other) in enumerate(zip(lines_before, lines_after, strict=False)):
         if not is_same_text(one, other):

@@ -1,4 +1,4 @@
-"""Digests of large tensors: comparing digests instead of tensors saves memory."""
+"""Compute digests of large tensors. Comparing digests instead of tensors saves memory."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def is_large(value: torch.Tensor) -> bool:
 def digest(value: torch.Tensor) -> torch.Tensor:
     """Return a small tensor that represents a large one.
 
-    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element;
-    the last elements, which do not fill a row, are appended unchanged. If two digests agree up to rounding, so do
-    their tensors, except by chance. The digest of a zero tensor is zero.
+    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element.
+    The last elements, which do not fill a row, are appended unchanged. If two digests agree up to rounding, so do the
+    tensors that they represent, except by chance. The digest of a zero tensor is zero.
     """
     elements = value.detach().reshape(-1)
     elements_in_rows = elements.numel() // _ROW_ELEMENTS * _ROW_ELEMENTS

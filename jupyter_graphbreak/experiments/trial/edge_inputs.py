@@ -14,14 +14,14 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.code_hints import (
     MAX_CONSTANTS,
+    alternative_choices,
+    alternative_strings,
     constants_in_code,
     default_values,
     index_predicate,
     lookup_table_lengths,
     names_in_code,
     numbers_in_user_code,
-    other_choices,
-    other_strings,
     reads_gradients,
     tested_variables,
 )
@@ -63,11 +63,11 @@ if TYPE_CHECKING:
     #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
-#: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
+#: The maximum number of sizes to change, and of edge inputs with random tensors.
 _MAX_SIZES = 2
 _MAX_RANDOM = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
-_OTHER_DTYPES = {
+_EDGE_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16, torch.bool),
     False: (torch.float32, torch.int32),
 }
@@ -90,14 +90,14 @@ _MAX_RAISED_RANKS = 3
 _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
-_MAX_OPTIONAL = 3
+_MAX_OPTIONAL_PARAMETERS = 3
 #: The maximum number of tensors of which every pair is made to share memory.
 _MAX_SHARING_TENSORS = 3
 #: The maximum number of constants in the code to use as elements or as lengths, and of tables whose lengths are used.
-_MAX_NUMBERS_OF_CODE = 8
+_MAX_CODE_NUMBERS = 8
 _MAX_TABLES = 4
-#: The largest length to take from the code, as a number and as a multiple of the first input's length, and the maximum
-#: number of elements of a tensor with such a length: a run must not take much longer than the run with the first input.
+#: The largest length to take from the code, its maximum ratio to the original length, and the maximum number of
+#: elements of a tensor with such a length. These limits prevent runs that take much longer than the original one.
 _MAX_LENGTH = 4096
 _MAX_GROWTH = 64
 _MAX_ELEMENTS = 1 << 16
@@ -105,7 +105,7 @@ _MAX_ELEMENTS = 1 << 16
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
 
-def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
+def edge_inputs(original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, most revealing first.
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
@@ -114,12 +114,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
 
     Parameters
     ----------
-    first : Arguments
-        The input to derive from.
+    original : Arguments
+        The arguments to derive inputs from.
     state : mapping
         The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """
-    may_be_indices = index_predicate(first, fn)
+    may_be_indices = index_predicate(original, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
     nonzero_variants: dict[str, Change] = {
         "": identity,
@@ -127,123 +127,127 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         ", all tensors random": unless(may_be_indices, randomize, randomize_within_range),
     }
     variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
-    if not tensors_in(first.values()):
+    if not tensors_in(original.values()):
         variants = {"": identity}
-    for description, arguments in _changes_of_arguments(first, fn, variants):
-        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+    for description, arguments in _changes_of_arguments(original, fn, variants):
+        if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
         description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
-            arguments = map_tensors(first, change)
+            arguments = map_tensors(original, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
-    yield from _gradients_with_state(first, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
+    yield from _gradients_with_state(original, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _edge_numbers_with_gradients(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
+        _edge_numbers_with_gradients(original, fn, nonzero_variants), _kind_changes(original, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, different_kind=kind)
-    if reads_gradients(first, fn):
-        yield _with_gradients(first, fn, state)
-    for description, arguments in _length_changes_from_code(first, fn, state):
+    if reads_gradients(original, fn):
+        yield _input_with_grads(original, fn, state)
+    for description, arguments in _length_changes_from_code(original, fn, state):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
 
 
 def _changes_of_arguments(
-    first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+    original: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, Arguments]]:
-    """Yield descriptions, and arguments of the same kinds as the first ones.
+    """Yield changed arguments of the same kinds as the original ones, each after a description.
 
     Parameters
     ----------
     variants : mapping
-        The changes of all tensors to combine with each changed Python value, by the suffixes of their descriptions.
+        The changes of all tensors to combine with each changed Python value, by the suffix that describes the change.
     """
-    yield from _row_count_changes(first, fn)
-    for description, changed in itertools.chain(_edge_python_values(first, fn), _other_strings(first, fn)):
+    yield from _row_count_changes(original, fn)
+    for description, changed in itertools.chain(
+        _edge_python_values(original, fn), _unknown_string_changes(original, fn)
+    ):
         for suffix, change in variants.items():
             yield f"{description}{suffix}", map_tensors(changed, change)
-    yield from _extreme_value_changes(first, fn)
-    yield from _zero_arguments(first, fn)
-    yield from _length_changes(first)
-    yield from _fill_with_code_numbers(first, fn)
+    yield from _extreme_value_changes(original, fn)
+    yield from _zero_arguments(original, fn)
+    yield from _length_changes(original)
+    yield from _fill_with_code_numbers(original, fn)
 
 
 def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield new values for the numbers, flags and strings that a function reads besides its arguments, by name."""
+    """Yield new values, by name, for the state that a function reads."""
     for name, value in state.items():
-        for new_value in other_strings(fn, value) if type(value) is str else _edge_values(value):
+        for new_value in alternative_strings(fn, value) if type(value) is str else _edge_values(value):
             yield {name: new_value}
     zeros = {name: 0 for name, value in state.items() if type(value) is int}
     if len(zeros) > 1:
         yield zeros
 
 
-def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
-    """Return the first input with a ``.grad`` on each of its tensors and on other tensors that the function reads."""
+def _input_with_grads(original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
+    """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
     give_gradient = functools.partial(_with_grad, identity)
-    arguments = map_tensors(first, give_gradient)
+    arguments = map_tensors(original, give_gradient)
     values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
     example = describe(_WITH_GRADIENT, arguments, fn)
     return Input(arguments, example, is_special=True, state=values, different_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(
-    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield descriptions, kinds, and arguments of these kinds: different dtypes, layouts, shapes, memory or types.
+    """Yield a description, a kind and arguments of that kind, with different dtypes, layouts, shapes, memory or types.
 
-    The values of the tensors lead to both sides of most branches.
+    Each kind comes with several values of the tensors, so that most conditions are both true and false.
     """
     values: dict[str, Change] = {
         "": _triple,
         ", negated": lambda tensor: negate(_triple(tensor)),
         ", zero": torch.zeros_like,
     }
-    for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
+    for kind, change in itertools.chain(
+        _gradient_changes(original), _dtype_changes(original), _layout_changes(original)
+    ):
         for suffix, make_values in values.items():
             changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
-            yield f"{kind}{suffix}", kind, map_tensors(first, changed_if_allowed)
-    yield "all tensors empty", "empty tensors", map_tensors(first, functools.partial(_first_rows, count=0))
-    tensors_by_name = [(name, tensors_in(value)) for name, value in first.by_name(fn).items() if tensors_in(value)]
+            yield f"{kind}{suffix}", kind, map_tensors(original, changed_if_allowed)
+    yield "all tensors empty", "empty tensors", map_tensors(original, functools.partial(_first_rows, count=0))
+    tensors_by_name = [(name, tensors_in(value)) for name, value in original.by_name(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
-        # Python can test one element only.
+        # Python can test only a tensor with one element.
         if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
             kind = f"{name} {WITH_DIMENSION}"
-            yield kind, kind, map_tensors(first, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
-    for name, description, arguments in _shrunk_arguments(first, fn):
-        if _shares_a_size(first, fn, name):
+            yield kind, kind, map_tensors(original, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
+    for name, description, arguments in _shrunk_arguments(original, fn):
+        if _shares_size(original, fn, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
-            # If all numbers are equal, broadcasting one row gives the same result, so other numbers are used too.
+            # If all numbers are equal, broadcasting one row gives the same result, so the numbers are also changed.
             number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
                 yield f"{description}, all tensors {suffix}", kind, changed_arguments
-    yield from _longer_last_items(first, fn, may_be_indices)
-    yield from _shared_memory_changes(first, fn, may_be_indices)
-    yield from _other_arguments(first, fn)
-    yield from _optional_argument_changes(first, fn)
-    yield from _gradients_of_one_argument(first, fn, values, may_be_indices)
-    yield from _dtypes_of_one_argument(first, fn, may_be_indices)
+    yield from _longer_last_items(original, fn, may_be_indices)
+    yield from _shared_memory_changes(original, fn, may_be_indices)
+    yield from _argument_kind_changes(original, fn)
+    yield from _optional_argument_changes(original, fn)
+    yield from _gradients_of_one_argument(original, fn, values, may_be_indices)
+    yield from _dtypes_of_one_argument(original, fn, may_be_indices)
 
 
 def _dtypes_of_one_argument(
-    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one has a different precision: each side of a branch may use a different argument."""
+    """Yield arguments of which one has a different precision, because each branch may use a different argument."""
     named = [
         (name, dtypes)
-        for name, value in first.by_name(fn).items()
-        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _is_number(tensor, is_floating=True)})
+        for name, value in original.by_name(fn).items()
+        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _contains_numbers(tensor, is_floating=True)})
     ]
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
         dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
         kind = f"{name} as {str(dtype).removeprefix('torch.')}"
         for suffix, make_values in values.items():
-            changed = map_tensors(first, unless(may_be_indices, make_values))
+            changed = map_tensors(original, unless(may_be_indices, make_values))
             convert = functools.partial(_convert, identity, dtype=dtype, is_floating=True)
             yield (
                 f"{kind}{suffix}",
@@ -253,91 +257,92 @@ def _dtypes_of_one_argument(
 
 
 def _gradients_of_one_argument(
-    first: Arguments,
+    original: Arguments,
     fn: Callable[..., Any],
     values: Mapping[str, Change],
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one more requires gradients: one side of a branch may not use it, or may detach it."""
-    names = [name for name, value in first.by_name(fn).items() if tensors_in(value)]
-    changes = list(_gradient_changes(first)) if len(names) > 1 else []
+    """Yield arguments of which one more requires gradients, because one branch may ignore or detach it."""
+    names = [name for name, value in original.by_name(fn).items() if tensors_in(value)]
+    changes = list(_gradient_changes(original)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
-            changed_arguments = map_tensors(first, unless(may_be_indices, make_values))
+            changed_arguments = map_tensors(original, unless(may_be_indices, make_values))
             require = only_for(tensors_in(changed_arguments.by_name(fn)[name]), functools.partial(change, identity))
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
 
 
 def _longer_last_items(
-    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer: a loop may end before reaching it."""
-    for name, value in first.by_name(fn).items():
+    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
+    for name, value in original.by_name(fn).items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer_tensor = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
+        arguments = original.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
         values: dict[str, Change] = {"": identity, ", negated": negate, ", ten times as large": multiply_by_ten}
         for suffix, change in values.items():
             changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
             yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
 
 
-def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _argument_kind_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a different kind of value for one parameter.
 
-    A tensor becomes a default, ``None``, an empty list or a flag; a flag becomes ``None``; a dict lacks a key.
+    A tensor is replaced with the parameter's default or its negation, ``None``, an empty list or a flag. A flag is
+    replaced with ``None``, and a dict loses a key.
     """
     defaults, tested_names = default_values(fn), tested_variables(fn)
     reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
-    flags = [name for name, value in first.by_name(fn).items() if type(value) is bool]
+    flags = [name for name, value in original.by_name(fn).items() if type(value) is bool]
     tested_flags = [name for name in flags if name in tested_names and name not in defaults]
     for name in tested_flags:  # a caller may pass None for False
-        changed_arguments = first.with_argument(fn, name, None)
+        changed_arguments = original.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", changed_arguments
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negate)
-    for name, value in first.by_name(fn).items():
+    for name, value in original.by_name(fn).items():
         for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {short_repr(omitted_key)}"
-            changed_arguments = first.with_argument(
+            changed_arguments = original.with_argument(
                 fn, name, {key: part for key, part in value.items() if key != omitted_key}
             )
             yield kind, kind, changed_arguments
             yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negate)
-    tensors = {name: value for name, value in first.by_name(fn).items() if is_instance(value, torch.Tensor)}
+    tensors = {name: value for name, value in original.by_name(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {short_repr(new_value)}"
-                yield kind, kind, first.with_argument(fn, name, new_value)
+                yield kind, kind, original.with_argument(fn, name, new_value)
     for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
                 kind = f"{name} = {short_repr(substitute)}"
-                yield kind, kind, first.with_argument(fn, name, substitute)
+                yield kind, kind, original.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, as_flag)
+                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(original, as_flag)
 
 
-def _optional_argument_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _optional_argument_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
-    optional_names = [name for name, value in (default_values(fn) | first.by_name(fn)).items() if value is None]
-    tensors = [tensor.detach() for tensor in tensors_in((first.args, first.kwargs))[:1]]
-    for name in optional_names[:_MAX_OPTIONAL]:
+    optional_names = [name for name, value in (default_values(fn) | original.by_name(fn)).items() if value is None]
+    tensors = [tensor.detach() for tensor in tensors_in((original.args, original.kwargs))[:1]]
+    for name in optional_names[:_MAX_OPTIONAL_PARAMETERS]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
             kind = f"{name} = {short_repr(value)}"
-            yield kind, kind, first.with_argument(fn, name, value)
+            yield kind, kind, original.with_argument(fn, name, value)
 
 
 def _shared_memory_changes(
-    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a view of another: an in-place change to one then changes both."""
-    tensors = [(name, value) for name, value in first.by_name(fn).items() if is_instance(value, torch.Tensor)]
+    """Yield arguments in which one tensor is a view of another, so that an in-place change to one changes both."""
+    tensors = [(name, value) for name, value in original.by_name(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
         are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
@@ -353,36 +358,36 @@ def _shared_memory_changes(
         if is_part and value.numel() and other_tensor.layout == torch.strided and other_tensor.is_contiguous():
             kind = f"{name} in the memory of {other_name}"
             memory = other_tensor.clone()  # runs replace the original tensor with a copy
-            arguments = first.with_argument(fn, other_name, memory)
+            arguments = original.with_argument(fn, other_name, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
             yield kind, kind, arguments.with_argument(fn, name, part)
 
 
-def _row_count_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(first.values()) if tensor.dim())
+def _row_count_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(original.values()) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
-        yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new_size=0))
-    for name, description, arguments in _shrunk_arguments(first, fn):
-        if not _shares_a_size(first, fn, name):
+        yield f"size 0 instead of {size}", map_tensors(original, functools.partial(resize, size=size, new_size=0))
+    for name, description, arguments in _shrunk_arguments(original, fn):
+        if not _shares_size(original, fn, name):
             yield description, arguments
 
 
-def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _shrunk_arguments(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield each argument's name, a description, and arguments in which that argument alone is empty or has one row."""
-    for name, value in first.by_name(fn).items():
-        if (tensors := tensors_in(value)) and len(first.by_name(fn)) > 1:
+    for name, value in original.by_name(fn).items():
+        if (tensors := tensors_in(value)) and len(original.by_name(fn)) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
                 change = only_for(tensors, functools.partial(_first_rows, count=count))
-                yield name, f"{name} {description}", map_tensors(first, change)
+                yield name, f"{name} {description}", map_tensors(original, change)
 
 
-def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
-    """Return whether an argument's tensors have a size in common with another argument's. Code may rely on that."""
+def _shares_size(original: Arguments, fn: Callable[..., Any], name: str) -> bool:
+    """Return whether an argument's tensors share a size with those of other arguments. Code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
 
-    arguments_by_name = first.by_name(fn)
+    arguments_by_name = original.by_name(fn)
     return not sizes(arguments_by_name[name]).isdisjoint(
         size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
@@ -392,14 +397,14 @@ def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
     return value[:count] if value.dim() else value
 
 
-def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _edge_python_values(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     whole_numbers = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
     defaults = default_values(fn)
-    for name, value in (defaults | first.by_name(fn)).items():
+    for name, value in (defaults | original.by_name(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
-            new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
+            new_values = iter(alternative_strings(fn, value) if type(value) is str else alternative_choices(fn, value))
         elif type(value) is int:  # code may subtract a constant: if the argument equals it, the result is zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
@@ -407,22 +412,22 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         else:
             new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", original.with_argument(fn, name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
-            changed_arguments = first.with_argument(fn, name, None)
+            changed_arguments = original.with_argument(fn, name, None)
             yield f"{name} = None", changed_arguments
             yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negate)
 
 
-def _other_strings(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with a different string: the original may be an attribute's name or a number as a string."""
-    for name, value in first.by_name(fn).items():
-        if type(value) is str and not other_strings(fn, value):
-            yield f"{name} = {short_repr(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
+def _unknown_string_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
+    for name, value in original.by_name(fn).items():
+        if type(value) is str and not alternative_strings(fn, value):
+            yield f"{name} = {short_repr(f'not {value}')}", original.with_argument(fn, name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
-    """Yield copies of a dict, dataclass, list or tuple with an edge value for one of its parts."""
+    """Yield copies of a dict, dataclass, list or tuple with an edge value in place of one of its parts."""
     if type(value) is dict:
         for key, part in value.items():
             yield from (
@@ -466,8 +471,8 @@ def _edge_values(value: Any) -> Iterator[Any]:
             yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
-def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    may_be_indices = index_predicate(first, fn)
+def _extreme_value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    may_be_indices = index_predicate(original, fn)
     changes: dict[str, Change] = {
         "with one positive number": unless(may_be_indices, _with_one_positive),
         **{
@@ -482,25 +487,25 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
         "with alternating signs": unless(may_be_indices, _with_alternating_signs),
     }
     for description, change in changes.items():
-        yield f"all tensors {description}", map_tensors(first, change)
+        yield f"all tensors {description}", map_tensors(original, change)
     for seed in range(2, 2 + _MAX_RANDOM):
         change = unless(may_be_indices, functools.partial(randomize, seed=seed))
-        yield f"all tensors random, {seed}", map_tensors(first, change)
+        yield f"all tensors random, {seed}", map_tensors(original, change)
 
 
-def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which only one becomes zero: with all of them zero, a result may not be finite."""
-    may_be_indices = index_predicate(first, fn)
-    tensors_by_name = [(name, tensors_in(value)) for name, value in first.by_name(fn).items() if tensors_in(value)]
+def _zero_arguments(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments of which only one becomes zero, because a result may not be finite if all of them are zero."""
+    may_be_indices = index_predicate(original, fn)
+    tensors_by_name = [(name, tensors_in(value)) for name, value in original.by_name(fn).items() if tensors_in(value)]
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
-        yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
+        yield f"{name} zero", map_tensors(original, unless(may_be_indices, change))
 
 
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers whose products overflow their dtype, unlike Python's; other tensors are returned unchanged.
+    """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
 
-    Large integers are negative: a program that makes a tensor with so many elements would need all memory.
+    Large integers are negative, because a program that creates a tensor with so many elements would use up the memory.
     """
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         return value
@@ -524,33 +529,33 @@ def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _length_changes(first: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(first.values())
+def _length_changes(original: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
+    tensors = tensors_in(original.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
             if new_size not in {size, 0} and only_length in {None, new_size}:
                 change = functools.partial(resize, size=size, new_size=new_size)
-                yield f"size {new_size} instead of {size}", map_tensors(first, change)
+                yield f"size {new_size} instead of {size}", map_tensors(original, change)
 
 
-def _fill_with_code_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments whose tensors are filled with a number from the code: subtracting that number gives zero."""
-    may_be_indices = index_predicate(first, fn)
-    for number in numbers_in_user_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
+def _fill_with_code_numbers(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments whose tensors are filled with a number from the code, because code may subtract that number."""
+    may_be_indices = index_predicate(original, fn)
+    for number in numbers_in_user_code(original, fn)[:_MAX_CODE_NUMBERS]:
         change = functools.partial(fill_with, number=number)
-        yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change))
+        yield f"all tensors filled with {number:g}", map_tensors(original, unless(may_be_indices, change))
 
 
 def _length_changes_from_code(
-    first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
+    original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments whose tensors are as long as a constant or table says, or one longer, for both branches."""
-    may_be_indices = index_predicate(first, fn)
-    whole_numbers = [int(number) for number in numbers_in_user_code(first, fn) if float(number).is_integer()]
-    lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
-    lengths += [length for length in lookup_table_lengths(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
-    tensors = tensors_in(first.values())
+    """Yield arguments whose tensors are as long as a lookup table or a constant in the code, or longer by one."""
+    may_be_indices = index_predicate(original, fn)
+    whole_numbers = [int(number) for number in numbers_in_user_code(original, fn) if float(number).is_integer()]
+    lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_CODE_NUMBERS]
+    lengths += [length for length in lookup_table_lengths(original, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
+    tensors = tensors_in(original.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
     for size in sizes:
@@ -558,53 +563,57 @@ def _length_changes_from_code(
         # Other inputs have sizes of up to twice the original one.
         for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
-                longer_arguments = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
+                longer_arguments = map_tensors(original, functools.partial(resize, size=size, new_size=new_size))
                 yield f"size {new_size} instead of {size}", longer_arguments
-                opposite = map_tensors(longer_arguments, unless(may_be_indices, negate))
-                yield f"size {new_size} instead of {size}, all tensors negated", opposite
+                negated_arguments = map_tensors(longer_arguments, unless(may_be_indices, negate))
+                yield f"size {new_size} instead of {size}, all tensors negated", negated_arguments
 
 
-def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
-    """Yield a change that makes tensors require gradients: merged branches may differ in gradients only."""
-    tensors = [tensor for tensor in tensors_in(first.values()) if tensor.is_floating_point()]
+def _gradient_changes(original: Arguments) -> Iterator[_KindChange]:
+    """Yield a change that makes tensors require gradients, because merged branches may differ only in gradients."""
+    tensors = [tensor for tensor in tensors_in(original.values()) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _with_requires_grad
 
 
 def _edge_numbers_with_gradients(
-    first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+    original: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients: the branch not taken may have a nan gradient."""
-    for kind, change in _gradient_changes(first):
+    """Yield edge numbers with tensors that require gradients, as the branch not taken may have a nan gradient."""
+    for kind, change in _gradient_changes(original):
         require = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
-                _edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS
+                _edge_python_values(original, fn), _MAX_NUMBERS_WITH_GRADIENTS
             )
             for suffix, change in variants.items()
         )
-        unchanged_numbers = [("the same values", first)]
+        unchanged_numbers = [("the same values", original)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
             (text, changed_arguments)
-            for text, changed_arguments in _extreme_value_changes(first, fn)
+            for text, changed_arguments in _extreme_value_changes(original, fn)
             if text.endswith(_NOT_FINITE)
         )
         # The standard deviation of a single number is nan.
         for description, changed_arguments in itertools.chain(
-            unchanged_numbers, numbers, not_finite, _zero_arguments(first, fn), _length_changes(first, only_length=1)
+            unchanged_numbers,
+            numbers,
+            not_finite,
+            _zero_arguments(original, fn),
+            _length_changes(original, only_length=1),
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
 
 
 def _gradients_with_state(
-    first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
+    original: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
-    """Yield edge numbers in the state with tensors that require gradients, as for numbers in the arguments."""
-    for kind, require in _gradient_changes(first):
+    """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
+    for kind, require in _gradient_changes(original):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
-            arguments = map_tensors(first, functools.partial(require, change))
+            arguments = map_tensors(original, functools.partial(require, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, different_kind=kind)
@@ -625,41 +634,41 @@ def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
+def _dtype_changes(original: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
-    tensors = tensors_in(first.values())
-    for is_floating, dtypes in _OTHER_DTYPES.items():
-        present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
+    tensors = tensors_in(original.values())
+    for is_floating, dtypes in _EDGE_DTYPES.items():
+        present_dtypes = {tensor.dtype for tensor in tensors if _contains_numbers(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
             if present_dtypes != {dtype}:
                 conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number in its place does not
+        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number would not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 
 def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    becomes_scalar = _is_number(value, is_floating=is_floating) and value.numel() > 0
+    becomes_scalar = _contains_numbers(value, is_floating=is_floating) and value.numel() > 0
     return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
 
 
-def _is_number(value: torch.Tensor, *, is_floating: bool) -> bool:
+def _contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
     """Return whether a tensor contains floating-point numbers, or integers if not ``is_floating``."""
     return value.is_floating_point() is is_floating and not value.is_complex() and value.dtype != torch.bool
 
 
 def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    if not _is_number(value, is_floating=is_floating):
+    if not _contains_numbers(value, is_floating=is_floating):
         return value
     changed_tensor = change(value)
     return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
 
 
-def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
+def _layout_changes(original: Arguments) -> Iterator[_KindChange]:
     """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
-    max_dim = max((tensor.dim() for tensor in tensors_in(first.values())), default=0)
+    max_dim = max((tensor.dim() for tensor in tensors_in(original.values())), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, _with_gaps
     if max_dim > 1:

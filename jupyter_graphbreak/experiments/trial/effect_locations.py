@@ -63,19 +63,19 @@ def with_effects(
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
-def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
+def locator(source_ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost stack entry that is in a source and not in PyTorch.
 
     Parameters
     ----------
-    ids : mapping
+    source_ids : mapping
         The id of each source of the report, by its file name.
     """
     packages = package_paths()
 
     def locate(stack: Sequence[StackEntry]) -> Location | None:
         for entry in reversed(stack):
-            ident = ids.get(entry.filename)
+            ident = source_ids.get(entry.filename)
             if ident is not None and not (packages.module_path(entry.filename) or "").startswith("torch/"):
                 return _new_location(ident, entry, find_cell)
         return None

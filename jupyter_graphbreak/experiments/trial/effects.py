@@ -72,8 +72,8 @@ class Effects:
     logged : list of (str, str, str)
         Logger, level and message of each record, except PyTorch's records about compiling.
     order : list of (str, str)
-        The output, warnings and log records in order, except PyTorch's about compiling: "stdout", "stderr",
-        "warning" or "log", and the text.
+        The effects in order, except PyTorch's warnings and records about compiling. Each consists of its kind, which is
+        "stdout", "stderr", "warning" or "log", and its text.
     """
 
     printed: str = ""
@@ -83,7 +83,7 @@ class Effects:
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
-        """Append an effect to ``order``; consecutive pieces of output are joined."""
+        """Append an effect to ``order``, and join consecutive output to the same stream."""
         if self.order and self.order[-1][0] == kind and kind in {"stdout", "stderr"}:
             self.order[-1] = (kind, self.order[-1][1] + text)
         elif text:
@@ -182,7 +182,7 @@ def all_handlers() -> Iterator[logging.Handler]:
 
 
 def all_filters() -> Iterator[Any]:
-    """Yield the filters of all loggers except the compiler's, without duplicates."""
+    """Yield the filters of all loggers except those of PyTorch's compilers, without duplicates."""
     loggers = [log for log in _loggers() if getattr(log, "filters", ()) and not is_compiler_logger(log.name)]
     yield from {id(item): item for log in loggers for item in log.filters}.values()
 
@@ -191,10 +191,10 @@ def _loggers() -> list[Any]:
     return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
-#: PyTorch's warnings about compiling never become errors, whatever the filters are: they are captured.
+#: A filter with which PyTorch's warnings about compiling are always captured and never become errors.
 _COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
 _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
-#: The process's warning filters on entry to each open :func:`preserve_warnings`.
+#: The process's warning filters on entry to each open :func:`allow_repeated_warnings`.
 _outer_filters: list[list[Any]] = []
 
 
@@ -305,7 +305,10 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore the generators of the CPU on exit, and those of CUDA if in use: reading these would initialize it."""
+    """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized.
+
+    Reading the generators of CUDA would initialize it.
+    """
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
@@ -327,7 +330,7 @@ def _bytes_of(state: torch.Tensor) -> bytes:
     return ctypes.string_at(state.data_ptr(), state.numel())
 
 
-def modes() -> dict[str, Any]:
+def current_modes() -> dict[str, Any]:
     """Return the PyTorch modes that a call may change."""
     return {
         "grad mode": torch.is_grad_enabled(),
@@ -340,11 +343,11 @@ def modes() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def preserve_warnings() -> Iterator[None]:
+def allow_repeated_warnings() -> Iterator[None]:
     """Make every warning and log-once message appear each time while the context is open.
 
-    On exit, the records of what was shown before are restored: any change of the warning filters makes Python forget,
-    in every module, which warnings it has shown.
+    On exit, the records of the warnings shown before are restored, because any change of the warning filters makes
+    Python forget, in every module, which warnings it has shown.
     """
     modules_with_registry = warning_registries()
     with isolate_warnings(modules_with_registry):

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpe
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
@@ -71,7 +71,7 @@ class Entry:
         The option ``dynamic`` of ``torch.compile``.
     guard_filter : callable or None
         The option ``guard_filter_fn`` of ``torch.compile``.
-    compiles_itself : bool
+    compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner : frozenset of tuple
         The path of each module to compile instead of the callable, and the name of the method to compile; an empty
@@ -97,7 +97,7 @@ class Entry:
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
-    compiles_itself: bool = False
+    compiles_inner_function: bool = False
     inner: frozenset[tuple[str, str]] = frozenset()
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
@@ -107,13 +107,13 @@ class Entry:
     weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
-        """Compile a function with a backend and with the entry's other options, and return it."""
+        """Return a program compiled with a backend and with the entry's other options."""
         options: dict[str, Any] | None = {"guard_filter_fn": self.guard_filter} if self.guard_filter else None
         return torch.compile(program, backend=backend, dynamic=self.dynamic, options=options)
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.storage_copies, self.name_snapshot)
+        return share_run_setup(self.modes, self.storage_copies, self.name_snapshot)
 
     @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:
@@ -143,7 +143,7 @@ class RecordedEntries:
     Parameters
     ----------
     looks_for_nan : bool
-        Whether to look for the first call whose result has NaN.
+        Whether to look for the first call that returns NaN.
     """
 
     def __init__(self, *, looks_for_nan: bool = False) -> None:
@@ -157,7 +157,7 @@ class RecordedEntries:
         #: Specs of all calls; ``entries`` contains only the first call to each entry.
         self.call_history = CallHistory()
         self._keys: list[tuple[Entry, Any]] = []
-        #: The number and a copy of the first call whose result has NaN, by the keys of the entries.
+        #: The number and a copy of the first call that returned NaN, by the keys of the entries.
         self._calls_with_nan: dict[Any, tuple[int, Entry | None]] = {}
         #: The process's state before each call that is running, with the call's thread.
         self._states: list[tuple[int, Entry, ProcessState]] = []
@@ -167,7 +167,7 @@ class RecordedEntries:
         self._reusing_calls = 0
 
     @disable_gradients_and_overrides()
-    def keep(self, entered_call: EnteredCall) -> None:
+    def record_entry(self, entered_call: EnteredCall) -> None:
         """Copy an entry, or note why it is left out."""
         name = callable_name(entered_call.call)
         if entered_call.reuses:
@@ -198,7 +198,7 @@ class RecordedEntries:
         self._keys.append((entry, key_of(entered_call.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
-        """Return a copy of a call, and the package parts that it may change; a sentence if the call is too large."""
+        """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
@@ -231,38 +231,40 @@ class RecordedEntries:
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
-        """Compare the state after a call with the state before it, since a context around it may restore the state."""
+        """Compare the states before and after a call now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
-            self._keep_call_with_nan(started_call, result)
+            self._record_call_with_nan(started_call, result)
         thread = get_ident()
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _keep_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
-        """Copy the first call to an entry whose result has NaN, unless it is the one that is already recorded."""
+    def _record_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
+        """Copy the first call to an entry that returned NaN, unless this call is already recorded."""
         key = key_of(started_call.call)
-        kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
-        if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
+        recorded_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
+        if recorded_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
         number = self.call_history.count_calls(key)
         self._calls_with_nan[key] = number, None
-        copy_or_reason = self._copy_call(kept_entry.function, started_call) if number > 1 else ""
+        copy_or_reason = self._copy_call(recorded_entry.function, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self._calls_with_nan[key] = number, replace(
-                kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
+                recorded_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
                 storage_copies=copy.storage_copies, name_snapshot=copy.name_snapshot,
                 weak_referents=copy.weak_referents,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
-        """Return the number of the first call to an entry whose result had NaN, and a copy made after its end.
+        """Return the number of the first call to an entry that returned NaN, and a copy made after the call.
 
         The copy is ``None`` if this is the first call to the entry, or if there was not enough memory for a copy. The
         result is ``None`` if there is no such call.
         """
-        return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
+        return next(
+            (self._calls_with_nan.get(key) for recorded_entry, key in self._keys if recorded_entry is entry), None
+        )
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, state_before in ended_calls:
@@ -280,28 +282,33 @@ class RecordedEntries:
         the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """
         keys = dict.fromkeys(
-            key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
+            key for recorded_entry, key in self._keys if recorded_entry is entry or _are_alike(recorded_entry, entry)
         )
-        own_key = next((key for kept_entry, key in self._keys if kept_entry is entry), None)
+        own_key = next((key for recorded_entry, key in self._keys if recorded_entry is entry), None)
         calls = self.call_history.calls_to(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied in a later call
             return [call for call in calls if call.modes == entry.modes]
         return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
     def count_calls(self, entry: Entry) -> int:
-        """Return the number of calls to an entry in the run, at least one."""
+        """Return the number of calls to an entry in the run, or one if it is not known."""
         return max(
-            1, next((self.call_history.count_calls(key) for kept_entry, key in self._keys if kept_entry is entry), 1)
+            1,
+            next(
+                (self.call_history.count_calls(key) for recorded_entry, key in self._keys if recorded_entry is entry), 1
+            ),
         )
 
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run repeated a call to an entry, or to a module like it."""
-        keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
+        keys = {
+            key for recorded_entry, key in self._keys if recorded_entry is entry or _are_alike(recorded_entry, entry)
+        }
         return any(self.call_history.count_calls(key) > len(self.call_history.calls_to(key)) for key in keys)
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
-        self.entries = [kept_entry for kept_entry in self.entries if kept_entry is not entry]
+        self.entries = [recorded_entry for recorded_entry in self.entries if recorded_entry is not entry]
         self.effects.append(effect)
 
     def leave_out_entries_with_effects(self, recorder: EffectRecorder) -> None:
@@ -315,12 +322,12 @@ class RecordedEntries:
             if effect_on_state is not None:
                 self.effects.append(effect_on_state)
             if effect_on_state is not None or entry.callable_id in callables_with_effects:
-                self.entries = [kept_entry for kept_entry in self.entries if kept_entry is not entry]
+                self.entries = [recorded_entry for recorded_entry in self.entries if recorded_entry is not entry]
         self._changes.clear()
 
 
 def _are_alike(one: Entry, other: Entry) -> bool:
-    """Return whether two entries are the same method, in the same modes, of modules that differ only in numbers."""
+    """Return whether two entries are the same method, in the same modes, of modules that differ only in values."""
     modules = [owner_of(entry.call) for entry in (one, other)]
     if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
         return False
@@ -333,24 +340,24 @@ def _are_alike(one: Entry, other: Entry) -> bool:
 
 
 def _trial_limit(tensors: list[torch.Tensor]) -> int:
-    """Return how many bytes trials of a call may use now, on the device of its tensors."""
+    """Return the number of bytes that trials of a call may use now on the device of its tensors."""
     return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
 
 
-def _why_too_large(name: str, size: int, taken_bytes: int, limit: int) -> str | None:
+def _why_too_large(name: str, size: int, used_bytes: int, limit: int) -> str | None:
     """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
-    if taken_bytes + MAX_GROWTH * size <= limit:
+    if used_bytes + MAX_GROWTH * size <= limit:
         return None
     return (
         f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
-        f"as much, but only {format_bytes(max(0, limit - taken_bytes))} of the limit (half of the free memory) are "
+        f"as much, but only {format_bytes(max(0, limit - used_bytes))} of the limit (half of the free memory) is "
         "left."
     )
 
 
 @contextlib.contextmanager
 def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
-    """Record the entries that are compiled while the context is open; see :class:`RecordedEntries`."""
+    """Record the entries that are compiled while the context is open."""
     recorded_entries = RecordedEntries(looks_for_nan=looks_for_nan)
     faults: list[str] = []
 
@@ -358,7 +365,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
     watching = watch_entries(
-        recorded_entries.keep,
+        recorded_entries.record_entry,
         emit,
         lambda _: None,
         on_start=recorded_entries.note_start,
@@ -378,13 +385,13 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(call: Any) -> Iterator[None]:
-    """Let a copied callable compile again as in its run, with a separate Dynamo cache, while the context is open.
+    """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
 
     Parameters
     ----------
     call : callable
-        A function, a method, a module, or a cell that the magic compiled as one function. Dynamo's settings for cells
-        apply to the latter.
+        A function, a method, a module, or a cell that the magic compiled as one function. Such a cell is compiled with
+        the Dynamo settings for cells.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_codes(call)))

@@ -1,4 +1,4 @@
-"""Detect files that extension modules open: no audit event reports them, so trials replace the opening functions."""
+"""Detect files that extension modules open. No audit event reports them, so trials replace the opening functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_text
+from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_description
 from jupyter_graphbreak.records.attributes import is_instance, unwrap
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Opener(NamedTuple):
-    """How a function or class opens or writes files, or what other effect it has outside the process's objects.
+    """A description of how a function or class opens or writes files, or of its other effect outside the copies.
 
     Parameters
     ----------
@@ -34,11 +34,13 @@ class _Opener(NamedTuple):
         The parameter that says whether a file is only read; empty if the file is always written.
     position : int
         The position of this parameter.
-    reads : tuple
+    reading_values : tuple
         The values of this parameter for which a file is only read.
     reads_by_default : bool
         Whether a file is only read if the argument is missing.
-    takes_text : bool
+    kind : str
+        The kind of the effect.
+    takes_other_strings : bool
         Whether a string argument may be something other than a path.
     takes_sql : bool
         Whether the first string is an SQL statement.
@@ -48,10 +50,10 @@ class _Opener(NamedTuple):
 
     parameter: str = ""
     position: int = -1
-    reads: tuple[Any, ...] = ()
+    reading_values: tuple[Any, ...] = ()
     reads_by_default: bool = True
     kind: EffectKind = "file"
-    takes_text: bool = False
+    takes_other_strings: bool = False
     takes_sql: bool = False
     description: str = ""
 
@@ -60,10 +62,10 @@ class _Opener(NamedTuple):
         if not self.parameter:
             return False
         mode = args[self.position] if self.position < len(args) else kwargs.get(self.parameter)
-        return self.reads_by_default if mode is None else mode in self.reads
+        return self.reads_by_default if mode is None else mode in self.reading_values
 
 
-_WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
+_WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_other_strings=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
 _CHANGES_DATABASE = _Opener(kind="database", description="changes an open database")
 _TRAINS = _Opener(description="writes a trained model")
@@ -135,7 +137,7 @@ _WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:cs
 _READING_SQL = re.compile(
     r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
 )
-#: Matches paths: they have a folder or a suffix.
+#: Matches strings that look like paths because they contain a folder or a suffix.
 _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 #: The types of functions that are not written in Python; these types have no common base.
 _COMPILED_FUNCTIONS = frozenset(
@@ -152,12 +154,12 @@ def file_replacements() -> Iterator[tuple[Any, str, Any]]:
     listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
-        for dotted, opener in openers.items() if owner is not None else ():
-            *outer_names, name = dotted.split(".")
-            holder = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
-            if hasattr(holder, name):
-                listed_keys.add((id(holder), name))
-                yield holder, name, _wrap_opener(getattr(holder, name), opener)
+        for dotted_name, opener in openers.items() if owner is not None else ():
+            *outer_names, name = dotted_name.split(".")
+            parent = functools.reduce(lambda part, step: getattr(part, step, None), outer_names, owner)
+            if hasattr(parent, name):
+                listed_keys.add((id(parent), name))
+                yield parent, name, _wrap_opener(getattr(parent, name), opener)
     for owner, name in _all_writers(len(sys.modules)):
         if (id(owner), name) not in listed_keys:
             yield owner, name, _wrap_opener(vars(owner)[name], _WRITES_IF_PATH)
@@ -187,7 +189,7 @@ def _may_write(module: object, file: object) -> bool:
     return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 
-#: The writers of each module, with the module's number of names: examining all modules takes half a second.
+#: The writers of each module, with the module's number of names, because examining all modules takes half a second.
 _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, str]]]] = {}
 
 
@@ -203,7 +205,7 @@ def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[Modu
     writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
         # The name may already refer to a replacement, which refers to the original.
-        if _WRITER_NAME.search(str(name)) and is_compiled(unwrap(value)):
+        if _WRITER_NAME.search(str(name)) and is_extension_function(unwrap(value)):
             writers.append((module, name))
         if is_instance(value, type):
             writers += _writing_methods(value, examined_types)
@@ -234,23 +236,23 @@ def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     return types.MethodType(replacement, method.__self__)
 
 
-def is_compiled(function: Any) -> bool:
+def is_extension_function(function: Any) -> bool:
     """Return whether a function is written in C, in Cython or with nanobind, not in Python."""
     return type(function).__name__ in _COMPILED_FUNCTIONS
 
 
 def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache the replacements that a function makes: making all of them again takes longer than most runs."""
+    """Cache the replacements that a function makes, because making them again takes longer than most runs."""
     replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
-    def cached(original: Any, *details: Hashable) -> Any:
+    def cached_replacement(original: Any, *details: Hashable) -> Any:
         key = (id(original), *details)
         if key not in replacements:
             # The cache refers to the original, so that no other object gets its id.
             replacements[key] = original, make(original, *details)
         return replacements[key][1]
 
-    return cached
+    return cached_replacement
 
 
 @cache_replacements
@@ -262,7 +264,7 @@ def _wrap_opener(original: Any, opener: _Opener) -> Any:
 
 
 def add_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
-    """Return a function that announces a call before it calls the original; Dynamo does not trace it."""
+    """Return a function, which Dynamo does not trace, that announces a call before it calls the original."""
 
     @functools.wraps(original)
     def announce_and_call(*args: Any, **kwargs: Any) -> Any:
@@ -273,7 +275,7 @@ def add_announcement(original: Callable[..., Any], announce: Announce) -> Callab
 
 
 def _make_imitating_class(original: type, opener: _Opener) -> type:
-    """Return an imitation of a class that makes instances of the original, whose own methods cannot be replaced."""
+    """Return an imitation that creates instances of a class whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
@@ -298,22 +300,26 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     if opener.takes_sql:
         text = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         if not _READING_SQL.fullmatch(text):
-            notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
+            notify_listeners(opener.kind, f"runs the SQL statement {short_description(text)}", frame)
         return
     if opener.description:
         notify_listeners(opener.kind, opener.description, frame)
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return
-    paths = (value for value in (*args, *kwargs.values()) if _is_path(value, accepts_any_text=not opener.takes_text))
+    paths = (
+        value
+        for value in (*args, *kwargs.values())
+        if _is_path(value, accepts_any_string=not opener.takes_other_strings)
+    )
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
-        notify_listeners(opener.kind, f"{verb} {short_text(path)}", frame)
+        notify_listeners(opener.kind, f"{verb} {short_description(path)}", frame)
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
-    """Return whether h5py opens a file in memory, without a file on disk or from a stream in memory."""
+    """Return whether h5py opens a file that exists only in memory, or a stream in memory."""
     drivers: Any = sys.modules.get("h5py.h5fd")
     if access is None or drivers is None:
         return False
@@ -323,12 +329,17 @@ def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
     return bool(driver == drivers.fileobj_driver and name and bytes(name[0]).startswith(b"<_io.BytesIO object at "))
 
 
-def _is_path(value: Any, *, accepts_any_text: bool) -> bool:
-    """Return whether an argument is a path; with ``accepts_any_text``, any string but ":memory:" counts as one."""
+def _is_path(value: Any, *, accepts_any_string: bool) -> bool:
+    """Return whether an argument is a path.
+
+    With ``accepts_any_string``, any string except ":memory:" counts as a path.
+    """
     if isinstance(value, os.PathLike):
         return True
-    # Without `accepts_any_text`, bytes are the content of a file.
-    text = os.fsdecode(value) if isinstance(value, bytes) and accepts_any_text else value
+    # Without `accepts_any_string`, bytes are the content of a file.
+    text = os.fsdecode(value) if isinstance(value, bytes) and accepts_any_string else value
     return (
-        isinstance(text, str) and text != ":memory:" and (accepts_any_text or _PATH_PATTERN.fullmatch(text) is not None)
+        isinstance(text, str)
+        and text != ":memory:"
+        and (accepts_any_string or _PATH_PATTERN.fullmatch(text) is not None)
     )

@@ -48,11 +48,11 @@ LRU_CACHE = type(functools.lru_cache(len))
 
 
 class FunctionCopier:
-    """Copies functions and objects; objects that several of them share stay shared among the copies.
+    """Copies functions and objects so that the copies share what the originals share.
 
     Parameters
     ----------
-    earlier_scopes : mapping
+    earlier_origins : mapping
         The ids of original namespaces, by the ids of copies made earlier.
     memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
@@ -73,8 +73,8 @@ class FunctionCopier:
         The names and types of the uncopied objects, with the reasons.
     """
 
-    def __init__(self, earlier_scopes: Mapping[int, int], memory_provider: MemoryProvider) -> None:
-        self._earlier_scopes = earlier_scopes
+    def __init__(self, earlier_origins: Mapping[int, int], memory_provider: MemoryProvider) -> None:
+        self._earlier_origins = earlier_origins
         self.memory_provider = memory_provider
         self.memo: dict[Any, Any] = {}
         self.bindings: list[Binding | SwappedBinding] = []
@@ -94,7 +94,7 @@ class FunctionCopier:
             function.cache_clear()
 
     def copy(self, value: Any, name: str) -> Any:
-        """Return a copy of an object; messages call it ``name``."""
+        """Return a copy of an object, which messages call ``name``."""
         if id(value) in self.memo:
             return self.memo[id(value)]
         if value is MISSING or is_atom(value):
@@ -118,7 +118,7 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over the user's data; return others unchanged.
+        """Return a copy of a user's function, or of one that closes over the user's data, and return others unchanged.
 
         Functions that ``torch.compiler.allow_in_graph`` marks are also returned unchanged.
         """
@@ -132,9 +132,9 @@ class FunctionCopier:
             return function  # front ends recognize some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
-        scope = function.__globals__ if is_in_library else self._copy_globals(function.__globals__)
+        namespace = function.__globals__ if is_in_library else self._copy_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
-        result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
+        result = types.FunctionType(function.__code__.replace(), namespace, function.__name__, None, cells or None)
         self.memo[id(function)] = self.memo[id(result)] = result  # it may refer to itself
         name = function.__name__
         if function.__defaults__ is not None:
@@ -156,13 +156,16 @@ class FunctionCopier:
                     self.bindings.append(cell_binding(variable, cell, original_cell))
         if not is_in_library:
             names = global_names(function.__code__)
-            for variable in sorted(scope if names & ANY_GLOBAL_READERS else names):
-                self._copy_global(variable, scope)
+            for variable in sorted(namespace if names & ANY_GLOBAL_READERS else names):
+                self._copy_global(variable, namespace)
             self.bindings += function_bindings(result)
         return result
 
     def copy_handlers(self) -> dict[int, logging.Handler]:
-        """Copy the handlers whose classes the user wrote; all handlers without a copy receive no records."""
+        """Copy the handlers whose classes the user wrote, and return the copies by the ids of the originals.
+
+        Handlers without a copy receive no records.
+        """
         result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             cls = type(handler)
@@ -185,7 +188,7 @@ class FunctionCopier:
         return result
 
     def copy_filters(self) -> dict[int, Any]:
-        """Copy the filters of loggers; filters that cannot be copied are ignored."""
+        """Copy the filters of loggers, except those that cannot be copied, and return them by the originals' ids."""
         result: dict[int, Any] = {}
         for original in all_filters():
             failed_objects: list[Any] = []
@@ -197,38 +200,38 @@ class FunctionCopier:
                     self.bindings.append(fixed_binding(f"the attributes of the filter {type(owner).__name__}", owner))
         return result
 
-    def _copy_globals(self, scope: dict[str, Any]) -> dict[str, Any]:
-        origin = self.origin(scope)
+    def _copy_globals(self, namespace: dict[str, Any]) -> dict[str, Any]:
+        origin = self.origin(namespace)
         if origin not in self._globals:
-            self._modules.append(copy_namespace_to_module(scope))
+            self._modules.append(copy_namespace_to_module(namespace))
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
-            copy_fx_wraps(scope, result)
+            copy_fx_wraps(namespace, result)
             # A reference to the namespace itself would keep it alive.
             finalize(self, "forgetting a copy", forget_fx_wraps, id(result))
         return self._globals[origin]
 
-    def origin(self, scope: dict[str, Any]) -> int:
-        """Return the id of a copied namespace's original, or the id of any other namespace."""
-        return self.origins.get(id(scope)) or self._earlier_scopes.get(id(scope), id(scope))
+    def origin(self, namespace: dict[str, Any]) -> int:
+        """Return the id of the namespace that a namespace was copied from, or its own id if it is no copy."""
+        return self.origins.get(id(namespace)) or self._earlier_origins.get(id(namespace), id(namespace))
 
-    def _copy_global(self, name: str, scope: dict[str, Any]) -> None:
-        key = self.origin(scope), name
-        if key in self._copied_globals:  # for a different function
+    def _copy_global(self, name: str, namespace: dict[str, Any]) -> None:
+        key = self.origin(namespace), name
+        if key in self._copied_globals:  # it was copied for a different function
             return
         self._copied_globals.add(key)
-        value = scope.get(name, MISSING)
+        value = namespace.get(name, MISSING)
         if (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
-            scope[name] = refusing_function
+            namespace[name] = refusing_function
             return
         if is_bound_to_data(value):
-            scope[name] = method = self.copy(value, name)
+            namespace[name] = method = self.copy(value, name)
             self.bindings.append(fixed_binding(name, method.__self__))
         if is_instance(value, types.ModuleType | types.BuiltinFunctionType | type):
             return
         if value is not MISSING:
-            scope[name] = self.copy(value, name)
-        self.bindings.append(dataclasses.replace(item_binding(name, scope, name), key=key, holder=None))
+            namespace[name] = self.copy(value, name)
+        self.bindings.append(dataclasses.replace(item_binding(name, namespace, name), key=key, holder=None))
 
     def has_copied_globals_of(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads were copied, or are a copy."""
@@ -236,7 +239,7 @@ class FunctionCopier:
 
     def reads_copies(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads are copies."""
-        return any(function.__globals__ is scope for scope in self._globals.values())
+        return any(function.__globals__ is namespace for namespace in self._globals.values())
 
 
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:

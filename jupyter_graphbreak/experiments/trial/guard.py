@@ -12,7 +12,7 @@ import msgspec.structs
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
-from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
+from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     COMPILER_CHANGE_PREFIX,
     ProcessState,
@@ -51,11 +51,11 @@ class _EffectGuard:
         self.lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
-        if effect.location is None and effect.imports:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, location=line_that_imports(effect.imports, user_codes(*self._calls)))
+        if effect.location is None and effect.imported_module:  # Dynamo runs the imports of the code that it traces
+            effect = replace(effect, location=line_that_imports(effect.imported_module, user_codes(*self._calls)))
         elif effect.location is not None and effect.location.line == frame.f_code.co_firstlineno:
             # Compiled code reads the objects that it needs before its first line.
-            line = _first_use(frame, user_codes(*self._calls))
+            line = _line_of_first_use(frame, user_codes(*self._calls))
             effect = replace(
                 effect, location=msgspec.structs.replace(effect.location, line=line or effect.location.line)
             )
@@ -67,18 +67,18 @@ class _EffectGuard:
         self.lines.setdefault(description, location)
 
 
-#: The instructions that load a variable.
-_LOADS_OF_VARIABLES = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
+#: The prefixes of the names of instructions that load a variable.
+_VARIABLE_LOADS = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
 
 
-def _first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
-    """Return the first line that uses the variable that a compiled frame is reading; ``None`` if it is not found."""
+def _line_of_first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
+    """Return the first line that uses the variable being read in a compiled frame; ``None`` if it is not found."""
     key = frame.f_code.co_filename, frame.f_code.co_firstlineno
     code = next((code for code in codes if (code.co_filename, code.co_firstlineno) == key), None)
     names = [
         instruction.argval
         for instruction in dis.get_instructions(frame.f_code)
-        if instruction.offset <= frame.f_lasti and instruction.opname.startswith(_LOADS_OF_VARIABLES)
+        if instruction.offset <= frame.f_lasti and instruction.opname.startswith(_VARIABLE_LOADS)
     ]
     uses = dis.get_instructions(code) if code is not None and names else ()
     return next((use.positions.lineno for use in uses if use.argval == names[-1] and use.positions is not None), None)
@@ -91,7 +91,7 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
     Parameters
     ----------
     *calls : callable
-        The callables that run; their code is searched for the line that changes the state of the process.
+        The callables that run. Their code is searched for the line that changes the state of the process.
     changeable_parts : iterable of LibraryPart
         The parts of packages that the callables may change.
 
@@ -102,7 +102,7 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
     """
     guard = _EffectGuard(calls)
     with (
-        made_descriptors.close_leftovers(),
+        trial_descriptors.close_leftovers(),
         preserve_line_cache(),
         refuse_input(),
         trace_originals(),
@@ -198,14 +198,14 @@ def record_effects() -> Iterator[EffectRecorder]:
 
 
 class RunEffects:
-    """The effects of a real run whose calls are not copied; complete when :func:`observe_effects` has ended."""
+    """The effects of a real run whose calls are not copied. They are complete after :func:`observe_effects`."""
 
     def __init__(self, recorder: EffectRecorder) -> None:
         self._recorder = recorder
         self.changes: list[StateChange] = []
 
     def effect_of(self, call: Any) -> ObservedEffect | None:
-        """Return the first effect of the code that a callable uses; ``None`` if it had none."""
+        """Return the first effect of the code that a callable uses, or ``None`` if there was no effect."""
         codes = list(user_codes(call))
         for _, effect in self._recorder.recorded_effects:
             if effect.location is not None and any(_contains_line(code, effect.location) for code in codes):

@@ -28,27 +28,29 @@ def modules_of(
     model is thus called ``net`` and not ``ema.online_model``.
     """
     roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.call).items()]
-    visited: set[int] = set()
-    inside = {id(item) for name, root in roots for _, item in named_objects(root, name, visited) if item is not root}
-    roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inside)
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
+    inner_ids = {
+        id(item) for name, root in roots for _, item in named_objects(root, name, visited_ids) if item is not root
+    }
+    roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inner_ids)
+    searched_ids: set[int] = set()
     yielded_ids: set[int] = set()
     for name, root in roots:
-        for path, item in named_objects(root, name, seen):
+        for path, item in named_objects(root, name, searched_ids):
             if is_instance(item, torch.nn.Module) and id(item) not in yielded_ids:
                 yielded_ids.add(id(item))
                 yield path, item
 
 
 class InnerModules:
-    """Modules inside an entry that are compiled in place, as by ``Module.compile``, during calls to the entry.
+    """Modules inside an entry that run compiled, as after ``Module.compile``, during calls to the entry.
 
     Parameters
     ----------
     subject : Subject
         The subject that contains the copy of the entry.
     module_methods : collection of tuple
-        The path of each module, and the name of the method to compile; an empty name stands for the module's calls,
+        The path of each module, and the name of the method to compile. An empty name stands for the module's calls,
         which ``Module.compile`` compiles.
     compile_ : callable
         Compiles a function.
@@ -97,7 +99,7 @@ class InnerModules:
         return compiled_function.__get__(module) if method else compiled_function
 
     def wrap_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls an entry while the modules are compiled; without modules, the entry itself."""
+        """Return a function that calls an entry while the modules are compiled. Without modules, return the entry."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.compile_modules(args, kwargs):

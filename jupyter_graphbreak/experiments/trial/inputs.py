@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.trial.code_hints import (
+    alternative_choices,
     index_predicate,
     looks_like_indices,
     numbers_in_code,
-    other_choices,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     fill_with,
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompiles.
-_MAX_SPECIAL = 6
+#: The maximum number of inputs with changed Python values or sizes. Each may use up one of Dynamo's eight recompiles.
+_MAX_SPECIAL_INPUTS = 6
+#: The largest size to take from the function's code.
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs, and suffixes of such kinds.
 BOOL = "bool tensors"
@@ -62,19 +63,20 @@ class Input:
     Parameters
     ----------
     is_special : bool
-        Whether Python values or sizes may differ from those of the first input; a captured program may depend on them.
+        Whether Python values or sizes may differ from those of the original input. A captured program may depend on
+        them.
     preceding_calls : int
-        How often to call the function beforehand with the first input, or with a smaller one derived from it, if the
+        The number of calls to make beforehand with the original input, or with a smaller one derived from it, if the
         function changes state.
     seed : int
         The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by name.
     different_kind : str
-        How the values differ in kind from those of the first input, such as "float16 tensors" or "x = None"; empty if
-        they do not.
+        The difference in kind from the values of the original input, such as "float16 tensors" or "x = None". Empty if
+        the kinds are the same.
     is_smaller : bool
-        Whether tensors are smaller than those of the first input, only to save time.
+        Whether tensors are smaller than those of the original input, only to save time.
     """
 
     arguments: Arguments
@@ -93,7 +95,7 @@ class Input:
 
     @property
     def counts_errors_only(self) -> bool:
-        """Whether only errors are compared: merging branches promotes booleans differently from numbers."""
+        """Whether only errors are compared, because merging branches promotes booleans differently from numbers."""
         return self.different_kind == BOOL or self.has_flag
 
     @property
@@ -103,7 +105,7 @@ class Input:
 
     @property
     def has_different_size(self) -> bool:
-        """Whether two arguments may no longer have a size in common, which code may require or not."""
+        """Whether two arguments that had a size in common may no longer do so."""
         return self.different_kind.endswith(OF_DIFFERENT_SIZE)
 
     @property
@@ -113,7 +115,7 @@ class Input:
 
     @property
     def has_nan_number(self) -> bool:
-        """Whether a plain number is NaN."""
+        """Whether a Python number is NaN."""
         return self.example.what.endswith("= nan")
 
     @property
@@ -129,8 +131,8 @@ def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> 
     )
 
 
-def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
-    """Yield other inputs for a function, most revealing first.
+def derived_inputs(original: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
+    """Yield inputs for a function that are derived from an accepted one, most revealing first.
 
     Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
@@ -138,16 +140,16 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 
     Parameters
     ----------
-    first : Arguments
-        The input to derive from.
+    original : Arguments
+        The arguments to derive inputs from.
     """
-    for description, change in _value_changes(first, fn):
-        arguments = map_tensors(first, change)
-        if describe_difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
+    for description, change in _value_changes(original, fn):
+        arguments = map_tensors(original, change)
+        if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn))
-    change = unless(index_predicate(first, fn), randomize, randomize_within_range)
-    special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
-    for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
+    change = unless(index_predicate(original, fn), randomize, randomize_within_range)
+    special_changes = itertools.chain(_python_changes(original, fn), _size_changes(original, fn))
+    for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL_INPUTS):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
         # Two branches may agree for the original values: 1 + 1 equals 1 * 2.
         changed_arguments = map_tensors(arguments, change)
@@ -158,8 +160,8 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
 # --- Changed values of tensors ---
 
 
-def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named_values = [(name, value) for name, value in first.by_name(fn).items() if tensors_in(value)]
+def _value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    named_values = [(name, value) for name, value in original.by_name(fn).items() if tensors_in(value)]
     if not named_values:
         return
     target = (
@@ -167,7 +169,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
         if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
         else "all tensors"
     )
-    may_be_indices = index_predicate(first, fn)
+    may_be_indices = index_predicate(original, fn)
     yield f"{target} negated", unless(may_be_indices, negate, roll)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
     if target == "all tensors":
@@ -176,7 +178,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{target} ten times as large", unless(may_be_indices, multiply_by_ten)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{target} random", unless(may_be_indices, randomize, randomize_within_range)
-    if any(map(looks_like_indices, tensors_in(first.values()))):
+    if any(map(looks_like_indices, tensors_in(original.values()))):
         yield "integers in a different order", unless(looks_like_indices, identity, roll)
     for constant in numbers_in_code(fn):
         fill = functools.partial(fill_with, number=constant + 1)
@@ -190,8 +192,8 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
 # --- Changed Python values and sizes ---
 
 
-def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    for name, value in first.by_name(fn).items():
+def _python_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    for name, value in original.by_name(fn).items():
         new_values: list[Any] = []
         if is_instance(value, bool):
             new_values = [not value]
@@ -200,13 +202,13 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
         elif is_instance(value, float):
             new_values = [-value, value * 2 + 1]
         elif is_instance(value, str | enum.Enum):
-            new_values = other_choices(fn, value)
+            new_values = alternative_choices(fn, value)
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", first.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", original.with_argument(fn, name, new_value)
 
 
-def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(first.values())
+def _size_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    tensors = tensors_in(original.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     hinted_lengths = [
         int(number) + offset for number in numbers_in_code(fn) if float(number).is_integer() for offset in (1, 0)
@@ -216,5 +218,5 @@ def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[st
             if new_size != size:
                 yield (
                     f"size {new_size} instead of {size}",
-                    map_tensors(first, functools.partial(resize, size=size, new_size=new_size)),
+                    map_tensors(original, functools.partial(resize, size=size, new_size=new_size)),
                 )

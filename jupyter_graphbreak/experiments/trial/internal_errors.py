@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _COPY_FILE = copy.__file__
 #: The name of this package, which raises its own exceptions on purpose.
 _PACKAGE = __name__.partition(".")[0]
-#: The function that raises the original's error again: the traceback ends there if one of PyTorch's functions failed.
+#: The function that raises the original's error again. The traceback ends there if one of PyTorch's functions failed.
 _RERAISING_FUNCTION = "Reference.__init__"
 
 

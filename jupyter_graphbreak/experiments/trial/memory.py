@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: The size below which storages are not shared.
 _MIN_SHARED_BYTES = 1 << 18
-#: When the copies exceed this size, garbage is collected once: reference cycles may keep copies of an earlier entry.
-_COLLECTED_BYTES = 1 << 26
+#: When the copies exceed this size, garbage is collected once, as reference cycles may keep earlier copies alive.
+_COLLECTION_THRESHOLD_BYTES = 1 << 26
 #: The fraction of the available memory that trials may use.
 _TRIAL_SHARE = 0.5
 #: Trials of a call may use at most this many times the memory that the call uses.
@@ -30,11 +30,11 @@ MAX_GROWTH = 4
 class _CopiedStorage(NamedTuple):
     """A storage as it was before all runs, and the copy that runs work on."""
 
-    before: torch.UntypedStorage
-    work: torch.UntypedStorage
+    initial: torch.UntypedStorage
+    working_copy: torch.UntypedStorage
 
     def is_unchanged(self) -> bool:
-        return have_equal_bytes(self.before, self.work)
+        return have_equal_bytes(self.initial, self.working_copy)
 
 
 class StorageCopy(NamedTuple):
@@ -45,27 +45,27 @@ class StorageCopy(NamedTuple):
 
 
 class StorageRecorder:
-    """Copies storages and remembers the originals: as long as an original is unchanged, it can restore its copy."""
+    """Copies storages and remembers the originals. An original that is unchanged can restore its copy."""
 
     def __init__(self) -> None:
         self.storage_copies: list[StorageCopy] = []
 
-    def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return a copy of a storage; ``None`` if the storage is small."""
+    def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
+        """Return a copy of a storage, or ``None`` if the storage is small."""
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
         self.storage_copies.append(StorageCopy(storage.clone(), weakref.ref(tensor)))
         return self.storage_copies[-1].storage
 
 
-class Memory:
-    """Large memory that several copies share: runs work on one copy, which is restored before each run.
+class SharedMemory:
+    """Large memory that several copies share. Runs work on one copy, which is restored before each run.
 
     Parameters
     ----------
     storage_copies : iterable of StorageCopy
-        Existing copies. If the tensor of which one is a copy has not changed since, runs work on this copy, and the
-        tensor restores it.
+        Existing copies. If the tensor that a copy was made from is unchanged, runs work on this copy, and the tensor
+        restores it.
 
     Attributes
     ----------
@@ -80,8 +80,8 @@ class Memory:
         self._storages_by_key: dict[Any, _CopiedStorage] = {}
         self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
-    def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return the shared storage for copies of a storage; ``None`` if each copy has its own."""
+    def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
+        """Return the storage that copies of a storage share, or ``None`` if each copy has its own."""
         del tensor
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
@@ -89,21 +89,21 @@ class Memory:
         if block is None:
             block = self._new_block(storage)
             self._blocks.append(block)
-            self._storages_by_key.update({memory_key(block.before): block, memory_key(block.work): block})
-        elif block.work.data_ptr() == storage.data_ptr() and not block.is_unchanged():
+            self._storages_by_key.update({memory_key(block.initial): block, memory_key(block.working_copy): block})
+        elif block.working_copy.data_ptr() == storage.data_ptr() and not block.is_unchanged():
             return None  # a copy of a copy that a run has changed
-        return block.work
+        return block.working_copy
 
     def _new_block(self, storage: torch.UntypedStorage) -> _CopiedStorage:
         storage_copy = self._copies_by_key.get(memory_key(storage))
         original = storage_copy.original() if storage_copy is not None else None
         if original is not None:
-            before = original.untyped_storage()
-            if before.data_ptr() != storage.data_ptr() and have_equal_bytes(before, storage):
-                return _CopiedStorage(before, storage)
+            initial = original.untyped_storage()
+            if initial.data_ptr() != storage.data_ptr() and have_equal_bytes(initial, storage):
+                return _CopiedStorage(initial, storage)
         copied_before = self._copied_bytes
         self._copied_bytes += storage.nbytes()
-        if copied_before <= _COLLECTED_BYTES < self._copied_bytes:
+        if copied_before <= _COLLECTION_THRESHOLD_BYTES < self._copied_bytes:
             gc.collect()
             _release_free_memory()
         return _CopiedStorage(storage, storage.clone())
@@ -111,12 +111,12 @@ class Memory:
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether :meth:`restore` restores a storage."""
         block = self._storages_by_key.get(memory_key(storage))
-        return block is not None and block.work.data_ptr() == storage.data_ptr()
+        return block is not None and block.working_copy.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether runs have not changed a storage that :meth:`restore` restores."""
         block = self._storages_by_key.get(memory_key(storage))
-        return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
+        return block is not None and block.working_copy.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
         """Undo the changes that runs have made.
@@ -124,33 +124,33 @@ class Memory:
         Parameters
         ----------
         keys : container
-            The keys of the memory to restore; by default all memory.
+            The keys of the storages to restore. By default, all storages are restored.
 
         Returns
         -------
         bool
             Whether runs have changed the memory.
         """
-        changed = [
+        changed_blocks = [
             block
             for block in self._blocks
-            if (keys is None or memory_key(block.work) in keys) and not block.is_unchanged()
+            if (keys is None or memory_key(block.working_copy) in keys) and not block.is_unchanged()
         ]
-        for block in changed:
-            if block.work.nbytes() != block.before.nbytes():
-                block.work.resize_(block.before.nbytes())
-            block.work.copy_(block.before)
-        return bool(changed)
+        for block in changed_blocks:
+            if block.working_copy.nbytes() != block.initial.nbytes():
+                block.working_copy.resize_(block.initial.nbytes())
+            block.working_copy.copy_(block.initial)
+        return bool(changed_blocks)
 
     def return_free_memory(self) -> None:
-        """Return the memory that runs have freed to the system, if any memory is shared.
+        """Give the memory that runs have freed back to the system, if any memory is shared.
 
-        The next run takes longer, since the system has to provide the memory again.
+        The next run takes longer, because the system has to provide the memory again.
         """
         if self._blocks:
             _release_free_memory()
 
-    def release(self) -> None:
+    def collect_garbage(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""
         if self._blocks:
             gc.collect()
@@ -158,25 +158,27 @@ class Memory:
 
     def changed_storages(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
         """Return the initial and the current content of the storages that runs have changed."""
-        return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
+        return [(block.initial, block.working_copy) for block in self._blocks if not block.is_unchanged()]
 
     def memo(self, excluded_keys: Container[Any] = ()) -> dict[Any, Any]:
         """Return a memo that makes copies use the shared memory, except the storages with the excluded keys."""
         return {
-            key: block.work
+            key: block.working_copy
             for key, block in self._storages_by_key.items()
-            if memory_key(block.work) not in excluded_keys
+            if memory_key(block.working_copy) not in excluded_keys
         }
 
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo that makes copies share the memory that no run has changed."""
-        memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
+        memo: dict[Any, Any] = {
+            memory_key(block.working_copy): block.initial for block in self._blocks if block.is_unchanged()
+        }
         return memo | {UNCHANGED_MEMORY: frozenset(memo)}
 
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Return the C library's function that releases free memory; ``None`` if there is none."""
+    """Return the C library's function that releases free memory, or ``None`` if there is none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # not on every system
@@ -215,7 +217,7 @@ def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, e
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Return the free memory in bytes of a CUDA device, or else of the machine and its containers for this process."""
+    """Return the free memory in bytes of a CUDA device, or of the machine within the limits of its containers."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_free_on_machine(), *_free_in_containers()])
@@ -244,7 +246,7 @@ def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path
 
 
 def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
-    """Return the free memory in bytes of a control group and its parents; in a container, the root is its own group."""
+    """Return the free memory in bytes of a control group and its parents, including a container's root group."""
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)
@@ -258,7 +260,7 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
 
 
 def _droppable_bytes(folder: Path) -> int:
-    """Return how much of the used memory is file cache that the kernel can drop."""
+    """Return the size in bytes of the file cache in the used memory. The kernel can drop this cache."""
     for line in _lines_of(folder / "memory.stat"):
         name, _, number = line.partition(" ")
         if name in {"inactive_file", "total_inactive_file"}:
@@ -274,7 +276,7 @@ def _lines_of(path: Path) -> Iterator[str]:
 
 
 def memory_limit(device: torch.device | None = None) -> int:
-    """Return how many bytes trials may use now."""
+    """Return the number of bytes that trials may use now."""
     return int(available_memory(device) * _TRIAL_SHARE)
 
 

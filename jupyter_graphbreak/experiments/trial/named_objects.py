@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RESULT = "the result"
 
 
-def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
+def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield the path and the object for every object in a value that a call can change, once for each of its paths.
 
     Parameters
@@ -32,10 +32,10 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
         The value to search.
     name : str
         The name with which the paths begin; empty for a module whose parameters have no prefix.
-    seen : set of int
-        The ids of objects that have been searched; the set is updated.
+    visited_ids : set of int
+        The ids of objects that have been searched. The set is updated.
     """
-    seen = set() if seen is None else seen
+    visited_ids = set() if visited_ids is None else visited_ids
     pending = [(name, value)]
     while pending:
         path, item = pending.pop()
@@ -43,36 +43,36 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
             continue
         if not is_instance(item, tuple):
             yield path, item
-        if id(item) not in seen:
-            seen.add(id(item))
+        if id(item) not in visited_ids:
+            visited_ids.add(id(item))
             pending += [(f"{path}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
-def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in a value, with their paths."""
-    return ((path, item) for path, item in named_objects(value, name, seen) if is_instance(item, torch.Tensor))
+    return ((path, item) for path, item in named_objects(value, name, visited_ids) if is_instance(item, torch.Tensor))
 
 
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and other leaves in a value, each with its first path.
 
-    A container or an instance yields the name of its class first, so that empty ones are included.
+    For a container or an instance, the name of its class comes first, so that empty ones are included.
     """
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     pending = [(name, value)]
     while pending:
         path, item = pending.pop()
         if is_instance(item, torch.Tensor) or not is_data(item):
             # The methods of two copies are bound to different objects.
             yield path, item.__func__ if is_instance(item, types.MethodType) else item
-        elif id(item) not in seen:
-            seen.add(id(item))
+        elif id(item) not in visited_ids:
+            visited_ids.add(id(item))
             yield path, type(item).__qualname__
             pending += [(f"{path}{step}".removeprefix("."), part) for step, part in reversed(list(_parts(item)))]
 
 
 def memory_address(value: Any) -> int | None:
-    """Return the address of a tensor's or array's memory, for a view that of the original; ``None`` if unknown."""
+    """Return the address of the memory that a tensor or array shares with its views; ``None`` if it is unknown."""
     try:
         if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None

@@ -38,7 +38,7 @@ _ATOMS = (
     str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
     re.Pattern, inspect.Signature,
 )  # fmt: skip
-#: Types of objects that belong to the process rather than to the program: copies share them.
+#: Types of objects that belong to the process rather than to the program. Copies share these objects.
 _PROCESS_TYPES = (
     logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
     contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
@@ -50,6 +50,7 @@ _TORCH_MODULES = (
     "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
+#: The types of locks, and the functions that make them.
 LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 #: The types of objects whose memory a ``memoryview`` may expose.
 BUFFER_TYPES = (bytearray, array.array)
@@ -69,7 +70,7 @@ def slot_descriptors(cls: type) -> Iterator[Any]:
             yield from (member for member in vars(base).values() if is_instance(member, types.MemberDescriptorType))
 
 
-def is_plain(value: torch.Tensor) -> bool:
+def is_plain_tensor(value: torch.Tensor) -> bool:
     """Return whether a tensor is an ordinary dense tensor or parameter."""
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
@@ -90,7 +91,7 @@ def is_code(value: Any) -> bool:
     )
 
 
-def is_shared(value: Any) -> bool:
+def belongs_to_process(value: Any) -> bool:
     """Return whether an object belongs to the process rather than the program, such as a logger, thread or stream."""
     if is_instance(value, torch.Generator):
         return _is_default_generator(value)
@@ -133,7 +134,7 @@ def is_data(value: Any) -> bool:
     # Objects of the standard library, such as streams, refer to almost everything.
     return (
         not is_code(value)
-        and not is_shared(value)
+        and not belongs_to_process(value)
         and attribute_of(value, "__dict__") is not None
         and may_be_user_defined(cls)
         and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
@@ -146,7 +147,7 @@ def has_attributes_only(cls: type) -> bool:
 
 
 def _adds_attributes_only(cls: type) -> bool:
-    """Return whether instances of a class need no more memory than instances of its base and the attributes it adds.
+    """Return whether a class adds nothing but attributes to the memory of its base's instances.
 
     Instances of nanobind classes need more memory. Their methods end the process if ``__init__`` has not run.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ThreadStream(io.TextIOWrapper):
-    """A stream that writes to a different stream on threads that redirect it, and otherwise to the original stream.
+    """A stream that writes to a thread's own stream while the thread redirects it, and otherwise to the original.
 
     As with a standard stream, Dynamo does not trace the methods, so it reports a break in one of them on the program's
     line.
@@ -74,8 +74,8 @@ class _Target(io.RawIOBase):
         return self.stream().fileno()
 
 
-#: The replacements for standard streams, by name and id of the original. They stay alive because Python's ``print`` has
-#: no reference to the stream to which it writes: a different thread would write to freed memory.
+#: The replacements for standard streams, by name and id of the original. They stay alive because Python's ``print``
+#: holds no reference to the stream to which it writes, so a different thread could write to freed memory.
 _replacements: dict[tuple[str, int], _ThreadStream] = {}
 _MAX_REPLACEMENTS = 64
 _streams_lock = threading.RLock()

@@ -22,10 +22,10 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import is_large
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
+    allow_repeated_warnings,
     capture_effects,
-    modes,
+    current_modes,
     preserve_random_generators,
-    preserve_warnings,
     random_states,
     seed_all,
     suppress_displays,
@@ -51,11 +51,11 @@ _MAX_LINES = 20_000
 #: The instructions that start an iteration of a loop over an iterator; such a loop usually ends.
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded paths for an alias.
-_MAX_NAMES = 20
+_MAX_ALIAS_PATHS = 20
 
 
 class Layout(NamedTuple):
-    """The class of a tensor, and its strides in dimensions with several elements; none if empty or sparse."""
+    """The class of a tensor, and its strides in dimensions with several elements. A sparse or empty one has none."""
 
     class_: type
     strides: tuple[int, ...]
@@ -71,7 +71,7 @@ class Result:
     ----------
     value : object
         The returned value.
-    raised : Exception or None
+    error : Exception or None
         The exception that the call raised.
     arguments, state : dict
         The arguments and everything else that the call may have changed, as they were after the call, by name.
@@ -103,7 +103,7 @@ class Result:
     """
 
     value: Any = None
-    raised: Exception | None = None
+    error: Exception | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
@@ -159,7 +159,7 @@ def run(
     """
     require_time("call")
     copies = subject.copy_arguments(arguments)
-    line_counter = _current_line_limit()
+    line_counter = _active_trace_function()
     with (
         # The limit is only for the program: tracing would double the time for reading the state of the process.
         _set_trace_function(None) if line_counter is not None else contextlib.nullcontext(),
@@ -170,17 +170,17 @@ def run(
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)
-        value, raised = _call(program, copies, line_counter)
-        random_after, modes_after = random_states(), modes()
+        value, error = _call(program, copies, line_counter)
+        random_after, modes_after = random_states(), current_modes()
         values_after = {RESULT: value, **copies.by_name(subject.call)}
         objects = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
-        if runs_backward and raised is None and not torch.is_inference_mode_enabled():
+        if runs_backward and error is None and not torch.is_inference_mode_enabled():
             gradients, backward_error = _run_backward(objects.tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
+        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, objects.requires_grad,
         objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
         random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
@@ -257,17 +257,17 @@ def _observe_objects(
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
     """Yield the objects that a call received, may have changed, or returned, each with its path."""
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),
         *(("tensor", name, item) for name, item in subject.roots()),
     ]:
-        for path, item in named_objects(root, name, seen):
+        for path, item in named_objects(root, name, visited_ids):
             if is_instance(item, torch.Tensor) and isinstance(item, torch.nn.Parameter):
                 yield f"the parameter {path}", item
             else:
                 yield f"the {kind} {path}" if is_instance(item, torch.Tensor) or kind == "argument" else path, item
-    yield from named_objects(value, RESULT, seen)
+    yield from named_objects(value, RESULT, visited_ids)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
@@ -279,9 +279,9 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
         address = memory_address(item)
         paths_in_memory = paths_by_address[address] if address is not None else []
         if paths_by_id[id(item)]:
-            aliases[path] = ("is", frozenset(paths_by_id[id(item)][:_MAX_NAMES]))
+            aliases[path] = ("is", frozenset(paths_by_id[id(item)][:_MAX_ALIAS_PATHS]))
         elif paths_in_memory:
-            aliases[path] = ("shares memory with", frozenset(paths_in_memory[:_MAX_NAMES]))
+            aliases[path] = ("shares memory with", frozenset(paths_in_memory[:_MAX_ALIAS_PATHS]))
         paths_by_id[id(item)].append(path)
         paths_in_memory.append(path)
     return aliases
@@ -382,7 +382,7 @@ class _LineCounter:
     """Provides a trace function that notes the lines that run, and stops a function that runs too many lines."""
 
     def __init__(self) -> None:
-        # Lines of this package never count, even if it runs from a source tree: comparisons run many lines.
+        # Lines of this package never count, even if it runs from a source tree, because comparisons run many lines.
         self._is_counted: dict[str, bool] = {}
         self._count = 0
         self.lines: set[tuple[str, int]] = set()
@@ -422,7 +422,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
 
 
 @contextlib.contextmanager
-def line_limit() -> Iterator[set[tuple[str, int]]]:
+def limit_lines() -> Iterator[set[tuple[str, int]]]:
     """Stop a function that runs too many lines, because it may never return for an unexpected input.
 
     Yields
@@ -437,7 +437,7 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _set_trace_function(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open; on exit, a function that code in the context has set stays."""
+    """Set the trace function while the context is open, but keep one that code in the context has set."""
     trace_before = sys.gettrace()
     sys.settrace(function)
     try:
@@ -447,8 +447,8 @@ def _set_trace_function(function: Any) -> Iterator[None]:
             sys.settrace(trace_before)
 
 
-def _current_line_limit() -> Any:
-    """Return the trace function of :func:`line_limit` if it is set."""
+def _active_trace_function() -> Any:
+    """Return the trace function of :func:`limit_lines` if it is set, else ``None``."""
     function = sys.gettrace()
     return function if isinstance(getattr(function, "__self__", None), _LineCounter) else None
 
@@ -468,7 +468,7 @@ def sandbox_runs() -> Iterator[None]:
     try:
         with (
             preserve_random_generators(),
-            preserve_warnings(),
+            allow_repeated_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
             hide_compiler_logs(),

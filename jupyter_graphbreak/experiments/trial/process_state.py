@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.process_settings import CONFIGURATIONS, context_variables, process_settings
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
+    LibraryModuleOrClass,
     LibraryNamespace,
-    LibraryOwner,
     LibraryPart,
     LoadedModules,
     is_library_code,
@@ -122,7 +122,7 @@ _OPTIONAL_MODULES = (
 
 @functools.lru_cache(maxsize=4)
 def _cached_parts(*_: object) -> tuple[StatePart, ...]:
-    """Return the parts of the process's state, which depend on the loaded modules; cached for later trials."""
+    """Return the parts of the process's state, which depend on the loaded modules. They are cached for later trials."""
     return tuple(_parts())
 
 
@@ -229,7 +229,7 @@ def _numpy_parts() -> Iterator[StatePart]:
             ("seterr",),
         )
         yield StatePart(
-            "sets how NumPy prints",
+            "sets NumPy's print options",
             numpy.get_printoptions,
             lambda saved_settings: numpy.set_printoptions(**saved_settings),
             ("set_printoptions",),
@@ -239,7 +239,9 @@ def _numpy_parts() -> Iterator[StatePart]:
 def _library_part(part: LibraryPart) -> StatePart:
     match part:
         case LoadedModules():
-            return StatePart("changes sys.modules", LoadedModules.now, LoadedModules.restore, ("modules",), ("sys",))
+            return StatePart(
+                "changes sys.modules", LoadedModules.current, LoadedModules.restore, ("modules",), ("sys",)
+            )
         case LibraryNamespace():
             return StatePart(
                 f"changes the state of the module {part.title}",
@@ -247,7 +249,7 @@ def _library_part(part: LibraryPart) -> StatePart:
                 part.refill,
                 part.function_names,
             )
-        case LibraryOwner():
+        case LibraryModuleOrClass():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
                         (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryContainer():
@@ -270,7 +272,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. They count as unchanged if modules were imported meanwhile."""
+    """The globals of a module, with their items. They count as unchanged if modules were imported in between."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -309,7 +311,7 @@ def _tracing_parts() -> Iterator[StatePart]:
 
 #: The parts of the state for which a module has a getter and a setter: module, description and both names.
 _GETTERS_AND_SETTERS = (
-    ("sys", "sets how coroutines are tracked", "get_coroutine_origin_tracking_depth",
+    ("sys", "sets the tracking of coroutines", "get_coroutine_origin_tracking_depth",
      "set_coroutine_origin_tracking_depth"),
     ("sys", "sets the recursion limit", "getrecursionlimit", "setrecursionlimit"),
     ("sys", "sets the switch interval", "getswitchinterval", "setswitchinterval"),
@@ -330,7 +332,7 @@ def _default_parts() -> Iterator[StatePart]:
             yield StatePart(description, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
-        yield StatePart("sets how processes start", lambda: processes.get_start_method(allow_none=True),
+        yield StatePart("sets the start method of processes", lambda: processes.get_start_method(allow_none=True),
                    lambda method: processes.set_start_method(method, force=True),
                    ("set_start_method",))  # fmt: skip
 
@@ -375,7 +377,7 @@ def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]
 
 
 def _file_mask() -> int:
-    """Return the file mask from ``/proc``: Python's own function would have to set the mask, for all threads."""
+    """Return the file mask from ``/proc``, because Python's function would have to set the mask, for all threads."""
     with open("/proc/self/status", "rb") as status:  # noqa: PTH123 - a Path takes twice as long
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
@@ -393,7 +395,7 @@ _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsigna
 
 
 def _signal_handler(number: int) -> Any:
-    """Return the handler of a signal; while this package delays the signal, the delayed handler."""
+    """Return the handler of a signal, or the delayed handler while this package delays the signal."""
     handler = _getsignal(number)
     return getattr(handler, DEFERRED_HANDLER_ATTRIBUTE, handler)
 
@@ -540,7 +542,7 @@ def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
     locks : sequence of Lock or RLock
         The locks of the copies.
     call : callable
-        The callable that runs; its code is searched for the line that acquires a lock.
+        The callable that runs. Its code is searched for the line that acquires a lock.
 
     Raises
     ------
@@ -590,7 +592,7 @@ def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _release(lock: Any) -> bool:
-    """Release a lock that only this thread uses; return whether it was locked."""
+    """Release a lock that only this thread uses, and return whether it was locked."""
     is_locked = lock.locked if isinstance(lock, type(threading.Lock())) else lock._is_owned  # noqa: SLF001 - RLock has no `locked` before 3.14
     was_locked: bool = is_locked()
     while is_locked():

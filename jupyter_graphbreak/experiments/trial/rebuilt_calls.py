@@ -31,21 +31,21 @@ class CannotRebuildError(Exception):
 
 
 class RecordedCall(Protocol):
-    """A call of which the specs were recorded."""
+    """A call whose specs were recorded."""
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The specs of the call's arguments, by path."""
+        """The specs of the call's arguments, by path; ``None`` if there are none."""
 
     @property
     def keyword_names(self) -> frozenset[str]:
         """The names of the arguments that were passed by keyword."""
 
 
-def can_be_rebuilt(call: CallSpec, first: CallSpec) -> bool:
+def can_be_rebuilt(call: CallSpec, first_call: CallSpec) -> bool:
     """Return whether the arguments of a call can be rebuilt from its specs and the first call's arguments."""
     for path, spec in call.arguments.items():
-        original = first.arguments.get(path)
+        original = first_call.arguments.get(path)
         if isinstance(spec, OpaqueSpec) and not (isinstance(original, OpaqueSpec) and _can_stand_for(original, spec)):
             return False
         is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(
@@ -64,19 +64,19 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 
 
 def bind_arguments(
-    call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
+    fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return arguments, given by parameter name, that are positional as far as the signature allows.
+    """Return the arguments of a call, as many by position as the signature and ``keyword_names`` allow.
 
     Parameters
     ----------
     arguments_by_name : mapping
         The arguments by parameter name.
     keyword_names : collection of str
-        The names of the arguments to pass by keyword; Dynamo's wrapper around modules distinguishes these.
+        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes these.
     """
     try:
-        signature = inspect.signature(getattr(call, "forward", call))
+        signature = inspect.signature(getattr(fn, "forward", fn))
     except (TypeError, ValueError):
         return _arguments_without_signature(arguments_by_name)
     if not arguments_by_name.keys() <= signature.parameters.keys():
@@ -105,7 +105,7 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
     )
 
 
-def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuild_arguments(fn: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, rebuilt from their specs and from the arguments of the first call.
 
     Raises
@@ -114,7 +114,7 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
     specs = recorded_call.arguments or {}
-    first_values = first_arguments.by_name(call)
+    first_values = first_arguments.by_name(fn)
     tensors: dict[int, torch.Tensor] = {}
 
     def build(path: Path, original: Any) -> Any:
@@ -132,7 +132,7 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
                 return original
         return spec
 
-    defaults = default_values(call)
+    defaults = default_values(fn)
     names = [
         path.root.name
         for path, spec in specs.items()
@@ -146,7 +146,7 @@ def rebuild_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
     arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         arguments_by_name.setdefault("self", first_values["self"])
-    return bind_arguments(call, arguments_by_name, recorded_call.keyword_names)
+    return bind_arguments(fn, arguments_by_name, recorded_call.keyword_names)
 
 
 def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
@@ -179,8 +179,8 @@ def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
     """Return a tensor for a spec.
 
     The elements are the spec's data. If the spec has no data, they are those of the first call's tensor, repeated or
-    cut off, if that tensor has the same dtype. Otherwise they are random numbers, or zeros for other
-    dtypes than floating-point ones.
+    cut off, if that tensor has the same dtype. Otherwise they are random numbers for a floating-point dtype, and zeros
+    for any other dtype.
     """
     with torch.no_grad():
         if spec.data is not None:

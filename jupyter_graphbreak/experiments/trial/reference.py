@@ -15,8 +15,8 @@ from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
 from jupyter_graphbreak.experiments.trial.code_hints import looks_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
-from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
+from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, describe
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 #: The processor time in seconds after which no further input is derived.
 _MAX_SECONDS = 2.0
-#: The maximum number of random seeds to try for different paths through the function, and of seconds of processor time.
+#: The maximum number of random seeds to try for different paths through the function, and the maximum processor time
+#: in seconds for trying them.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
-#: A function is slow if a call takes this many seconds of processor time; it then gets smaller inputs and fewer calls.
+#: A function is slow if a call takes this many seconds of processor time. It then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
 #: The maximum number of sizes of the first input to shrink.
-_MAX_SHRUNK = 3
+_MAX_SHRUNK_SIZES = 3
 #: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
 _MIN_SIZE = 2
 _MIN_SHRINKABLE = 8
@@ -57,36 +58,36 @@ class ReferenceCase:
 
     def example(self) -> Example:
         """Return the report's description of the input."""
-        error = self.expected.raised
+        error = self.expected.error
         raised = None if error is None else describe_raised(error, "function")
         return msgspec.structs.replace(self.input.example, raised=raised)
 
 
 class Reference:
-    """The original function with its results on the first and on other inputs.
+    """The original function with its results on the first input and on derived inputs.
 
     Parameters
     ----------
     fn : callable
-        The function; it runs on copies.
-    first : Input
+        The function, which runs on copies.
+    first_input : Input
         The input of the user's call.
 
     Attributes
     ----------
     result : Result
         The function's result for the first input.
-    changed : set of str
+    changed_names : set of str
         The names of the state that the function changes.
     is_repeatable : bool
         Whether the function returns the same value again.
     is_random : bool
-        Whether the function's result depends on the random seed; false if the function is not repeatable.
-    base : Input
-        The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
+        Whether the function's result depends on the random seed. Always false if the function is not repeatable.
+    base_input : Input
+        The input from which others are derived: the first input or, after :meth:`shrink`, perhaps a smaller one.
     misses_edge_cases : bool
         Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of time,
-        or any edge inputs because other programs use the processor.
+        or whether any edge inputs were left out for lack of wall-clock time.
 
     Raises
     ------
@@ -96,43 +97,43 @@ class Reference:
         Any exception that the function itself raises on the first input.
     """
 
-    def __init__(self, fn: Any, first: Input) -> None:
+    def __init__(self, fn: Any, first_input: Input) -> None:
         self.fn = fn
-        self.first = self.base = first
+        self.first_input = self.base_input = first_input
         self.misses_edge_cases = False
-        self.subject = Subject(fn, first.arguments)
-        self.result = self._call(first.arguments)
-        #: The first input's sizes, by the smaller sizes that the base has instead.
-        self._shrunk: dict[int, int] = {}
-        #: The sets of lines that ran in calls whose result another call has reproduced.
+        self.subject = Subject(fn, first_input.arguments)
+        self.result = self._call(first_input.arguments)
+        #: The sizes of the first input, by the smaller sizes that the base input has instead.
+        self._original_sizes: dict[int, int] = {}
+        #: The sets of lines that ran in calls whose result a second call has reproduced.
         self._repeated_lines: set[Lines] = set()
-        if self.result.raised is not None:
-            raise self.result.raised
+        if self.result.error is not None:
+            raise self.result.error
         state_before = self.subject.initial_state
-        self.changed = {
+        self.changed_names = {
             name
             for name, value in self.result.state.items()
             if name not in state_before or describe_difference(state_before[name], value)
         }
         start = time.thread_time()
-        self.is_repeatable = not self._differs(self._call(first.arguments))
-        #: The processor time of a call with the base, measured after the first call, which may take longer.
-        self._seconds = time.thread_time() - start
-        self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
+        self.is_repeatable = not self._differs(self._call(first_input.arguments))
+        #: The processor time of a call with the base input, measured after the first call, which may take longer.
+        self._seconds_of_call = time.thread_time() - start
+        self.is_random = self.is_repeatable and self._differs(self._call(first_input.arguments, seed=1))
 
     def shrink(self) -> None:
         """Derive the inputs for a slow function from a smaller input if the same lines run for it."""
-        if self._seconds < _SLOW_S:
+        if self._seconds_of_call < _SLOW_S:
             return
-        expected = self._lines_of_call(self.first.arguments)
+        expected = self._lines_of_call(self.first_input.arguments)
         if expected is None:
             return
         if self.is_repeatable:
             self._repeated_lines.add(expected)
-        for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
+        for size in shrinkable_sizes(self.first_input.arguments)[:_MAX_SHRUNK_SIZES]:
             smaller_inputs = (
                 pair
-                for pair in smaller_arguments(self.base.arguments, size)
+                for pair in smaller_arguments(self.base_input.arguments, size)
                 if self._lines_of_call(pair[0]) == expected
             )
             arguments, new_size = next(smaller_inputs, (None, 0))
@@ -140,24 +141,24 @@ class Reference:
                 continue
             start = time.thread_time()
             self._call(arguments)
-            self._seconds = time.thread_time() - start
-            self._shrunk[new_size] = size
-            example = describe(self.first.example.what, arguments, self.fn)
-            self.base = replace(self.base, arguments=arguments, example=example, is_smaller=True)
-            if self._seconds < _SLOW_S:
+            self._seconds_of_call = time.thread_time() - start
+            self._original_sizes[new_size] = size
+            example = describe(self.first_input.example.what, arguments, self.fn)
+            self.base_input = replace(self.base_input, arguments=arguments, example=example, is_smaller=True)
+            if self._seconds_of_call < _SLOW_S:
                 return
 
     def _lines_of_call(self, arguments: Arguments) -> Lines | None:
         """Return the user's lines that run in a call; ``None`` if the call raises, is stopped or runs too long."""
-        with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
-            if self._call(arguments, runs_backward=False).raised is None:
+        with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
+            if self._call(arguments, runs_backward=False).error is None:
                 return frozenset(lines)
         return None
 
     def cases(
         self, given_arguments: Sequence[Arguments] = (), time_budget: TimeBudget | None = None
     ) -> list[ReferenceCase]:
-        """Return cases for the given arguments and for further random seeds; without arguments, for derived inputs.
+        """Return cases for the given arguments and further random seeds or, without arguments, for derived inputs.
 
         Parameters
         ----------
@@ -179,10 +180,10 @@ class Reference:
         for derived_input in self._derive_inputs():
             if time_budget.is_over:
                 break
-            with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
+            with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
                 # Otherwise the function rejects the input.
-                if case.expected.raised is None or not derived_input.is_special:
+                if case.expected.error is None or not derived_input.is_special:
                     cases.append(case)
         return cases
 
@@ -197,14 +198,16 @@ class Reference:
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {name: value for name, (value, _) in self.subject.variables().items()}
-        for derived_input in map(self._describe_by_first_input, edge_inputs(self.base.arguments, self.fn, variables)):
+        for derived_input in map(
+            self._describe_by_first_input, edge_inputs(self.base_input.arguments, self.fn, variables)
+        ):
             if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.different_kind
                 self.misses_edge_cases = is_common_kind or time_budget.is_wall_clock_over
                 break
             case = None
             try:
-                with contextlib.suppress(LineLimitError), line_limit() as lines:
+                with contextlib.suppress(LineLimitError), limit_lines() as lines:
                     case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
                 # Like an endless loop, a run that waits for a thread has no result to compare.
@@ -218,10 +221,10 @@ class Reference:
 
         A slow function is not called again if the same lines ran in an earlier call with a repeatable result.
         """
-        if self._seconds >= _SLOW_S and case.lines in self._repeated_lines:
+        if self._seconds_of_call >= _SLOW_S and case.lines in self._repeated_lines:
             return True
         repeated_result = self._run_input(case.input)
-        has_same_error = type(case.expected.raised) is type(repeated_result.raised)
+        has_same_error = type(case.expected.error) is type(repeated_result.error)
         is_repeatable = has_same_error and describe_difference(case.expected.value, repeated_result.value) is None
         if is_repeatable:
             self._repeated_lines.add(case.lines)
@@ -229,56 +232,60 @@ class Reference:
 
     def repeat_on_new_copies(self) -> Result:
         """Call new copies of the function and its objects with the first input, and return the result."""
-        other = Subject(self.fn, self.first.arguments)
+        other = Subject(self.fn, self.first_input.arguments)
         with force_eager_on_thread(), announce_sleep():
-            return run(other.call, other, other.replace_with_copies(self.first.arguments))
+            return run(other.call, other, other.replace_with_copies(self.first_input.arguments))
 
     def _derive_inputs(self) -> Iterator[Input]:
-        if self.changed:
+        if self.changed_names:
             yield self._repeated_input("the first input again", preceding_calls=1)
         yield from self._reseeded_inputs()
-        others = map(self._describe_by_first_input, other_inputs(self.base.arguments, self.fn))
+        others = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
         yield from (replace(other, preceding_calls=1) for other in others)
-        if self.changed:  # a change may affect only later calls, for example once a cache is full
+        if self.changed_names:  # a change may affect only later calls, for example once a cache is full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
 
     def _repeated_input(self, description: str, preceding_calls: int) -> Input:
         return replace(
-            self.base, example=Example(description, self.base.example.values), preceding_calls=preceding_calls
+            self.base_input,
+            example=Example(description, self.base_input.example.values),
+            preceding_calls=preceding_calls,
         )
 
     def _describe_by_first_input(self, derived_input: Input) -> Input:
-        """Return an input that was derived from the base, with a description that refers to the first input."""
+        """Return an input that was derived from the base input, with a description that refers to the first input."""
         description = derived_input.example.what
-        for new_size, size in self._shrunk.items():
+        for new_size, size in self._original_sizes.items():
             description = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", description)
         return replace(
-            derived_input, example=Example(description, derived_input.example.values), is_smaller=self.base.is_smaller
+            derived_input,
+            example=Example(description, derived_input.example.values),
+            is_smaller=self.base_input.is_smaller,
         )
 
     def _reseeded_inputs(self) -> Iterator[Input]:
-        values = self.base.example.values
-        for seed in self._seeds:
-            yield replace(self.base, example=Example("the first input, different random seed", values), seed=seed)
+        values = self.base_input.example.values
+        for seed in self._further_seeds:
+            yield replace(self.base_input, example=Example("the first input, different random seed", values), seed=seed)
 
     @functools.cached_property
-    def _seeds(self) -> list[int]:
-        """One more seed if the result depends on the random seed, and the seeds for which different lines run."""
+    def _further_seeds(self) -> list[int]:
+        """A second seed if the result depends on the random seed, and the seeds for which different lines run."""
         seeds = [1] if self.is_random else []
         seed_all(0)
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
         time_budget = TimeBudget(_MAX_SECONDS_FOR_SEEDS)
-        seen_line_sets: set[Lines] = set()
+        known_line_sets: set[Lines] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
                 if time_budget.is_over:
                     break
-                with line_limit() as lines:
-                    self._call(self.base.arguments, seed, runs_backward=False)
-                if frozenset(lines) not in seen_line_sets and seed not in (0, *seeds):
+                with limit_lines() as lines:
+                    self._call(self.base_input.arguments, seed, runs_backward=False)
+                if frozenset(lines) not in known_line_sets and seed not in (0, *seeds):
                     seeds.append(seed)
-                seen_line_sets.add(frozenset(lines))
+                known_line_sets.add(frozenset(lines))
         return seeds
 
     def _run_input(self, input_: Input) -> Result:
@@ -291,8 +298,8 @@ class Reference:
         self, program: Callable[..., Any], subject: Subject, input_: Input, *, runs_backward: bool = True
     ) -> Result:
         """Run a program on an input, after the input's preceding calls if the original changes state."""
-        if self.changed:
-            first_arguments = (self.base if input_.is_smaller else self.first).arguments
+        if self.changed_names:
+            first_arguments = (self.base_input if input_.is_smaller else self.first_input).arguments
             for _ in range(input_.preceding_calls):
                 run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
         arguments = subject.replace_with_copies(input_.arguments)
@@ -311,7 +318,7 @@ class Reference:
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:
-        return other.raised is not None or describe_difference(self.result.value, other.value) is not None
+        return other.error is not None or describe_difference(self.result.value, other.value) is not None
 
 
 def describe_raised(error: Exception, raiser: Literal["capture", "program", "function"]) -> Raised:
@@ -323,21 +330,21 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 
 
-def shrinkable_sizes(first: Arguments) -> list[int]:
-    """Return the sizes of dimensions that may shrink, those of first dimensions, such as batches, first."""
-    tensors = tensors_in(first.values())
+def shrinkable_sizes(original: Arguments) -> list[int]:
+    """Return the sizes of dimensions that may shrink, starting with first dimensions, such as batches."""
+    tensors = tensors_in(original.values())
     first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
     other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
     return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
-def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
-    """Yield arguments in which each dimension of one size is smaller, with the new size; the smallest size comes first.
+def smaller_arguments(original: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+    """Yield arguments in which each dimension of one size is smaller, and the new size, starting with the smallest.
 
     Integers that are valid indices for the size stay valid for the new size, because some operations do not check
     indices. No other dimension has the new size.
     """
-    tensors = tensors_in(first.values())
+    tensors = tensors_in(original.values())
     largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
@@ -345,4 +352,4 @@ def smaller_arguments(first: Arguments, size: int) -> Iterator[tuple[Arguments, 
     adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
     for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
-            yield map_tensors(first, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size
+            yield map_tensors(original, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
-from jupyter_graphbreak.experiments.trial.memory import Memory
+from jupyter_graphbreak.experiments.trial.memory import SharedMemory
 from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class RunSetup:
     """The modes of runs, the memory that their copies share, and the original values of names."""
 
     modes: CallModes = field(default_factory=CallModes.now)
-    memory: Memory = field(default_factory=Memory)
+    memory: SharedMemory = field(default_factory=SharedMemory)
     name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
 
 
@@ -30,17 +30,17 @@ _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", defau
 
 
 def current_setup() -> RunSetup:
-    """Return the active setup; without one, a setup with the current modes and no shared memory."""
+    """Return the active setup or, without one, a setup with the current modes and no shared memory."""
     return _CURRENT.get() or RunSetup()
 
 
 @contextlib.contextmanager
-def shared_run_setup(
+def share_run_setup(
     modes: CallModes, storage_copies: Iterable[StorageCopy] = (), name_snapshot: NameSnapshot | None = None
 ) -> Iterator[None]:
-    """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
+    """Use the same modes and memory for all runs while the context is open.
 
-    A nested context has no effect.
+    Code between runs uses the default modes. A nested context has no effect.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def shared_run_setup(
     if _CURRENT.get() is not None:
         yield
         return
-    setup = RunSetup(modes, Memory(storage_copies), name_snapshot or NameSnapshot())
+    setup = RunSetup(modes, SharedMemory(storage_copies), name_snapshot or NameSnapshot())
     token = _CURRENT.set(setup)
     try:
         with DEFAULT_MODES.apply():

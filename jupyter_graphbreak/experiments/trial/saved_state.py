@@ -16,12 +16,12 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
     LOCKS,
+    belongs_to_process,
     is_array,
     is_atom,
     is_code,
     is_data,
-    is_plain,
-    is_shared,
+    is_plain_tensor,
     slot_descriptors,
 )
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SavedState:
-    """The content of all objects reachable from some roots, to restore it in place.
+    """The content of all objects that are reachable from some roots, which can be restored in place.
 
     Parameters
     ----------
@@ -39,79 +39,76 @@ class SavedState:
         The objects to start from.
     is_saved_elsewhere : callable
         Returns whether the elements of a storage are saved elsewhere.
-    excluded : iterable
-        Objects not to save.
+    excluded_objects : iterable
+        Objects whose content is not saved.
     """
 
     def __init__(
         self,
         roots: Iterable[Any],
         is_saved_elsewhere: Callable[[torch.UntypedStorage], bool] = lambda _: False,
-        excluded: Iterable[Any] = (),
+        excluded_objects: Iterable[Any] = (),
     ) -> None:
         self._is_saved_elsewhere = is_saved_elsewhere
         self._contents: list[tuple[Any, Any]] = []
         self._slot_descriptors: list[tuple[Any, Any, Any]] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
-        self._seen: dict[int, Any] = {id(value): value for value in excluded}
+        self._visited_objects: dict[int, Any] = {id(value): value for value in excluded_objects}
         pending = list(roots)
         with disable_gradients_and_overrides():
             while pending:
                 value = pending.pop()
-                if id(value) in self._seen or not is_data(value):
+                if id(value) in self._visited_objects or not is_data(value):
                     continue
-                self._seen[id(value)] = value
+                self._visited_objects[id(value)] = value
                 pending += self._save(value)
 
     def restore(self) -> None:
         """Restore the saved content of each object."""
         with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
-            self._restore_tensors()
+            for container, content in self._contents:
+                _refill(container, content)
+            for item, descriptor, content in self._slot_descriptors:
+                descriptor.__set__(item, value_to_restore(content))
+            for alias, elements in self._memory.values():
+                with torch.no_grad():
+                    if is_instance(elements, torch.UntypedStorage):
+                        memory = alias.untyped_storage()
+                        if memory.nbytes() != elements.nbytes():
+                            memory.resize_(elements.nbytes())
+                        memory.copy_(elements)
+                    else:
+                        alias.copy_(elements)
+            for tensor, alias, requires_grad, grad in self._tensors:
+                if not tensor.is_leaf:
+                    tensor.detach_()
+                if tensor.data_ptr() != alias.data_ptr() or tensor.shape != alias.shape or tensor.dtype != alias.dtype:
+                    tensor.data = alias
+                if tensor.requires_grad != requires_grad:
+                    tensor.requires_grad_(requires_grad)
+                tensor.grad = grad
 
     def storages(self) -> list[torch.UntypedStorage]:
         """Return the storages of the saved tensors."""
         return [alias.untyped_storage() for _, alias, _, _ in self._tensors]
 
-    def _restore_tensors(self) -> None:
-        for container, content in self._contents:
-            _refill(container, content)
-        for item, descriptor, content in self._slot_descriptors:
-            descriptor.__set__(item, value_to_restore(content))
-        for alias, elements in self._memory.values():
-            with torch.no_grad():
-                if is_instance(elements, torch.UntypedStorage):
-                    memory = alias.untyped_storage()
-                    if memory.nbytes() != elements.nbytes():
-                        memory.resize_(elements.nbytes())
-                    memory.copy_(elements)
-                else:
-                    alias.copy_(elements)
-        for tensor, alias, requires_grad, grad in self._tensors:
-            if not tensor.is_leaf:
-                tensor.detach_()
-            if tensor.data_ptr() != alias.data_ptr() or tensor.shape != alias.shape or tensor.dtype != alias.dtype:
-                tensor.data = alias
-            if tensor.requires_grad != requires_grad:
-                tensor.requires_grad_(requires_grad)
-            tensor.grad = grad
-
     def move(
-        self, memory: torch.UntypedStorage, new_memory: torch.UntypedStorage, elements: torch.UntypedStorage
+        self, storage: torch.UntypedStorage, new_storage: torch.UntypedStorage, saved_content: torch.UntypedStorage
     ) -> None:
-        """Move the tensors in a storage to a new storage, whose saved content is ``elements``."""
-        address = memory.data_ptr()
+        """Move the tensors in a storage to a new storage, for which ``saved_content`` is to be restored."""
+        address = storage.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
                 new_alias = torch.empty(0, dtype=alias.dtype, device=alias.device)
-                new_alias.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
+                new_alias.set_(new_storage, alias.storage_offset(), alias.size(), alias.stride())
                 if tensor.data_ptr() == alias.data_ptr():
                     tensor.data = new_alias
                 self._tensors[index] = tensor, new_alias, requires_grad, grad
-                self._memory[new_memory.data_ptr()] = new_alias, elements
+                self._memory[new_storage.data_ptr()] = new_alias, saved_content
 
     def _save(self, value: Any) -> list[Any]:
-        """Save the content of one object; return the objects it refers to."""
+        """Save the content of one object, and return the objects that it refers to."""
         if is_instance(value, torch.Tensor):
             return self._save_tensor(value)
         if is_instance(value, tuple):
@@ -148,34 +145,34 @@ class SavedState:
     def _save_tensor(self, tensor: torch.Tensor) -> list[Any]:
         alias = tensor.detach()
         address = 0
-        if is_plain(tensor) and not tensor.is_meta:
+        if is_plain_tensor(tensor) and not tensor.is_meta:
             address = alias.untyped_storage().data_ptr()
         if address:
             if address not in self._memory and not self._is_saved_elsewhere(alias.untyped_storage()):
                 self._memory[address] = alias, alias.untyped_storage().clone()
-        elif not is_plain(tensor):
+        elif not is_plain_tensor(tensor):
             self._memory[id(tensor)] = alias, alias.clone()
         grad = tensor.grad if tensor.is_leaf else None
-        if is_plain(tensor):
+        if is_plain_tensor(tensor):
             self._tensors.append((tensor, alias, tensor.requires_grad, grad))
         attributes = vars(tensor)
         self._contents.append((attributes, dict(attributes)))
         return [*attributes.values(), *([grad] if grad is not None else [])]
 
 
-class _Opaque:
-    """A copy of an object whose content cannot be read, such as an iterator. Restoring copies this copy."""
+class _OpaqueCopy:
+    """A copy of an object whose content cannot be read, such as an iterator. Each restoration copies this copy."""
 
     def __init__(self, value: Any) -> None:
         self.copy = value
 
 
 def value_to_save(value: Any) -> Any:
-    """Return the value to save for a reference: the object itself if its content is saved separately, else a copy."""
-    if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
+    """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
+    if is_atom(value) or is_data(value) or is_code(value) or belongs_to_process(value) or _is_reference(value):
         return value
     result = clone(value)
-    return value if result is value else _Opaque(result)
+    return value if result is value else _OpaqueCopy(result)
 
 
 def _is_reference(value: Any) -> bool:
@@ -185,7 +182,7 @@ def _is_reference(value: Any) -> bool:
 
 def value_to_restore(saved: Any) -> Any:
     """Return the object, or a new copy of the object, for a value that :func:`value_to_save` returned."""
-    return clone(saved.copy) if is_instance(saved, _Opaque) else saved
+    return clone(saved.copy) if is_instance(saved, _OpaqueCopy) else saved
 
 
 def _refill(container: Any, content: Any) -> None:

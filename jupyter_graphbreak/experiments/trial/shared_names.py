@@ -1,4 +1,4 @@
-"""Names that copied functions share with code that is not copied, such as methods that read the same globals."""
+"""Find the names that copied functions share with code that is not copied, such as methods with the same globals."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class NameSnapshot:
     ----------
     values : mapping
         The copies of the values, by variable.
-    scopes : mapping
+    origins : mapping
         The ids of the original namespaces, by the ids of their copies.
     holders : tuple
         The objects whose ids ``values`` contains, so that no other objects get these ids.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
-    scopes: Mapping[int, int] = field(default_factory=dict)
+    origins: Mapping[int, int] = field(default_factory=dict)
     holders: tuple[Any, ...] = ()
 
 
 def top_level_names() -> frozenset[str]:
-    """Return the names at the top level of the notebook or program, and the builtins: no change may assign to them."""
+    """Return the top-level names of the notebook or program and the builtins, to which no change may assign."""
     return frozenset([*vars(builtins), *list(vars(sys.modules["__main__"]))])
 
 
@@ -53,7 +53,7 @@ def global_names(
     Parameters
     ----------
     opnames : container of str
-        The instructions to consider.
+        The names of the instructions to consider.
     """
     instructions = (instruction for inner in walk_codes(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
@@ -69,7 +69,7 @@ def functions_in(member: Any) -> Iterator[types.FunctionType]:
     yield from (part for part in parts if isinstance(part, types.FunctionType))
 
 
-def with_functions(member: Any, change: Callable[[Any], Any]) -> Any:
+def change_functions_of(member: Any, change: Callable[[Any], Any]) -> Any:
     """Return a member of a class with a change applied to its functions."""
     if isinstance(member, property):
         getter, setter, deleter = (part and change(part) for part in (member.fget, member.fset, member.fdel))

@@ -2,7 +2,7 @@
 
 Python calls audit hooks before it opens a file, starts a process and so on
 (https://docs.python.org/3/library/audit_events.html). A hook cannot be removed. The hook of this module returns at once
-unless a listener is active on the same thread.
+unless a listener may be active for the same thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
-from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
+from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
 from jupyter_graphbreak.recording.children import original_command
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files that any process may read and write without an effect.
 _HARMLESS_FILES = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
-_MAX_LENGTH = 200
+_MAX_DESCRIPTION_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,20 @@ class ObservedEffect:
 
     Parameters
     ----------
+    kind : EffectKind
+        The kind of effect.
     description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     location : StackEntry or None
         The innermost line of user code that leads to the effect, or a line of a library if there is none.
-    imports : str
-        The imported module, if the effect is an import.
+    imported_module : str
+        The name of the imported module, if the effect is an import.
     """
 
     kind: EffectKind
     description: str
     location: StackEntry | None = None
-    imports: str = ""
+    imported_module: str = ""
 
 
 class TrialStoppedError(Exception):
@@ -87,7 +89,7 @@ class Listener(Protocol):
     is_exclusive: bool
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
-        """Receive an effect that is about to happen; raising prevents it."""
+        """Receive an effect that is about to happen. An exception prevents the effect."""
 
     def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
         """Receive a change to the process's state that is about to happen and that can be undone."""
@@ -97,7 +99,7 @@ class Listener(Protocol):
 _listeners: dict[int, list[Listener]] = {}
 #: The listeners that are not exclusive, with their claims to threads.
 _claims: list[tuple[Claim, Listener]] = []
-#: The threads on which this module is examining an event: further events there come from this module.
+#: The threads on which this module is examining an event. Further events there come from this module.
 _busy_threads: set[int] = set()
 _is_installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
@@ -109,7 +111,7 @@ before_import_callbacks: list[Callable[[str], None]] = []
 @contextlib.contextmanager
 def listen(listener: Listener) -> Iterator[None]:
     """Pass the effects of this thread to a listener while the context is open."""
-    _install()
+    _install_audit_hook()
     thread = threading.get_ident()
     listeners = _listeners.setdefault(thread, [])
     with claim_thread(on_submit=functools.partial(_notice_submit, thread)) as claim:
@@ -131,7 +133,7 @@ def _notice_submit(thread: int, frame: FrameType) -> None:
         notify_listeners("process", SUBMITS_WORK, frame)
 
 
-def _listeners_of_thread() -> list[Listener]:
+def _active_listeners() -> list[Listener]:
     """Return the listeners of this thread, or those of the run that the thread works for, the innermost last."""
     own_listeners = _listeners.get(threading.get_ident())
     if own_listeners is not None or not _claims:
@@ -163,7 +165,7 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
         The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
-    listeners = _listeners_of_thread()
+    listeners = _active_listeners()
     if not listeners or thread in _busy_threads:
         return
     _busy_threads.add(thread)
@@ -182,7 +184,7 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
             break
 
 
-def _install() -> None:
+def _install_audit_hook() -> None:
     global _is_installed  # noqa: PLW0603 - a hook cannot be removed
     with _install_lock:
         if not _is_installed:
@@ -233,7 +235,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         for prepare in before_import_callbacks:
             prepare(name)
     except ImportError:
-        return  # the import fails again, for the user's code
+        return  # the import fails again in the user's code
     finally:
         _busy_threads.discard(thread)
     if (description := describe_import(name)) is None:
@@ -241,8 +243,8 @@ def handle_import(name: str, frame: FrameType | None) -> None:
     while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is not None:
-        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imports=name)
-        _listeners_of_thread()[-1].on_effect(effect, frame)
+        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imported_module=name)
+        _active_listeners()[-1].on_effect(effect, frame)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -257,22 +259,22 @@ def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
     )
 
 
-def short_text(value: Any) -> str:
-    """Return a path or other string, shortened, for a description; for other objects, the name of their class."""
+def short_description(value: Any) -> str:
+    """Return a path or string, shortened, for a description, or the name of the class of any other object."""
     with contextlib.suppress(Exception):  # the user's __fspath__
         value = os.fspath(value)
     if isinstance(value, bytes):
         value = os.fsdecode(value)
-    return value[:_MAX_LENGTH] if isinstance(value, str) else type(value).__name__
+    return value[:_MAX_DESCRIPTION_LENGTH] if isinstance(value, str) else type(value).__name__
 
 
 def _describe_open(args: tuple[Any, ...]) -> str | None:
     path, _, flags = (*args, None, None, None)[:3]
-    name = short_text(path)
+    name = short_description(path)
     if not isinstance(flags, int) or name in _HARMLESS_FILES:
         return None
     if isinstance(path, int):
-        if made_descriptors.is_usable(path):
+        if trial_descriptors.is_usable(path):
             return None
         if flags & _WRITE_FLAGS:
             return "writes to an open file"
@@ -287,11 +289,11 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
 
 
 def _describe_truncation(args: tuple[Any, ...]) -> str:
-    return "truncates an open file" if isinstance(args[0], int) else f"truncates the file {short_text(args[0])}"
+    return "truncates an open file" if isinstance(args[0], int) else f"truncates the file {short_description(args[0])}"
 
 
 def _describe_database(args: tuple[Any, ...]) -> str | None:
-    name = short_text(args[0])
+    name = short_description(args[0])
     return None if name == ":memory:" else f"opens the database {name}"
 
 
@@ -301,13 +303,13 @@ def _describe_mapping(args: tuple[Any, ...]) -> str | None:
 
 def _describe_process(args: tuple[Any, ...]) -> str:
     command = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) and args[1] else args[:1]
-    return f"starts the process {short_text(command[0])}"
+    return f"starts the process {short_description(command[0])}"
 
 
 def _description_with_address(verb: str) -> Describe:
     def describe(args: tuple[Any, ...]) -> str:
         address = next((arg for arg in args[1:] if isinstance(arg, tuple | str)), "")
-        name = ":".join(map(str, address[:2])) if isinstance(address, tuple) else short_text(address)
+        name = ":".join(map(str, address[:2])) if isinstance(address, tuple) else short_description(address)
         return f"{verb} {name}".strip()
 
     return describe
@@ -318,7 +320,7 @@ def _constant_description(description: str) -> Describe:
 
 
 def _description_with_first_argument(verb: str) -> Describe:
-    return lambda args: f"{verb} {short_text(args[0])}" if args else verb
+    return lambda args: f"{verb} {short_description(args[0])}" if args else verb
 
 
 def _describe_attribute(args: tuple[Any, ...]) -> str | None:
@@ -340,7 +342,7 @@ _RESTORED_CHANGES = {ENVIRONMENT, FOLDER}
 #: A change to the state that outlives the process.
 HOSTNAME = "sets the host name"
 STARTS_THREAD = "starts a thread"
-#: The event of an import. Imports are effects only in trials: a real run imports each module once.
+#: The event of an import. Imports are effects only in trials, because a real run imports each module once.
 _IMPORT_EVENT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS_WORK = "passes work to another thread or process"
@@ -350,7 +352,7 @@ WAITS_FOR_INPUT = "waits for input"
 WAITS_FOR_THREAD = "waits for another thread"
 COMMUNICATES = "communicates with other processes"
 USES_SHELL = "uses the notebook's shell"
-#: The effect of code that uses an address: trials vary addresses like other numbers.
+#: The effect of code that uses an address. Trials vary addresses as they vary other numbers.
 USES_ADDRESS = "accesses memory by its address"
 #: The effect of code that schedules a function in an event loop.
 SCHEDULES_WORK = "schedules work in an event loop"
@@ -378,7 +380,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.__new__": ("network", _constant_description("creates a socket")),
     "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
-    "os.system": ("process", lambda args: f"runs the command {original_command(short_text(args[0]))}"),
+    "os.system": ("process", lambda args: f"runs the command {original_command(short_description(args[0]))}"),
     "os.exec": ("process", _description_with_first_argument("replaces this process with")),
     "os.spawn": ("process", _constant_description("starts a process")),
     "os.posix_spawn": ("process", _description_with_first_argument("starts the process")),

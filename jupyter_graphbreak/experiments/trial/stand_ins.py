@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, traced_as
+from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, redirect_tracing
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
@@ -140,7 +140,7 @@ _DATABASE_MODULES = {"_dbm", "_gdbm"}
 
 
 def stream_in_memory(value: Any) -> Any:
-    """Return the stream in memory behind a stream, or the stream if it is in memory; ``None`` for anything else."""
+    """Return the stream in memory that a stream is or wraps, or ``None`` for anything else."""
     try:
         while type(value) in _WRAPPER_TYPES:
             value = value.buffer if type(value) is io.TextIOWrapper else value.raw
@@ -165,7 +165,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial; ``None`` if the object needs none.
+    """Return the stand-in for an object in a trial, or ``None`` if the object needs none.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def calls_functions(iterator: Any) -> bool:
 
 
 def stand_in_of_iterator(value: Any) -> Any:
-    """Return the stand-in for an iterator that cannot be copied; ``None`` for other objects."""
+    """Return the stand-in for an iterator that cannot be copied, or ``None`` for any other object."""
     if not is_instance(value, Iterator):
         return None
     make = _BUILT_IN_ITERATORS.get(type(value))
@@ -234,7 +234,7 @@ def _guarded_iterator() -> Iterator[Any]:
 #: stand-ins have the same types, because Dynamo's breaks depend on the type.
 _BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
     types.GeneratorType: lambda iterator: iterator,
-    map: lambda iterator: map(_unchanged, iterator),
+    map: lambda iterator: map(_identity, iterator),
     filter: lambda iterator: filter(None, iterator),
     zip: zip,
     enumerate: enumerate,
@@ -247,7 +247,7 @@ _BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
     itertools.groupby: itertools.groupby,
     itertools.islice: lambda iterator: itertools.islice(iterator, None),
     itertools.pairwise: itertools.pairwise,
-    itertools.starmap: lambda iterator: itertools.starmap(_unchanged, iterator),
+    itertools.starmap: lambda iterator: itertools.starmap(_identity, iterator),
     itertools.takewhile: lambda iterator: itertools.takewhile(bool, iterator),
     itertools.zip_longest: itertools.zip_longest,
 }
@@ -256,7 +256,7 @@ _BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
 skip_functions(_guarded_iterator)
 
 
-def _unchanged(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -305,7 +305,7 @@ def _describe(description: str, value: Any) -> str:
 
 
 class StandIn:
-    """An object that stops a trial that uses it, and does nothing outside of trials."""
+    """An object whose use stops a trial. Outside of trials, it does nothing."""
 
     __module__ = "builtins"  # so that searches treat it as a built-in object
 
@@ -328,7 +328,7 @@ class StandIn:
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
             notify_listeners(kind, description, frame)  # data, which the program may use without calling anything
-        return _make_method(kind, description)
+        return _make_announcing_method(kind, description)
 
     def __bool__(self) -> bool:
         return True
@@ -343,7 +343,7 @@ class StandIn:
         raise TypeError("a stand-in of a trial cannot be pickled")
 
 
-def _make_method(kind: EffectKind, description: str) -> Callable[..., Any]:
+def _make_announcing_method(kind: EffectKind, description: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
             notify_listeners(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
@@ -369,7 +369,7 @@ _originals: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 def trace_originals() -> AbstractContextManager[None]:
     """Make Dynamo trace originals in place of their stand-ins on this thread while the context is open."""
     kinds = (StandIn, StandardStream, types.GeneratorType)
-    return traced_as(lambda value: _originals.get(value, value) if type(value) in kinds else value)
+    return redirect_tracing(lambda value: _originals.get(value, value) if type(value) in kinds else value)
 
 
 _SPECIAL_METHODS = (
@@ -416,7 +416,7 @@ class StandardStream:
 
 
 class _GuardedInput:
-    """A standard input that stops a trial that reads from it; other threads read from it as usual."""
+    """A standard input that stops trials before they read from it. Other threads read from it as usual."""
 
     __module__ = "builtins"  # as above
 
@@ -465,7 +465,7 @@ def _stream_name(value: Any) -> str | None:
 
 
 def _reopen(file: Any) -> Any:
-    """Reopen a read-only file at the same position; return ``None`` if that is impossible."""
+    """Reopen a read-only file at the same position, or return ``None`` if that is impossible."""
     try:
         if file.closed or file.writable() or not file.readable() or not file.seekable():
             return None

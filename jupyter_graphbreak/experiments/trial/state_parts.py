@@ -1,4 +1,4 @@
-"""The parts of the process's state that trials restore: how to read, restore and compare each of them."""
+"""The parts of the process's state that trials restore, with functions that read, restore and compare them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class StatePart(NamedTuple):
     description : str
         The effect of changing the part, worded as the rest of a sentence.
     read, write : callable
-        Return the value, and restore it.
+        Functions that return the value and that restore it.
     names : collection of str
         The names that code must call or assign to change the part.
     owners : collection of str
-        The names of possible owners of ``names``, one of which the code must contain; empty if ``names`` suffice.
+        The names of possible owners of ``names``, one of which the code must contain. Empty if ``names`` suffice.
     is_assigned : bool
-        Whether only assignments change the part: code that only reads it is then not the cause.
+        Whether only assignments change the part, so that code that only reads it is not the cause.
     """
 
     description: str
@@ -71,10 +71,10 @@ class Attributes(dict[Any, "Identities"]):
 
 
 class HandlerAttributes(Attributes):
-    """The attributes of handlers. Code that sets one has an effect: it redirects or changes log output."""
+    """The attributes of handlers. Code that sets one has an effect, because it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
-        """Return the names of the attributes that differ; code may set a private attribute through its public name."""
+        """Return the names of the attributes that differ, and the public names of private ones, which code may use."""
         names: set[str] = set()
         for item, state in self.items():
             before, after = state.as_dict(), other.get(item, state).as_dict()
@@ -88,7 +88,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 
 def _further_attributes(item: Any, ignored_names: frozenset[str]) -> Identities:
-    """Return the names and values, in turn, of an object's attributes that are not ignored; most loggers have none."""
+    """Return the names and values, in turn, of an object's attributes that are not ignored."""
     if vars(item).keys() <= ignored_names:
         return _NO_OBJECTS
     return Identities(part for name, value in vars(item).items() if name not in ignored_names for part in (name, value))
@@ -155,7 +155,7 @@ class Identities:
     __hash__ = None  # type: ignore[assignment]
 
 
-#: An empty group of objects: most loggers have no further attributes.
+#: No objects. Most loggers have no further attributes.
 _NO_OBJECTS = Identities(())
 
 
@@ -264,7 +264,7 @@ def _restore_pytorch_loggers(settings_before: _LoggerSettings) -> None:
 
 
 def _handler_attributes() -> HandlerAttributes:
-    """Return the attributes of Python's own handlers; trials copy the handlers whose classes the user wrote."""
+    """Return the attributes of Python's own handlers. Trials copy the handlers whose classes the user wrote."""
     handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
     python_handlers = [handler for handler in handlers if type(handler).__module__ in {"logging", "logging.handlers"}]
     return HandlerAttributes(attributes_of(python_handlers))

@@ -1,4 +1,4 @@
-"""A copied function with copies of everything that it may change: every run starts from the same state."""
+"""A copied function with copies of everything that it may change, so that every run starts from the same state."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _has_weak_reference(function: types.FunctionType) -> bool:
     return any(is_instance(value, weakref.ReferenceType) for value in closure_values(function))
 
 
-def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
-    """Return a copy of a function that has a weak reference in its closure; return any other function unchanged."""
+def _copy_function_with_weak_reference(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
+    """Return a copy of a function with a weak reference in its closure, and any other function unchanged."""
     if not _has_weak_reference(function):
         return function
     cells = tuple(types.CellType(clone(cell.cell_contents, memo)) for cell in function.__closure__ or ())
@@ -54,30 +54,33 @@ class Subject:
     """A callable that leaves no trace when it runs, because the functions, closures, globals and modules are copies.
 
     The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied. The
-    globals that they read are swapped for copies while a program runs; see :meth:`activate`.
+    globals that they read are swapped for copies while a program runs, as described in :meth:`activate`.
 
     Parameters
     ----------
     fn : callable
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
-        The arguments of the calls, copied together with the function: shared objects and shared memory stay shared.
+        The arguments of the calls, copied with the function so that shared objects and shared memory stay shared.
     memory_provider : MemoryProvider, optional
         Provides the memory for copies of large tensors, for a subject that never runs.
     name_snapshot : NameSnapshot, optional
-        The values that names had when the copied function was called; by default, those of the current entry.
+        The values that names had when the copied function was called. The default is those of the current entry.
 
     Attributes
     ----------
     call : callable
         The copy.
+    owner : object
+        The copied module, the object to which a copied method belongs, or any other copied object that can be called;
+        ``None`` for a function.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
     initial_state : dict
         A copy of the initial state, by name.
     modes : CallModes
         The modes of the calls.
-    memory : Memory
+    memory : SharedMemory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
         The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
@@ -100,7 +103,7 @@ class Subject:
         self.modes, self.memory = setup.modes, setup.memory
         self._detached_keys: set[Any] = set()
         self._copier = copier = FunctionCopier(
-            name_snapshot.scopes, self.memory if memory_provider is None else memory_provider
+            name_snapshot.origins, self.memory if memory_provider is None else memory_provider
         )
         self._bindings = copier.bindings
         self.uncopied_descriptions = copier.uncopied_descriptions
@@ -130,7 +133,7 @@ class Subject:
         self.initial_state = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
-        """Yield the objects that a call may change, by name; the name of the module or instance itself is empty."""
+        """Yield the objects that a call may change, by name. The name of the module or instance itself is empty."""
         if self.owner is not None:
             yield "", self.owner
         variables: set[VariableKey] = set()
@@ -182,18 +185,18 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run; functions and objects of the state become this subject's copies.
+        """Return copies of arguments for a run, with this subject's copies of functions and of objects of the state.
 
         A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
         that object and is copied with it.
         """
-        return self._copies(arguments, self.memory.memo(self._detached_keys))
+        return self._copy_with_memory(arguments, self.memory.memo(self._detached_keys))
 
     def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
         """Return copies of arguments for comparison only, which share memory that no run has changed."""
-        return self._copies(arguments, self.unchanged_memo())
+        return self._copy_with_memory(arguments, self.unchanged_memo())
 
-    def _copies(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
+    def _copy_with_memory(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
         memo = self.state_memo()
         copied_objects = {
             original: copy
@@ -202,7 +205,7 @@ class Subject:
             and (id(copy) in memo or (is_instance(copy, types.FunctionType) and not _has_weak_reference(copy)))
         }
         copies = memo | copied_objects | memory_memo
-        return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
+        return arguments.copy(copies, lambda function: _copy_function_with_weak_reference(function, copies))
 
     def save_arguments(self, arguments: Arguments) -> SavedState:
         """Save the content of a run's arguments, except the state, to restore it in place.
@@ -213,11 +216,11 @@ class Subject:
         return SavedState(
             arguments.values(),
             lambda storage: self.memory.restores(storage) or memory_key(storage) in state_keys,
-            excluded=[value for key, value in self.state_memo().items() if isinstance(key, int)],
+            excluded_objects=[value for key, value in self.state_memo().items() if isinstance(key, int)],
         )
 
     def restore_memory_of_arguments(self) -> bool:
-        """Undo changes to large memory that is not part of the state; return whether there were any."""
+        """Undo changes to large memory that is not part of the state, and return whether there were any."""
         state_keys = self._state_keys()
         return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
 
@@ -243,7 +246,7 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Undo the changes that runs have made, and return the memory that they have freed to the system."""
+        """Undo the changes that runs have made, and give the memory that they have freed back to the system."""
         self.undo_changes()
         self.memory.return_free_memory()
 
@@ -256,7 +259,7 @@ class Subject:
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the current functions of variables, because a change has defined them."""
+        """Make :meth:`restore` keep the current values of some variables, because a change has defined them."""
         self._values = [
             (binding, value_to_save(binding.read()) if binding.name in names else value)
             for binding, value in self._values
@@ -291,7 +294,7 @@ class Subject:
         return result
 
     def set_variables(self, values: Mapping[str, Any]) -> None:
-        """Set variables, given by name, to copies of values; :meth:`restore` undoes this."""
+        """Set variables, given by name, to copies of values, until :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
         for name, value in values.items():
             if name in variables:
@@ -299,14 +302,14 @@ class Subject:
 
     def state_memo(self) -> dict[Any, Any]:
         """Return a memo that makes ``copies.clone`` share every object of the state."""
-        seen: set[int] = set()
-        return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, seen))
+        visited_ids: set[int] = set()
+        return identity_memo(item for name, root in self.roots() for _, item in named_objects(root, name, visited_ids))
 
     @contextlib.contextmanager
     def activate(self) -> Iterator[None]:
         """Apply the modes of the entry's call and swap the copies in while the context is open.
 
-        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.swap_copies_in`.
+        Code that is not copied, such as methods, then reads the copies, as in :meth:`UncopiedCode.swap_copies_in`.
 
         Raises
         ------

@@ -27,14 +27,14 @@ class Binding:
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], None]
-    #: The variable; ``None`` for an object that is never replaced.
+    #: The variable, or ``None`` for an object that is never replaced.
     key: VariableKey | None = None
-    #: The namespace, cell or owner whose id the key contains; ``None`` if it is a copy.
+    #: The namespace, cell or owner whose id the key contains, or ``None`` if it is a copy.
     holder: Any = None
 
 
 class SwappedBinding:
-    """A name in code that is not copied, such as a method: it refers to the copy only while a program runs."""
+    """A name in code that is not copied, such as a method. It refers to the copy only while a program runs."""
 
     def __init__(self, binding: Binding, program_value: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
@@ -61,7 +61,7 @@ class SwappedBinding:
         """Whether other threads may see the value while it is swapped in, because it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
-    def exchange(self) -> None:
+    def swap(self) -> None:
         """Swap the program's value in, or out again."""
         current_value = self._binding.read()
         if current_value is not self._inactive_value:
@@ -89,7 +89,7 @@ def _ignore(_: Any) -> None:
 
 
 def cell_binding(name: str, cell: types.CellType, original: types.CellType | None = None) -> Binding:
-    """Return the binding of a closure variable; its key is that of the original variable."""
+    """Return the binding of a closure variable, with the key of the original variable."""
 
     def write(value: Any) -> None:
         if value is not MISSING:
@@ -98,16 +98,16 @@ def cell_binding(name: str, cell: types.CellType, original: types.CellType | Non
     return Binding(name, lambda: cell.cell_contents, write, (id(original or cell), ""), original or cell)
 
 
-def item_binding(name: str, scope: dict[str, Any], key: str) -> Binding:
+def item_binding(name: str, namespace: dict[str, Any], key: str) -> Binding:
     """Return the binding of an item of a namespace, such as a global or an attribute."""
 
     def write(value: Any) -> None:
         if value is MISSING:
-            scope.pop(key, None)
+            namespace.pop(key, None)
         else:
-            scope[key] = value
+            namespace[key] = value
 
-    return Binding(name, lambda: scope.get(key, MISSING), write, (id(scope), key), scope)
+    return Binding(name, lambda: namespace.get(key, MISSING), write, (id(namespace), key), namespace)
 
 
 def part_binding(name: str, function: types.FunctionType, part: str) -> Binding:

@@ -56,7 +56,7 @@ def randomize_within_range(value: torch.Tensor) -> torch.Tensor:
 
 
 def multiply_by_ten(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times ten; tensors of flags are returned unchanged."""
+    """Return a tensor times ten, or a tensor of flags unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 
@@ -73,7 +73,7 @@ def randomize(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
 
 
 def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a tensor filled with a number, truncated for an integer dtype; unchanged if out of range."""
+    """Return a tensor filled with a number, truncated for an integer dtype, or unchanged if out of its range."""
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
         return value  # an integer cannot have this value
     try:
@@ -83,7 +83,7 @@ def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def replace_first(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a floating-point tensor with its first element replaced; any other tensor is returned unchanged."""
+    """Return a floating-point tensor with its first element replaced, or any other tensor unchanged."""
     if not value.is_floating_point() or not value.numel():
         return value
     result = value.detach().clone()
@@ -112,10 +112,10 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     return tensors
 
 
-def map_tensors(first: Arguments, change: Change) -> Arguments:
+def map_tensors(arguments: Arguments, change: Change) -> Arguments:
     """Return arguments with a change applied to each dense tensor."""
     cache: dict[int, Any] = {}
-    return first.map_values(lambda value: _map_tensors_in(value, change, cache))
+    return arguments.map_values(lambda value: _map_tensors_in(value, change, cache))
 
 
 def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
@@ -132,7 +132,7 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
     elif is_instance(value, MutableMapping):
         with contextlib.suppress(
             Exception
-        ):  # a mapping that rejects other sizes, such as a tensordict, stays unchanged
+        ):  # a mapping that rejects different sizes, such as a tensordict, stays unchanged
             changed_copy = copy.copy(value)
             for key, item in value.items():
                 changed_copy[key] = _map_tensors_in(item, change, cache)
@@ -147,7 +147,10 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
 
 
 def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
-    """Return the changed tensor, which requires gradients if the original does; the original if the change raises."""
+    """Return the changed tensor, or the original if the change raises.
+
+    If the original requires gradients, so does the changed tensor, unless its dtype does not allow that.
+    """
     try:
         with torch.no_grad():
             result = change(value)

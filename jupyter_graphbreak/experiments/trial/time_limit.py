@@ -43,7 +43,7 @@ class TimeUpError(BaseException):
 
 @contextlib.contextmanager
 def limit_time(end: float) -> Iterator[None]:
-    """Stop runs at a :func:`time.monotonic` time while the context is open; an earlier outer limit still applies.
+    """Stop runs at a :func:`time.monotonic` time, or at an earlier outer limit, while the context is open.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def limit_time(end: float) -> Iterator[None]:
 
 
 def seconds_left() -> float:
-    """Return how many seconds remain until the time limit."""
+    """Return the number of seconds that remain until the time limit."""
     limit = _TIME_LIMIT.get()
     return limit.end - time.monotonic() if limit is not None else float("inf")
 
@@ -129,7 +129,7 @@ class TimeBudget:
 
     @property
     def is_wall_clock_over(self) -> bool:
-        """Whether the wall-clock time is up: the function waits, or other programs use the processor."""
+        """Whether the wall-clock time is up, because the function waits or other programs use the processor."""
         return time.monotonic() > self._wall_clock_end
 
 

@@ -27,7 +27,7 @@ from jupyter_graphbreak._torch_compat.process_settings import (
 )
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
-from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
+from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.extension_files import add_announcement, cache_replacements
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
@@ -42,7 +42,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     handle_import,
     is_in_trial,
     notify_listeners,
-    short_text,
+    short_description,
 )
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -89,7 +89,7 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
         **dict.fromkeys(("enable", "disable", "register", "unregister"), ("state", "sets the fault handler")),
     },
     "importlib": {"reload": ("state", "loads a module again")},
-    "sys": {"setdlopenflags": ("state", "sets how libraries are loaded")},
+    "sys": {"setdlopenflags": ("state", "sets the flags for loading libraries")},
     "sys.monitoring": dict.fromkeys(
         ("use_tool_id", "free_tool_id", "clear_tool_id", "register_callback", "set_events", "set_local_events",
          "restart_events"),
@@ -135,7 +135,7 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "copyreg": dict.fromkeys(("pickle", "add_extension", "remove_extension"), ("state", "registers with pickle")),
     "csv": dict.fromkeys(("register_dialect", "unregister_dialect"), ("state", "registers a CSV dialect")),
     "calendar": {"setfirstweekday": ("state", "sets the first day of the week")},
-    "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets how texts are translated")),
+    "gettext": dict.fromkeys(("textdomain", "bindtextdomain", "install"), ("state", "sets the translation of text")),
     "mimetypes": {"add_type": ("state", "adds a file type")},
     "loguru._logger": dict.fromkeys(
         ("Logger.add", "Logger.remove", "Logger.configure", "Logger.enable", "Logger.disable"),
@@ -168,7 +168,7 @@ _SHELL_METHODS = (
 )  # fmt: skip
 #: The attributes of IPython's shell that contain the notebook's names.
 _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
-_FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
+_forget_cached_attributes = ctypes.pythonapi.PyType_Modified
 #: Marks the original of a method that a class inherits.
 _INHERITED = object()
 #: Reentrant, because making replacements may import modules, and an import may install further ones.
@@ -186,7 +186,7 @@ class Replacements:
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
-        """Install the replacements while the context is open; contexts of several threads share them."""
+        """Install the replacements while the context is open. Contexts of several threads share them."""
         with _install_lock:
             self._open_contexts += 1
             if self._open_contexts == 1:
@@ -207,7 +207,7 @@ class Replacements:
                     self._replaced_attributes.clear()
 
     def extend(self) -> None:
-        """Also replace the functions of modules that were imported meanwhile, if any context is open."""
+        """Also replace the functions of modules that were imported since, if any context is open."""
         with _install_lock:
             if self._open_contexts:
                 self._install_missing()
@@ -222,10 +222,10 @@ class Replacements:
                     self._replaced_attributes.append((owner, name, original, replacement))
 
     def replacement_of(self, function: Any) -> Callable[..., Any] | None:
-        """Return the replacement for a function, for code that has imported it by name; ``None`` if there is none."""
+        """Return the replacement for a function, for code that has imported it by name, or ``None``."""
         if is_instance(function, BuiltinMethodType) and (method := extension_files.wrap_writing_method(function)):
             return method
-        if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
+        if not is_instance(function, FunctionType | type) and not extension_files.is_extension_function(function):
             return None
         with _install_lock:
             if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
@@ -240,7 +240,7 @@ class Replacements:
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
-    """Set an attribute, even of an extension type that Python refuses to change; return whether this succeeded."""
+    """Set an attribute, even of an extension type that Python refuses to change, and return whether this worked."""
     with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
         return True
@@ -248,7 +248,7 @@ def _set_attribute(owner: Any, name: str, value: Any) -> bool:
     if len(content) != 1 or type(content[0]) is not dict:
         return False
     content[0][name] = value
-    _FORGET_CACHED_ATTRIBUTES(ctypes.py_object(owner))
+    _forget_cached_attributes(ctypes.py_object(owner))
     return True
 
 
@@ -302,15 +302,15 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
         elif owner is None and module.startswith("dbm.") and "dbm" in sys.modules:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
-        for dotted, (kind, description) in functions.items():
-            *class_names, name = dotted.split(".")
-            holder = getattr(owner, class_names[0], None) if class_names else owner
-            if hasattr(holder, name):
-                yield holder, name, kind, description
+        for dotted_name, (kind, description) in functions.items():
+            *class_names, name = dotted_name.split(".")
+            parent = getattr(owner, class_names[0], None) if class_names else owner
+            if hasattr(parent, name):
+                yield parent, name, kind, description
 
 
 def _shell_class() -> Any:
-    """Return the class of IPython's shells; ``None`` if this process has none."""
+    """Return the class of IPython's shells, or ``None`` if this process has none."""
     return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
 
 
@@ -420,12 +420,12 @@ def _wrap_import(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache_replacements
 def _wrap_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that announces memory mappings that write to their file; other mappings have no effect."""
+    """Return a function that announces memory mappings that write to their file. Other mappings have no effect."""
 
     def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
-        path, is_shared = [*args, None, None][:2]
-        if kwargs.get("shared", is_shared):
-            description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
+        path, belongs_to_process = [*args, None, None][:2]
+        if kwargs.get("shared", belongs_to_process):
+            description = f"maps the file {short_description(kwargs.get('filename', path))} into memory"
             notify_listeners("file", description, frame)
 
     return add_announcement(original, announce)
@@ -437,11 +437,11 @@ def _wrap_descriptor_maker(original: Callable[..., Any]) -> Callable[..., Any]:
     def call_and_note(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if is_in_trial():
-            is_duplicate = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
+            is_duplicate = original.__name__ == "dup" and args[:1] and not trial_descriptors.is_usable(args[0])
             # A library's descriptors belong to the library's objects, which close them.
             is_for_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
-                made_descriptors.note(descriptor, is_new=not is_duplicate, is_closed_later=is_for_user)
+                trial_descriptors.note(descriptor, has_own_position=not is_duplicate, closes_leftover=is_for_user)
         return result
 
     return disable_dynamo(call_and_note)
@@ -454,13 +454,13 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
-        is_allowed = made_descriptors.was_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
+        is_allowed = trial_descriptors.was_created(descriptor) if closes else trial_descriptors.is_usable(descriptor)
         # The code that runs while a library's finalizer closes a file has nothing to do with the file.
         if not is_allowed and (not closes or is_called_by_user(frame)):
             notify_listeners("file", "uses the open file", frame)
         result = original(*args, **kwargs)
         if closes and is_in_trial():
-            made_descriptors.forget(descriptor)
+            trial_descriptors.forget(descriptor)
         return result
 
     return disable_dynamo(use)
@@ -471,7 +471,7 @@ def _wrap_file_writer(original: Callable[..., Any], description: str) -> Callabl
     def announce(args: tuple[Any, ...], _: dict[str, Any], frame: FrameType) -> None:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notify_listeners("file", f"{description} {short_text(path)}", frame)
+            notify_listeners("file", f"{description} {short_description(path)}", frame)
 
     return add_announcement(original, announce)
 

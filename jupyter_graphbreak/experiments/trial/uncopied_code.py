@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryAttribute,
     LibraryPart,
     assigned_attributes,
-    is_library_owner,
+    belongs_to_library,
     library_parts,
     sets_attributes,
 )
@@ -26,11 +26,11 @@ from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, 
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.shared_names import (
+    change_functions_of,
     functions_in,
     global_names,
     mentioned_loggers,
     used_modules,
-    with_functions,
 )
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
@@ -67,7 +67,7 @@ _LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
 
 
 class ThreadSeesCopyError(Exception):
-    """A copy cannot run now: another thread would see the objects that are swapped in for it."""
+    """A copy cannot run now, because another thread would see the objects that are swapped in for the copy."""
 
 
 class UncopiedCode:
@@ -77,7 +77,7 @@ class UncopiedCode:
     ----------
     copier : FunctionCopier
         The copier of the functions. The bindings whose values are swapped are added to its bindings.
-    kept_values : mapping
+    values_at_call : mapping
         The values that variables had when the copied function was called.
     roots : list
         The copied objects from which to search for the code.
@@ -91,11 +91,15 @@ class UncopiedCode:
     """
 
     def __init__(
-        self, copier: FunctionCopier, kept_values: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
+        self,
+        copier: FunctionCopier,
+        values_at_call: Mapping[VariableKey, Any],
+        roots: list[Any],
+        arguments: Iterable[Any],
     ) -> None:
         self._copier = copier
         self._bindings = copier.bindings
-        self._kept_values = kept_values
+        self._values_at_call = values_at_call
         self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._open_contexts = 0
@@ -109,12 +113,12 @@ class UncopiedCode:
 
     @contextlib.contextmanager
     def swap_copies_in(self) -> Iterator[None]:
-        """Swap the copies in while the context is open; on exit, restore objects that could not be copied.
+        """Swap the copies in while the context is open, and restore objects that could not be copied on exit.
 
         Raises
         ------
         ThreadSeesCopyError
-            If another thread of the user is running: it would see the copies.
+            If another thread of the user is running, which would see the copies.
         TrialStoppedError
             If the code creates objects whose destructors may run after the context has ended.
         """
@@ -127,7 +131,7 @@ class UncopiedCode:
         self._open_contexts += 1
         if self._open_contexts == 1:
             for binding in swapped_bindings:
-                binding.exchange()
+                binding.swap()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
             functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
@@ -139,7 +143,7 @@ class UncopiedCode:
             if not self._open_contexts:
                 self._restore_namespaces()
                 for binding in swapped_bindings:
-                    binding.exchange()
+                    binding.swap()
                 self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
@@ -214,7 +218,7 @@ class UncopiedCode:
                 swapped_names |= methods.get(cls, set())
                 self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
                 swapped_keys |= swapped_names
-        self._swap_parts(user_functions, are_changed=assigns_attributes)
+        self._swap_defaults_and_attributes(user_functions, assigns_attributes=assigns_attributes)
         self._swap_assigned_attributes(owners_by_attribute, swapped_keys)
         self.changeable_parts += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
@@ -235,7 +239,10 @@ class UncopiedCode:
                     self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class and, if requested, of an enumeration's members; return the former's keys."""
+        """Swap the attributes of a class, and return their keys.
+
+        If requested, also swap the attributes of an enumeration's members.
+        """
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):
@@ -259,7 +266,7 @@ class UncopiedCode:
         return callers
 
     def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
-        """Swap copies in for methods that use a global of copied functions to which some function assigns."""
+        """Swap copies in for methods that use a global of copied functions if any function assigns to this global."""
         swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
@@ -271,17 +278,17 @@ class UncopiedCode:
             if not stored_globals.isdisjoint(used_globals):
                 binding = attribute_binding(cls, name)
                 self._copied_methods.update(functions_in(member))
-                copy = with_functions(member, self._copier.copy_function)
+                copy = change_functions_of(member, self._copier.copy_function)
                 self._bindings.append(SwappedBinding(binding, copy, is_function=True))
                 swapped_names.add((id(cls), name))
         return swapped_names
 
-    def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
+    def _swap_defaults_and_attributes(self, functions: list[types.FunctionType], *, assigns_attributes: bool) -> None:
         """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
 
         Parameters
         ----------
-        are_changed : bool
+        assigns_attributes : bool
             Whether code sets attributes, which may be attributes of the functions.
         """
         copies = set(map(id, self._copier.functions))
@@ -292,13 +299,13 @@ class UncopiedCode:
             for name in ("__defaults__", "__kwdefaults__"):
                 value = getattr(function, name)
                 copied_value = self._copier.copy(value, title)
-                if are_changed or copied_value is not value:
+                if assigns_attributes or copied_value is not value:
                     binding = part_binding(f"{title}.{name}", function, name)
                     self._bindings.append(SwappedBinding(binding, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
             swapped_names = [name for name in names if self._swap(item_binding(f"{title}.{name}", attributes, name))]
-            if are_changed:
+            if assigns_attributes:
                 self._namespaces.append((function, frozenset(swapped_names)))
 
     def _swap_assigned_attributes(
@@ -306,7 +313,7 @@ class UncopiedCode:
     ) -> None:
         """Swap the attributes that code assigns to, unless these are already swapped."""
         for (_, name), owner in owners_by_attribute.items():
-            if is_library_owner(owner):
+            if belongs_to_library(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
                 binding = attribute_binding(owner, name)
@@ -335,7 +342,7 @@ class UncopiedCode:
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
-        """Swap the values of names of modules; return, for each module, the names whose values were swapped."""
+        """Swap the values of names of modules, and return, for each module, the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
             bindings = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}
@@ -343,12 +350,12 @@ class UncopiedCode:
         return swapped_names
 
     def _swap(self, binding: Binding) -> bool:
-        """Swap a copy in for the value of a binding; return whether swapping back undoes a run's assignments."""
+        """Swap a copy in for the value of a binding, and return whether swapping back undoes a run's assignments."""
         try:
             value = binding.read()
         except ValueError:  # an empty cell
             return False
-        value = self._kept_values.get(binding.key, value) if binding.key is not None else value
+        value = self._values_at_call.get(binding.key, value) if binding.key is not None else value
         count_before = len(self._bindings)
         if value is MISSING or is_atom(value):
             self._bindings.append(SwappedBinding(binding, value))

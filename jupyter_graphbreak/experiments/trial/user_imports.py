@@ -94,7 +94,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
-    """Return whether an assignment, a decorator or a base class may run a user's function, directly or not."""
+    """Return whether an assignment, a decorator or a base class may run a user's function, even indirectly."""
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]

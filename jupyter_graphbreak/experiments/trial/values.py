@@ -95,11 +95,11 @@ def describe_difference(
     actual: Any,
     *,
     compares_values: bool = True,
-    varying: Collection[str] = (),
+    ignored_paths: Collection[str] = (),
     root: str = "",
     largest: float = 0.0,
 ) -> str | None:
-    """Return how a result differs from the expected one; ``None`` if it does not.
+    """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
     Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
     compiler reorders sums. A nan equals a nan. Other objects are compared by type and value.
@@ -110,7 +110,7 @@ def describe_difference(
         The results to compare.
     compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
-    varying : collection of str
+    ignored_paths : collection of str
         The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
         The path to the result, with which these paths begin.
@@ -118,7 +118,7 @@ def describe_difference(
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.
     """
-    first = _Comparison(compares_values=compares_values, varying=varying, largest=largest).find_difference(
+    first = _Comparison(compares_values=compares_values, ignored_paths=ignored_paths, largest=largest).find_difference(
         expected, actual, root
     )
     if first is None:
@@ -128,7 +128,7 @@ def describe_difference(
 
 
 def largest_number(values: Iterable[Any]) -> float:
-    """Return the largest absolute value of finite floating-point numbers, including those in dense tensors, or 0."""
+    """Return the largest absolute value of finite floats, including elements of dense tensors, or 0 without any."""
     largest = 0.0
     for value in values:
         if is_instance(value, torch.Tensor):
@@ -144,17 +144,17 @@ def largest_number(values: Iterable[Any]) -> float:
 def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
     """Return the paths to numbers, strings and keys that differ after two runs of the same program.
 
-    Such values depend on the time of day, or on the addresses of objects, not on the program.
+    Such values depend, for example, on the time of day or on the addresses of objects.
 
     Parameters
     ----------
     one, other : mapping
         The results of both runs, by name. A path begins with its name.
     """
-    comparison = _Comparison(compares_values=True, collects=True)
+    comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
         comparison.find_difference(one[name], other[name], name)
-    return frozenset(comparison.varying)
+    return frozenset(comparison.ignored_paths)
 
 
 def _path_text(path: _Path) -> str:
@@ -180,36 +180,41 @@ class _Comparison:
 
     Parameters
     ----------
-    varying : collection of str
+    ignored_paths : collection of str
         The paths at which plain values are not compared.
-    collects : bool
-        Whether to add the paths to plain values that differ to ``varying``, instead of finding these differences.
+    collects_paths : bool
+        Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
     largest : float
-        The same as for :func:`difference`.
+        The same as for :func:`describe_difference`.
     """
 
     def __init__(
-        self, *, compares_values: bool, varying: Collection[str] = (), collects: bool = False, largest: float = 0.0
+        self,
+        *,
+        compares_values: bool,
+        ignored_paths: Collection[str] = (),
+        collects_paths: bool = False,
+        largest: float = 0.0,
     ) -> None:
-        self.varying = set(varying)
+        self.ignored_paths = set(ignored_paths)
         self._largest = largest
         self._compares_values = compares_values
-        self._collects = collects
-        self._seen: set[tuple[int, int]] = set()
+        self._collects_paths = collects_paths
+        self._compared_pairs: set[tuple[int, int]] = set()
 
     def _varies(self, path: _Path, prefix: str = "") -> bool:
-        name = f"{prefix}{_path_text(path)}" if self._collects or self.varying else ""
-        if self._collects:
-            self.varying.add(name)
-        return name in self.varying
+        name = f"{prefix}{_path_text(path)}" if self._collects_paths or self.ignored_paths else ""
+        if self._collects_paths:
+            self.ignored_paths.add(name)
+        return name in self.ignored_paths
 
     def find_difference(self, expected: Any, actual: Any, path: _Path, depth: int = 0) -> tuple[_Path, str] | None:
         """Return the path and the description of the first difference; ``None`` if there is none."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
-        if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
+        if expected is actual or pair in self._compared_pairs or depth > _MAX_DEPTH:
             return None
-        self._seen.add(pair)
+        self._compared_pairs.add(pair)
         if is_instance(expected, torch.Tensor) and is_instance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
             return None if text is None else (path, text)
@@ -263,7 +268,7 @@ class _Comparison:
     def _find_in_other_objects(self, expected: Any, actual: Any, path: _Path, depth: int) -> tuple[_Path, str] | None:
         if is_instance(expected, float | complex) and not is_instance(expected, bool):
             # Two clock readings are close to each other, so compare them exactly.
-            is_equal = expected == actual or actual != actual if self._collects else _is_close(expected, actual)  # noqa: PLR0124 - nan
+            is_equal = expected == actual or actual != actual if self._collects_paths else _is_close(expected, actual)  # noqa: PLR0124 - nan
         elif (stream := stream_in_memory(expected)) is not None:
             is_equal = _stream_content(stream) == _stream_content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
@@ -384,10 +389,12 @@ def attributes(value: Any) -> dict[str, Any]:
 
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return a mapping's items, with positions instead of keys that equal only themselves, such as modules."""
-    return [(index if _is_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())]
+    return [
+        (index if _is_compared_by_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())
+    ]
 
 
-def _is_identity(key: Any) -> bool:
+def _is_compared_by_identity(key: Any) -> bool:
     """Return whether a key is an object whose copies are different keys."""
     if is_instance(key, torch.Tensor | torch.nn.Module):
         return True

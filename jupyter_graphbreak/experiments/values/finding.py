@@ -1,4 +1,4 @@
-"""Find the values that the lines of an entry compute, and the operations that make NaN and Inf."""
+"""Find the values that the lines of an entry compute, and the operations that produce NaN and Inf."""
 
 from __future__ import annotations
 
@@ -68,23 +68,23 @@ def values_of_entry(
     run: Report | None = None,
     *,
     lines: Sequence[RequestedLine] = (),
-    number: int = 1,
+    call_number: int = 1,
     calls: int = 1,
     find_cell: FindCell = cell_of_shell,
 ) -> ValuesWithReport:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend also run, to find out whether they make NaN or Inf.
+    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf.
 
     Parameters
     ----------
     entry : Entry
         The entry to examine.
     run : Report or None
-        The report whose ids the result uses; by default the report of the run on copies.
+        The report whose ids the result uses. By default, this is the report of the run on copies.
     lines : sequence of RequestedLine
-        The lines of which each operation is listed; by default, the last operation of every line is listed.
-    number : int
+        The lines whose operations are all listed. By default, only the last operation of every line is listed.
+    call_number : int
         The number of the entry's call in the run, counted from 1.
     calls : int
         The number of all calls.
@@ -128,7 +128,7 @@ def values_of_entry(
     entry_values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
-        call=number,
+        call=call_number,
         calls=calls,
         first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, order)),
         given=nonfinite_inputs,
@@ -268,12 +268,12 @@ def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool
 
 def _first_nonfinite(
     origins: list[tuple[_Operation, NonfiniteOrigin]],
-    eager: list[tuple[_Operation, NonfiniteOrigin]] | None,
+    eager_origins: list[tuple[_Operation, NonfiniteOrigin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation that makes NaN and the first one that makes Inf, forward and backward.
+    """Yield the first operation that produces NaN and the first one that produces Inf, forward and backward.
 
-    ``eager`` is ``None`` if it is unknown where eager code makes NaN and Inf.
+    ``eager_origins`` is ``None`` if it is unknown where eager code produces NaN and Inf.
     """
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
@@ -282,8 +282,8 @@ def _first_nonfinite(
         items_by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
     for key, ((operation, origin), *others) in items_by_kind.items():
         in_eager: Literal["same", "elsewhere", "none"] | None = None
-        if eager is not None:
-            lines = [_line_of(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
+        if eager_origins is not None:
+            lines = [_line_of(item[0]) for item in eager_origins if (item[1].direction, item[1].kind) == key]
             in_eager = "none" if not lines else "same" if _line_of(operation) in lines else "elsewhere"
         count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(

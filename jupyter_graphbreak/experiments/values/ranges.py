@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.values import ValueRange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The number of elements to process at once: masks and double precision need several times their memory.
+#: The number of elements to process at once, because masks and double precision need several times their memory.
 _ELEMENTS_IN_PART = 1 << 20
 
 
@@ -41,7 +41,7 @@ def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
-    """Return the range of a tensor; if its numbers cannot be read, only its shape, dtype and number of elements."""
+    """Return the range of a tensor, or only its shape, dtype and number of elements if its numbers cannot be read."""
     with disable_gradients_and_overrides():
         shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         numbers = _numbers(tensor)

@@ -1,4 +1,4 @@
-"""Record the values that operations compute, and find the operations that make NaN or Inf from finite numbers."""
+"""Record the values that operations compute, and find the operations that produce NaN or Inf from finite numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RecordedValue:
 
 
 class NonfiniteOrigin(NamedTuple):
-    """The first execution in which an operation made NaN or Inf."""
+    """The first execution in which an operation produced NaN or Inf."""
 
     key: Any
     direction: Literal["forward", "backward"]
@@ -73,11 +73,11 @@ class ValueRecorder:
     origins: dict[tuple[Hashable, str, str], NonfiniteOrigin] = field(default_factory=dict)
     _executions: Counter[Hashable] = field(default_factory=Counter)
     #: The gradient functions of the operations so far, which are kept alive so that none of their ids is used again.
-    _functions: set[Any] = field(default_factory=set)
-    _kept_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
+    _gradient_functions: set[Any] = field(default_factory=set)
+    _known_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
 
     def run(
-        self, key: Hashable, arguments: Any, call: Callable[[], Any], *, literal_flags: NonfiniteFlags = ALL_FINITE
+        self, key: Hashable, arguments: Any, compute: Callable[[], Any], *, literal_flags: NonfiniteFlags = ALL_FINITE
     ) -> Any:
         """Run an operation, record its values, and return its result.
 
@@ -87,6 +87,8 @@ class ValueRecorder:
             Identifies the operation.
         arguments : object
             The arguments of the operation.
+        compute : callable
+            Runs the operation.
         literal_flags : NonfiniteFlags
             Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
@@ -97,8 +99,8 @@ class ValueRecorder:
         )
         for tensor in inputs:
             if tensor.grad_fn is not None:
-                self._functions.add(tensor.grad_fn)
-        result = call()
+                self._gradient_functions.add(tensor.grad_fn)
+        result = compute()
         outputs = list(_tensors(result))
         if not outputs:
             return result
@@ -106,7 +108,7 @@ class ValueRecorder:
         execution = self._executions[key]
         for number, tensor in enumerate(outputs):
             value_range = range_of(tensor)
-            self._keep_flags(tensor, NonfiniteFlags(value_range.nan > 0, value_range.inf > 0))
+            self._remember_flags(tensor, NonfiniteFlags(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
                 self._add_forward(key, value_range, execution)
             self._find_origins(key, "forward", value_range, flags_before, execution)
@@ -116,8 +118,8 @@ class ValueRecorder:
 
     def release_objects(self) -> None:
         """Release the references to objects of the call, to free their memory."""
-        self._functions.clear()
-        self._kept_flags.clear()
+        self._gradient_functions.clear()
+        self._known_flags.clear()
 
     def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
         recorded_value = self.values.get(key)
@@ -143,7 +145,7 @@ class ValueRecorder:
         flags_before: NonfiniteFlags,
         execution: int,
     ) -> None:
-        # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if all operands are finite.
+        # NaN counts even if the operands are infinite, as in Inf / Inf. Inf counts only if all operands are finite.
         if value_range.nan and not flags_before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
@@ -173,10 +175,14 @@ class ValueRecorder:
         pending, count = [function], 0
         while pending and count < _MAX_FUNCTIONS:
             function = pending.pop()
-            if function is None or function in self._functions or function.name().rpartition("::")[2].startswith(_LEAF):
+            if (
+                function is None
+                or function in self._gradient_functions
+                or function.name().rpartition("::")[2].startswith(_LEAF)
+            ):
                 continue
             count += 1
-            self._functions.add(function)
+            self._gradient_functions.add(function)
             yield function
             pending += [next_function for next_function, _ in function.next_functions]
 
@@ -184,20 +190,20 @@ class ValueRecorder:
         """Return whether any tensor contains NaN, and whether any tensor contains infinite elements."""
         nan = inf = False
         for tensor in tensors:
-            kept_flags = self._kept_flags.get(id(tensor))
+            known_flags = self._known_flags.get(id(tensor))
             version = in_place_change_count(tensor)
-            if kept_flags is not None and kept_flags[0]() is tensor and kept_flags[1] == version:
-                flags = kept_flags[2]
+            if known_flags is not None and known_flags[0]() is tensor and known_flags[1] == version:
+                flags = known_flags[2]
             else:
                 flags = nonfinite_flags(tensor)
-                self._keep_flags(tensor, flags)
+                self._remember_flags(tensor, flags)
             nan, inf = nan or flags.has_nan, inf or flags.has_inf
         return NonfiniteFlags(nan, inf)
 
-    def _keep_flags(self, tensor: torch.Tensor, flags: NonfiniteFlags) -> None:
+    def _remember_flags(self, tensor: torch.Tensor, flags: NonfiniteFlags) -> None:
         version = in_place_change_count(tensor)
         if version is not None:
-            self._kept_flags[id(tensor)] = weakref.ref(tensor), version, flags
+            self._known_flags[id(tensor)] = weakref.ref(tensor), version, flags
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:

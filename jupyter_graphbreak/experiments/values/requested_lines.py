@@ -16,13 +16,13 @@ _LINE = re.compile(r"(?:(?P<file>.*):)?(?P<line>\d{1,9})")
 
 
 class RequestedLine(NamedTuple):
-    """A line of which each operation is listed; if ``file`` is ``None``, in any cell or file of the user."""
+    """A line whose operations are listed. If ``file`` is ``None``, the line may be in any cell or file of the user."""
 
     line: int
     file: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> RequestedLine:
+    def parse(cls, specification: str) -> RequestedLine:
         """Return the line that a string such as ``12`` or ``model.py:12`` specifies.
 
         Raises
@@ -30,9 +30,9 @@ class RequestedLine(NamedTuple):
         ValueError
             If the string does not specify a line.
         """
-        match = _LINE.fullmatch(text.strip())
+        match = _LINE.fullmatch(specification.strip())
         if match is None:
-            raise ValueError(f"{text!r} is not a line: use for example 12 or model.py:12")
+            raise ValueError(f"{specification!r} is not a line: use for example 12 or model.py:12")
         return cls(int(match["line"]), match["file"] or None)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class RequestedLine(NamedTuple):
         return f"/{source.path or source.name}".endswith(f"/{self.file.removeprefix('./')}") or source.name == self.file
 
 
-def parse_lines(texts: Iterable[str]) -> list[RequestedLine]:
+def parse_lines(specifications: Iterable[str]) -> list[RequestedLine]:
     """Return the lines that strings specify; see :meth:`RequestedLine.parse`.
 
     Raises
@@ -55,7 +55,7 @@ def parse_lines(texts: Iterable[str]) -> list[RequestedLine]:
     ValueError
         If a string does not specify a line.
     """
-    return [RequestedLine.parse(text) for text in texts]
+    return [RequestedLine.parse(specification) for specification in specifications]
 
 
 def sentences_about_missing_lines(

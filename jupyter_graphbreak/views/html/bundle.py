@@ -11,6 +11,7 @@ from jupyter_graphbreak.report.schema import MIME_TYPE, Diagnostic, Report
 from jupyter_graphbreak.views.html.render import pack_rest, render_html, unpack_code
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words.plain_text import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 #: The MIME type of the parts that the HTML and the report leave out, for a notebook without a kernel. Its content is
-#: {"gzip": DATA}, where DATA is compressed JSON in base64.
+#: {"gzip": DATA}, where DATA is JSON that is compressed with gzip and encoded in base64.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If the JSON of a report is larger than this, the output leaves out parts of the report.
-_MAX_BYTES = 3_000_000
+_MAX_REPORT_BYTES = 3_000_000
 #: If the code of the graphs has more characters than this, it is compressed together with the rest of the HTML.
 _MAX_CODE_LENGTH = 4_000
 #: An output that leaves out parts contains at most this many rows of each section.
@@ -66,7 +67,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: data | {"rows": msgspec.to_builtins(_build_limited_rows(report, is_whole=copy is report))},
+        MIME_TYPE: data | {"rows": msgspec.to_builtins(_build_limited_rows(report, all_rows=copy is report))},
     }
     rest = pack_rest(report, code if is_packed else {})
     if rest:
@@ -80,7 +81,7 @@ def read_report(output: Mapping[str, Any]) -> Report:
     Parameters
     ----------
     output : mapping
-        The data of the output, by mime type.
+        The data of the output, by MIME type.
 
     Raises
     ------
@@ -101,16 +102,17 @@ def _without_code(report: Report) -> Report:
 
 
 def notebook_copy(report: Report) -> Report:
-    """Return the copy of a report for a notebook: without the operations and code of graphs, if it is very large.
+    """Return the copy of a report that a notebook contains.
 
-    A note in the copy says so. The live widget and the variable that ``-o`` sets contain the complete report.
+    The copy of a very large report lacks the operations and the code of graphs, and has a note about it. The live
+    widget and the variable that ``-o`` sets contain the complete report.
     """
-    if len(report.to_json()) <= _MAX_BYTES:
+    if len(report.to_json()) <= _MAX_REPORT_BYTES:
         return report
     note = Diagnostic(
         "info",
-        f"The notebook's copy leaves out the operations and the code of {len(report.graphs)} graphs to stay small: "
-        "-o report keeps them, and report.save('report.json') writes them to a file.",
+        f"The notebook's copy leaves out the operations and the code of {count_text(len(report.graphs), 'graph')} "
+        "to stay small: `-o report` keeps them, and `report.save('report.json')` writes them to a file.",
     )
     return msgspec.structs.replace(
         report,
@@ -156,7 +158,7 @@ def _lines_of_stack(stack: list[Location]) -> list[tuple[str, int, str | None]]:
 
 
 def _non_default_fields(report: Report) -> dict[str, Any]:
-    """Return a report as plain data, whose parts leave out each field with an empty default value.
+    """Return a report as plain data, whose parts lack each field that has its default value, if that is empty.
 
     For example, a location without columns has no ``column``. The report itself has all its fields.
     """
@@ -185,10 +187,10 @@ def _empty_default(field: msgspec.structs.FieldInfo) -> Any:
 _struct_fields = functools.cache(msgspec.structs.fields)
 
 
-def _build_limited_rows(report: Report, *, is_whole: bool) -> Rows:
-    """Return the rows of a report; only the first ones of each section if the notebook's copy is not ``is_whole``."""
+def _build_limited_rows(report: Report, *, all_rows: bool) -> Rows:
+    """Return the rows of a report: all of them, or only the first ones of each section."""
     rows = build_rows(report)
-    if is_whole:
+    if all_rows:
         return rows
     sections = [msgspec.structs.replace(section, rows=section.rows[:_MAX_ROWS]) for section in rows.sections]
     return msgspec.structs.replace(rows, sections=sections)

@@ -1,4 +1,4 @@
-"""The Jinja environment of the templates, with its filters and escaping, and the style sheets."""
+"""Set up Jinja, with filters and escaping for the templates, and read the style sheets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent
 
 
 #: Optional parts of the markup; a style sheet contains only the rules for the parts that are requested.
-Part = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
+OptionalPart = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
 
 
 @cache
@@ -29,7 +29,7 @@ def live_style_sheet() -> Markup:
 
 
 @cache
-def style_sheet(*parts: Part) -> Markup:
+def style_sheet(*parts: OptionalPart) -> Markup:
     """Return the rules for a report's static markup, without comments.
 
     Parameters
@@ -88,7 +88,7 @@ def environment() -> jinja2.Environment:
     from jinja2.runtime import Context
 
     class PlainContext(Context):
-        """Calls functions directly, without a check for Jinja's decorators such as ``pass_context``: we use none."""
+        """Calls functions directly, without a check for Jinja's decorators (``pass_context``), which we do not use."""
 
         def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             kwargs.pop("_loop_vars", None)

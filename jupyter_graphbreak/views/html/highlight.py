@@ -14,8 +14,8 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: A range of columns with one style: the start, the end, and the CSS class.
-Run: TypeAlias = tuple[int, int, str]
+#: A range of columns with one colour: the start, the end, and the CSS class.
+ColoredRange: TypeAlias = tuple[int, int, str]
 
 #: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code
 #: as well. The names of the groups are the CSS classes, except for ``name``.
@@ -44,12 +44,12 @@ def escape_invisible(text: str) -> str:
     """Escape control characters except tab and line feed, and characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
-    return _INVISIBLE_CHARACTER.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _INVISIBLE_CHARACTER.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def colored_runs(text: str) -> list[list[Run]]:
+def colored_ranges(text: str) -> list[list[ColoredRange]]:
     r"""Return the coloured ranges of columns for each line of Python source; only ``"\n"`` ends a line."""
-    lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
+    lines: list[list[ColoredRange]] = [[] for _ in range(text.count("\n") + 1)]
     number = start = 0  # the current line and its start in the text
     for token in _TOKEN.finditer(text):
         name = _css_class_of(token)
@@ -94,11 +94,11 @@ def _css_class_of(token: re.Match[str]) -> str:
     return "k" if token[0] in _KEYWORDS else "b" if token[0] in _BUILTINS else ""
 
 
-def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]] = ()) -> Markup:
-    """Return one line as HTML, with each run as a ``<span>`` and each marked range of columns as a ``<mark>``."""
+def marked_code(text: str, colored: Iterable[ColoredRange], marks: Sequence[tuple[int, int]] = ()) -> Markup:
+    """Return one line as HTML, with each coloured range as a ``<span>`` and each marked range as a ``<mark>``."""
     edges = {0, len(text)}
     names: dict[int, str] = {}
-    for start, end, name in runs:
+    for start, end, name in colored:
         edges.update((start, end))
         names[start] = name
         names.setdefault(end, "")

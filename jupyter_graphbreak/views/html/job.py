@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.environment import environment, style_sheet
-from jupyter_graphbreak.views.html.render import build_page, pack_data, render_html, render_with_data
+from jupyter_graphbreak.views.html.render import build_page, pack_text_and_rest, render_html, render_with_data
 from jupyter_graphbreak.views.text import summary_line
 from jupyter_graphbreak.views.words.bounds import limit_part
 from jupyter_graphbreak.views.words.jobs import (
@@ -16,7 +16,7 @@ from jupyter_graphbreak.views.words.jobs import (
     job_location_text,
     job_notes,
     process_name,
-    processes_with_break,
+    processes_text,
 )
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
         compiling=compiling_lines(job), ranks=job.compiling[:_MAX_LISTED_RANKS],
-        where=job_location_text, who=processes_with_break,
+        location_text=job_location_text, processes_text=processes_text,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip
 
 
 def pack_processes(job: Job) -> list[dict[str, Any]]:
-    """Return the compressed parts that the HTML of a job leaves out, for each report that it shows."""
-    return [{"gzip": pack_data(process.report)} for process in job.processes[:_MAX_REPORTS]]
+    """Return the data of each report that the HTML of a job shows; see :func:`.pack_text_and_rest`."""
+    return [{"gzip": pack_text_and_rest(process.report)} for process in job.processes[:_MAX_REPORTS]]
 
 
 def render_job_page(job: Job) -> str:

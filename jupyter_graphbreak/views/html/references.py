@@ -18,8 +18,8 @@ from markupsafe import Markup
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escape_html
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
+from jupyter_graphbreak.views.words.locations import function_of
 from jupyter_graphbreak.views.words.paths import decision_location
-from jupyter_graphbreak.views.words.places import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,11 +65,11 @@ class References:
         """Return the reference of a break."""
         return f"b{self._breaks[ident]}" if ident in self._breaks else ""
 
-    def line(self, place: Location | None) -> str:
+    def line(self, location: Location | None) -> str:
         """Return the reference of a line, whether or not the report contains the line."""
-        if place is None or place.source not in self._sources:
+        if location is None or location.source not in self._sources:
             return ""
-        return f"l{self._sources[place.source]}-{place.line}"
+        return f"l{self._sources[location.source]}-{location.line}"
 
     # References of related elements.
 
@@ -121,7 +121,7 @@ class References:
 
     def related_to_recompilation(self, recompilation: Recompilation) -> str:
         """Return the references of a recompiled function's line and frames, and of the lines of its failed guards."""
-        guards = (self.line(place) for guard in recompilation.guards for place in guard.locations)
+        guards = (self.line(location) for guard in recompilation.guards for location in guard.locations)
         return _join_references([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def related_to_path(self, path: PathDifference) -> str:
@@ -134,23 +134,23 @@ class References:
 
 
 class Links:
-    """Makes the markup of links to the parts of a report: there are so many links that a template would be too slow.
+    """Makes the markup of links to the parts of a report. A template would be too slow for so many links.
 
     Parameters
     ----------
     prefix : str
         The prefix of all ids in the report's markup.
-    is_known : callable
-        Returns whether the report contains the line of a place.
+    has_line : callable
+        Returns whether the report contains the line of a location.
     """
 
     def __init__(
-        self, report: Report, prefix: str, references: References, is_known: Callable[[Location], bool]
+        self, report: Report, prefix: str, references: References, has_line: Callable[[Location], bool]
     ) -> None:
         self._report = report
         self._prefix = prefix
         self._references = references
-        self._is_known = is_known
+        self._has_line = has_line
         self._colors = graph_colors(report)
         self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
         # Most locations occur several times.
@@ -158,23 +158,23 @@ class Links:
         self.function = cache(self._function)
         self.location_text = cache(self._location_text)
 
-    def source_name(self, place: Location) -> str:
+    def source_name(self, location: Location) -> str:
         """Return the name of the source of a location; empty for the first source, which is the cell that ran."""
-        return self._sources.get(place.source, place.source)
+        return self._sources.get(location.source, location.source)
 
-    def line_reference(self, place: Location) -> str:
+    def line_reference(self, location: Location) -> str:
         """Return the reference of a line; empty if the report does not contain the line."""
-        return self._references.line(place) if self._is_known(place) else ""
+        return self._references.line(location) if self._has_line(location) else ""
 
-    def spot(self, place: Location) -> Markup:
+    def line_and_source(self, location: Location) -> Markup:
         """Return a location as a link, without its function: "line 14", "line 660, modeling_bart.py"."""
-        return self.line(place) + self._source_suffix(place)
+        return self.line(location) + self._source_suffix(location)
 
-    def place(self, place: Location) -> Markup:
+    def full_location(self, location: Location) -> Markup:
         """Return a location as a link, with its function: "line 14 in step"."""
-        function = self.function(place)
+        function = self.function(location)
         function_markup = Markup(f" in <code>{escape_html(function)}</code>") if function else ""  # noqa: S704 - escaped
-        return self.line(place) + function_markup + self._source_suffix(place)
+        return self.line(location) + function_markup + self._source_suffix(location)
 
     def graph(self, ident: str) -> Markup:
         """Return the letter of a graph as a link."""
@@ -190,24 +190,28 @@ class Links:
         """Return the number of a break as a link."""
         return self._link(f"b{number}", f"✂{number}", 'class="gb-cut" ')
 
-    def _line(self, place: Location) -> Markup:
+    def _line(self, location: Location) -> Markup:
         """Return the line of a location, as a link if the report contains the line."""
-        reference, text = self.line_reference(place), f"line {place.line}"
+        reference, text = self.line_reference(location), f"line {location.line}"
         return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - a number
 
-    def _function(self, place: Location) -> str:
+    def _function(self, location: Location) -> str:
         """Return the function that contains a location, with its class; empty for top-level code."""
-        name = function_of(self._report, place)
+        name = function_of(self._report, location)
         return "" if name == "<module>" else name
 
-    def _location_text(self, place: Location) -> str:
+    def _location_text(self, location: Location) -> str:
         """Return a location as text, without a link."""
-        lines = f"lines {place.line} to {place.end_line}" if place.end_line > place.line else f"line {place.line}"
-        function, source = self.function(place), self.source_name(place)
+        lines = (
+            f"lines {location.line} to {location.end_line}"
+            if location.end_line > location.line
+            else f"line {location.line}"
+        )
+        function, source = self.function(location), self.source_name(location)
         return lines + (f" in {function}" if function else "") + (f", {source}" if source else "")
 
-    def _source_suffix(self, place: Location) -> Markup:
-        name = self.source_name(place)
+    def _source_suffix(self, location: Location) -> Markup:
+        name = self.source_name(location)
         return Markup(f", {escape_html(name)}" if name else "")  # noqa: S704 - escaped
 
     def _link(self, reference: str, text: str, attributes: str = "") -> Markup:

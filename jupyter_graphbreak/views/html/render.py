@@ -1,7 +1,7 @@
 """Render reports as HTML: a snippet for the output of a cell, or a standalone page.
 
-All HTML of reports is made from the templates in this folder. Front ends that run scripts get the same markup and add
-behaviour to it by means of the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
+All HTML of reports is made from the templates in this folder. Front ends that run scripts get the same markup, and add
+behaviour to it through the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from jupyter_graphbreak.views.words import (
     changes,
     cost,
     groups,
+    locations,
     paths,
     permission,
-    places,
     reason,
     recompilation,
     remedies,
@@ -38,9 +38,9 @@ from jupyter_graphbreak.views.words import (
 )
 from jupyter_graphbreak.views.words.bounds import limit_part
 from jupyter_graphbreak.views.words.frontends import (
+    OUTCOME_SIGNS,
     OUTCOME_TEXTS,
     RIGHT_OUTCOMES,
-    SIGNS,
     call_text,
     input_notes,
     verdict_sentences,
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report
     from jupyter_graphbreak.views.html.source_lines import SourceListing
 
-#: A function that renders the items of one list that the markup leaves out.
-MakeItems: TypeAlias = "Callable[[], Iterator[Any]]"
+#: A function that renders those items of one list that the static markup leaves out.
+ItemRenderer: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
-def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
-    """Return, for each list that the markup does not show in full, a function that renders its remaining items.
+def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]:
+    """Return, for each list that the static markup does not show in full, a function that renders its remaining items.
 
     Parameters
     ----------
@@ -70,10 +70,10 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
     Returns
     -------
     dict
-        The functions, by the name of their list.
+        The functions, by the name of the list.
     """
     report, limits = view.report, view.limits
-    makers: dict[str, MakeItems] = {}
+    makers: dict[str, ItemRenderer] = {}
 
     def add(name: str, make: Callable[[int, Any], Any], items: Sequence[Any], limit: int) -> None:
         if len(items) > limit:
@@ -81,14 +81,14 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
     numbers = view.numbers
 
-    def render_place(fix: Remedy | None, _: int, break_: Break) -> Any:
+    def render_break_of_group(fix: Remedy | None, _: int, break_: Break) -> Any:
         return macros.break_item(numbers[break_.id], break_, open=False, grouped=True, shared=fix)
 
-    add("breaks", lambda index, group: macros.entry(index, group, open=False), view.groups, limits.breaks)
+    add("breaks", lambda index, group: macros.break_or_group(index, group, open=False), view.groups, limits.breaks)
     for index, group in enumerate(view.groups):
         if not group.is_single:
-            render_place_of_group = functools.partial(render_place, view.shared_fix(group))
-            add(f"places-{index}", render_place_of_group, group.breaks, limits.places)
+            render_break_with_shared_fix = functools.partial(render_break_of_group, view.shared_fix(group))
+            add(f"places-{index}", render_break_with_shared_fix, group.breaks, limits.places)
     add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)
@@ -103,17 +103,17 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
         if graph.code and not view.shows_code(graph):
             makers[f"code-{index}"] = _code_renderer(view, graph)
     for listing in view.listings:
-        if listing.left_out:
+        if listing.left_out_count:
             makers[f"l{listing.index}"] = _lines_renderer(macros, listing)
     return makers
 
 
-def _code_renderer(view: View, graph: Graph) -> MakeItems:
-    return lambda: iter([Markup("<pre>") + view.python(graph.code) + Markup("</pre>")])
+def _code_renderer(view: View, graph: Graph) -> ItemRenderer:
+    return lambda: iter([Markup("<pre>") + view.highlight_code(graph.code) + Markup("</pre>")])
 
 
-def _lines_renderer(macros: Any, listing: SourceListing) -> MakeItems:
-    starts = range(0, listing.left_out, LINES_AT_ONCE)
+def _lines_renderer(macros: Any, listing: SourceListing) -> ItemRenderer:
+    starts = range(0, listing.left_out_count, LINES_AT_ONCE)
     return lambda: (macros.source_lines(listing.more_rows(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
 
 
@@ -121,7 +121,7 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts on front ends as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_text(frontends), words=OUTCOME_TEXTS, signs=SIGNS, right=RIGHT_OUTCOMES,
+        frontends=frontends, call=call_text(frontends), words=OUTCOME_TEXTS, signs=OUTCOME_SIGNS, right=RIGHT_OUTCOMES,
         css=style_sheet("frontends"), verdict_sentences=verdict_sentences, input_notes=input_notes(frontends),
     ).strip()  # fmt: skip
 
@@ -136,7 +136,7 @@ _TEMPLATE_MODULES = {
     "advice_words": advice,
     "path_words": paths,
     "permission_words": permission,
-    "place_words": places,
+    "location_words": locations,
     "reason_words": reason,
     "recompile_words": recompilation,
     "remedy_words": remedies,
@@ -145,7 +145,7 @@ _TEMPLATE_MODULES = {
 }
 #: If the JSON of a report is longer than this, a page contains it in compressed form.
 _MAX_PLAIN_LENGTH = 1_000_000
-#: The level of compression. The highest level takes three times as long and saves only a tenth of the size.
+#: The compression level. The highest level takes three times as long, for a result that is only a tenth smaller.
 _COMPRESSION_LEVEL = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP_FLAG = 16
@@ -187,7 +187,7 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
 def pack_rest(report: Report, code: Mapping[str, str]) -> str:
     """Return everything that :func:`render_html` leaves out, compressed; an empty string if it leaves out nothing.
 
-    A front end needs it if there is no kernel that could render it.
+    A front end needs this data if it has no kernel that could render the rest.
 
     Parameters
     ----------
@@ -212,10 +212,10 @@ class _PackedCode(msgspec.Struct):
     code: dict[str, str] = {}
 
 
-def pack_data(report: Report) -> str:
-    """Return everything that :func:`render_html` leaves out, and the report as text, both compressed.
+def pack_text_and_rest(report: Report) -> str:
+    """Return everything that :func:`render_html` leaves out, and the report as text, compressed together.
 
-    An output with several reports contains this for each of them.
+    An output that shows several reports contains this data for each of them.
     """
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _report_macros(view))})
@@ -241,13 +241,13 @@ def build_page(markup: str, title: str) -> str:
     markup : str
         The result of :func:`render_with_data`, or several such results, each in its own element.
     """
-    script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text of a report
+    script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text from a report
     template = environment().get_template("page.html.j2")
     return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
 
 
 def _render_rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:
-    makers = remaining_items(view, macros)
+    makers = remaining_item_renderers(view, macros)
     return {key: [str(item) for item in make()] for key, make in makers.items() if name in {None, key}}
 
 

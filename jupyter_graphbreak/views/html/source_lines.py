@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.html.highlight import Run, colored_runs, marked_code
+from jupyter_graphbreak.views.html.highlight import ColoredRange, colored_ranges, marked_code
 from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.words.aftermath import aftermath_in_function
 from jupyter_graphbreak.views.words.lines import annotated_lines, graph_colors
@@ -45,7 +45,7 @@ _MAX_SIGNS, _MAX_NOTES = 20, 20
 
 @dataclass(frozen=True, slots=True)
 class LineNote:
-    """A note below a line about a break."""
+    """A note about a break, shown below its line."""
 
     number: int
     text: str
@@ -64,7 +64,8 @@ class SourceRow:
     blank_gutters : tuple of str
         The empty gutters of the notes below the line.
     label : str
-        The label of a scope or function that begins on the line.
+        What the reader should know about the line: the scope that begins on it, the function that begins on it and runs
+        eagerly, or the effect of a call whose result differs when compiled.
     """
 
     line: Line
@@ -98,17 +99,17 @@ class SourceListing:
 
     Parameters
     ----------
-    numbers : set of int
-        All lines of the source that the report contains.
-    left_out : int
+    line_numbers : set of int
+        The numbers of all lines of the source that the report contains.
+    left_out_count : int
         The number of lines that are not shown; ``more_rows`` returns the rows for a range of them.
     """
 
     index: int
     source: Source
-    numbers: set[int]
+    line_numbers: set[int]
     chunks: list[Chunk]
-    left_out: int
+    left_out_count: int
     more_rows: Callable[[int, int], list[SourceRow]]
     is_open: bool
 
@@ -116,9 +117,9 @@ class SourceListing:
 def list_sources(report: Report, limit: int) -> list[SourceListing]:
     """Return the sources with at most ``limit`` shown lines in total; libraries without breaks come last."""
     sources = []
-    rows_of = _RowFactory(report)
+    factory = _RowFactory(report)
     for index, source in enumerate(report.sources):
-        rows = rows_of.source(index, source)
+        rows = factory.rows_of_source(index, source)
         if not rows.lines:
             continue
         shown = rows.rows_between(0, limit)
@@ -126,9 +127,9 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
             SourceListing(
                 index=index,
                 source=source,
-                numbers={line.number for line in rows.lines},
+                line_numbers={line.number for line in rows.lines},
                 chunks=list(_split_into_chunks(shown, source)),
-                left_out=len(rows.lines) - len(shown),
+                left_out_count=len(rows.lines) - len(shown),
                 more_rows=partial(_remaining_rows, rows, len(shown)),
                 is_open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
@@ -137,8 +138,8 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
     return sorted(sources, key=lambda listing: not listing.is_open)
 
 
-def _remaining_rows(rows: _SourceRows, shown: int, start: int, stop: int) -> list[SourceRow]:
-    return rows.rows_between(shown + start, shown + stop)
+def _remaining_rows(rows: _SourceRows, shown_count: int, start: int, stop: int) -> list[SourceRow]:
+    return rows.rows_between(shown_count + start, shown_count + stop)
 
 
 def scope_class(scope: Scope | None) -> str:
@@ -157,16 +158,16 @@ class _GutterWidths:
 
 @dataclass(frozen=True, slots=True)
 class _SourceRows:
-    """The lines of a source, and the function that makes rows from them."""
+    """The lines of a source, and a function that makes a row from a line and the scope of the line before it."""
 
     lines: list[Line]
-    row: Callable[[Line, Scope | None], SourceRow]
+    make_row: Callable[[Line, Scope | None], SourceRow]
 
     def rows_between(self, start: int, stop: int) -> list[SourceRow]:
         """Return the rows for a range of lines."""
         lines = self.lines[start:stop]
         scopes_before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in lines)]
-        return list(map(self.row, lines, scopes_before))
+        return list(map(self.make_row, lines, scopes_before))
 
 
 class _RowFactory:
@@ -176,10 +177,10 @@ class _RowFactory:
         self._colors = graph_colors(report)
         self._breaks = {break_.id: break_ for break_ in report.breaks}
 
-    def source(self, index: int, source: Source) -> _SourceRows:
+    def rows_of_source(self, index: int, source: Source) -> _SourceRows:
         lines = annotated_lines(self._report, source)
         width = _GutterWidths(lines)
-        runs = _ColoredRuns(source)
+        colored = _ColoredRanges(source)
 
         def row(line: Line, scope_before: Scope | None) -> SourceRow:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
@@ -187,11 +188,13 @@ class _RowFactory:
                 label.append("runs eagerly")
             if line.path is not None:
                 label.append(path_note(line.path))
-            return self._row(line, f"l{index}-{line.number}", runs.on_line(line.number), width, ", ".join(label))
+            return self._row(line, f"l{index}-{line.number}", colored.on_line(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
 
-    def _row(self, line: Line, reference: str, runs: list[Run], width: _GutterWidths, label: str) -> SourceRow:
+    def _row(
+        self, line: Line, reference: str, colored: list[ColoredRange], width: _GutterWidths, label: str
+    ) -> SourceRow:
         shown, more = _letters_in_gutter(line.graphs)
         classes = " gb-broken" if line.breaks else ""
         if line.eager:
@@ -207,7 +210,7 @@ class _RowFactory:
             letters=[(letter, self._colors[letter]) for letter in shown],
             more_letters=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
-            code=marked_code(line.text, runs, [(mark.start, mark.end) for mark in line.breaks]),
+            code=marked_code(line.text, colored, [(mark.start, mark.end) for mark in line.breaks]),
             classes=classes,
             label=label,
             scope_class=scope_class(line.scope),
@@ -244,25 +247,25 @@ def _letters_width(graphs: tuple[str, ...]) -> int:
     return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
 
 
-class _ColoredRuns:
-    """Computes the coloured runs of source lines, only on demand because most lines are never shown."""
+class _ColoredRanges:
+    """Computes the coloured ranges of source lines, only on demand because most lines are never shown."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._first_lines = [segment.first_line for segment in source.segments]
         self._lines_of_segment = cache(self._compute_segment)
 
-    def on_line(self, number: int) -> list[Run]:
-        """Return the coloured runs of a line, given its number."""
+    def on_line(self, number: int) -> list[ColoredRange]:
+        """Return the coloured ranges of a line, given the number of the line."""
         index = bisect_right(self._first_lines, number) - 1
         if index < 0:
             return []
         lines, line_index = self._lines_of_segment(index), number - self._first_lines[index]
         return lines[line_index] if line_index < len(lines) else []
 
-    def _compute_segment(self, index: int) -> list[list[Run]]:
+    def _compute_segment(self, index: int) -> list[list[ColoredRange]]:
         segment = self._source.segments[index]
-        lines = colored_runs(segment.text)
+        lines = colored_ranges(segment.text)
         if self._source.kind == "cell" and segment.first_line == 1 and segment.text.startswith("%%"):
             lines[0] = [(0, len(segment.text.partition("\n")[0]), "c")]
         return lines

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
-from jupyter_graphbreak.views.html.environment import Part, style_sheet
+from jupyter_graphbreak.views.html.environment import OptionalPart, style_sheet
 from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python
 from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.source_lines import SourceListing, list_sources, scope_class
@@ -23,8 +23,8 @@ from jupyter_graphbreak.views.words.aftermath import has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.groups import Group, best_remedy, break_groups
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
+from jupyter_graphbreak.views.words.locations import StackNode, stack_tree
 from jupyter_graphbreak.views.words.paths import ordered_paths
-from jupyter_graphbreak.views.words.places import StackNode, stack_tree
 from jupyter_graphbreak.views.words.plain_text import (
     count_text,
     join_words,
@@ -65,24 +65,25 @@ class OpRows:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._places: dict[tuple[str, int], tuple[str, str]] = {}
+        self._location_markup_cache: dict[tuple[str, int], tuple[str, str]] = {}
 
     def row(self, op: Op) -> str:
         """Return the row of an operation as markup."""
-        attribute, place = self._place(op.location) if op.location is not None else ("", "")
+        attribute, location_markup = self._location_markup(op.location) if op.location is not None else ("", "")
         output = escape_html(tensor_text(op.output)) if op.output is not None else ""
         return (
             f"<tr{attribute}><td><code>{escape_html(op.name)}</code></td><td><code>{escape_html(op.target)}</code></td>"
-            f"<td>{place}</td><td>{output}</td></tr>"
+            f"<td>{location_markup}</td><td>{output}</td></tr>"
         )
 
-    def _place(self, location: Location) -> tuple[str, str]:
+    def _location_markup(self, location: Location) -> tuple[str, str]:
+        """Return the attribute that refers to the line of a location, and the location as a link."""
         key = location.source, location.line
-        if key not in self._places:
+        if key not in self._location_markup_cache:
             reference = self._links.line_reference(location)
             attribute = f' data-in="{reference}"' if reference else ""
-            self._places[key] = attribute, self._links.spot(location)
-        return self._places[key]
+            self._location_markup_cache[key] = attribute, self._links.line_and_source(location)
+        return self._location_markup_cache[key]
 
 
 def tensor_text(meta: Tensor | TensorMeta) -> str:
@@ -93,7 +94,8 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: At most this many eager functions or resume functions of a break, and calls around a step of the run, are listed.
+#: The maximum number of eager functions and of resume functions that are listed for a break, and of calls for a step of
+#: the run.
 _MAX_NAMES = 8
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MAX_COMPILABLE_CALLS = 4
@@ -101,7 +103,7 @@ _MAX_COMPILABLE_CALLS = 4
 LINES_AT_ONCE = 100
 #: Fewer minor breaks than this are not worth folding.
 _MIN_FOLDED_BREAKS = 3
-#: The maximum depth of a scope that is shown by its indentation.
+#: The maximum nesting depth of scopes that indentation shows.
 _MAX_SCOPE_DEPTH = 20
 
 
@@ -155,7 +157,7 @@ class View:
     def css(self) -> Markup:
         """The style sheet, with the rules that the report needs."""
         report = self.report
-        parts: dict[Part, bool] = {
+        parts: dict[OptionalPart, bool] = {
             "remedies": report.remedies is not None or bool(report.compiled) or bool(report.reproducers),
             "cost": report.cost is not None,
             "groups": bool(self.minor) or not all(group.is_single for group in self.groups),
@@ -191,7 +193,7 @@ class View:
 
     @property
     def paths(self) -> list[PathDifference]:
-        """The calls whose result differs while compiling, in reading order."""
+        """The calls whose result differs while compiling; those that decide which lines run come first."""
         return ordered_paths(self.report)
 
     @property
@@ -201,7 +203,7 @@ class View:
 
     @property
     def calls_to_compile(self) -> list[tuple[int, CompiledCall]]:
-        """The first calls that have a statement to compile them, each with its index in the report."""
+        """The first calls for which the report has a statement that compiles them, with their indexes in the report."""
         calls = enumerate(self.report.compiled or [])
         return [(index, call) for index, call in calls if call.code is not None][:_MAX_COMPILABLE_CALLS]
 
@@ -211,7 +213,7 @@ class View:
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
     def step_text(self, nested: NestedStep) -> str:
-        """Return the description of a step of the run, with the calls that lead to it."""
+        """Describe a step of the run, with the calls that lead to it."""
         step = nested.step
         path = " > ".join(nested.calls)
         if step.graph is not None:
@@ -227,7 +229,7 @@ class View:
             words = f"error in {step.frame.function if step.frame is not None else 'the run'}: not compiled"
         return f"{path}: {words}" if path else words
 
-    # Places.
+    # Locations.
 
     @cached_property
     def listings(self) -> list[SourceListing]:
@@ -236,7 +238,7 @@ class View:
 
     @cached_property
     def _known_lines(self) -> set[tuple[str, int]]:
-        return {(listing.source.id, number) for listing in self.listings for number in listing.numbers}
+        return {(listing.source.id, number) for listing in self.listings for number in listing.line_numbers}
 
     @cached_property
     def links(self) -> Links:
@@ -246,8 +248,8 @@ class View:
 
     @staticmethod
     def chunks_left(listing: SourceListing) -> int:
-        """Return in how many chunks the front end can load the lines of a source that the markup leaves out."""
-        return -(-listing.left_out // LINES_AT_ONCE)
+        """Return the number of chunks in which the front end loads the lines of a source that are not shown."""
+        return -(-listing.left_out_count // LINES_AT_ONCE)
 
     # Breaks.
 
@@ -262,7 +264,7 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return the first resume functions of a break: those that ran, then the others, nearest to the break first."""
+        """Return the first resume functions of a break: first those that ran, then the others, both nearest first."""
         resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
         return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
@@ -288,13 +290,13 @@ class View:
         best = best_remedy(self.report, break_)
         if (
             best is None
-            or remedies.number_of_other_break_showing(self.report, best, self.numbers[break_.id]) is not None
+            or remedies.number_of_other_break_with_remedy(self.report, best, self.numbers[break_.id]) is not None
         ):
             return None
         return best
 
     def shared_fix(self, group: Group) -> Remedy | None:
-        """Return the best remedy for a group if it removes several breaks; ``None`` if each break needs its own."""
+        """Return the best remedy for a group if that removes several breaks; ``None`` if each break needs its own."""
         best = best_remedy(self.report, group.breaks[0])
         return best if best is not None and len(best.breaks) > 1 else None
 
@@ -304,7 +306,7 @@ class View:
         return remedies.compatible_remedies(self.report)
 
     @property
-    def first_fix(self) -> Remedy | None:
+    def fix_above_breaks(self) -> Remedy | None:
         """The remedy to show above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
         chosen = self.compatible_remedies
         return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
@@ -358,15 +360,15 @@ class View:
     # Graphs, frames, scopes.
 
     def span_text(self, graph: Graph) -> str:
-        """Return the lines that a graph covers in its first source; without any, the first line of its frame."""
+        """Return the range of a graph's lines in its first source; without any lines, the first line of its frame."""
         lines = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not lines:
             frame = lookup.frames(self.report).get(graph.frame)
-            return self._spot(frame.location) if frame is not None and frame.location is not None else ""
+            return self._short_location_text(frame.location) if frame is not None and frame.location is not None else ""
         first, last = min(lines), max(lines)
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
-    def _spot(self, place: Location) -> str:
+    def _short_location_text(self, place: Location) -> str:
         name = self.links.source_name(place)
         return f"{name}:{place.line}" if name else f"line {place.line}"
 
@@ -378,15 +380,15 @@ class View:
         """Return operations as rows of a table."""
         return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - our own markup
 
-    def code_length(self, graph: Graph) -> int:
-        """Return the number of lines of a graph's code."""
+    def code_line_count(self, graph: Graph) -> int:
+        """Return the number of lines in a graph's code."""
         return graph.code.rstrip("\n").count("\n") + 1
 
     def shows_code(self, graph: Graph) -> bool:
-        """Return whether the markup shows a graph's code; it leaves out long code, which begins with many inputs."""
-        return self.code_length(graph) <= self.limits.code
+        """Return whether the static markup shows a graph's code; it leaves out long code."""
+        return self.code_line_count(graph) <= self.limits.code
 
-    def python(self, code: str) -> Markup:
+    def highlight_code(self, code: str) -> Markup:
         """Return Python source as coloured markup."""
         return highlight_python(code.rstrip("\n"))
 
@@ -401,7 +403,7 @@ class View:
         """Return, in a few words, why a function runs eagerly; if there is no short reason, return its line."""
         if skipped.kind != "other" or skipped.location is None:
             return skipped.kind
-        return self._spot(skipped.location)
+        return self._short_location_text(skipped.location)
 
     def callees(self, skipped: Skipped) -> list[str]:
         """Return the ids of the compiled frames that an eager function calls."""
@@ -427,7 +429,7 @@ def _all_stacks(break_: Break) -> list[list[Location]]:
 
 
 #: Calls are followed to this depth; a recursion may be deeper.
-_MAX_CALLS = 200
+_MAX_CALL_DEPTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,14 +456,14 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True)
 class NestedStep:
-    """A step of a run, with the names of the calls around it, outermost first."""
+    """A step of a run, with the names of the functions whose calls contain it, outermost first."""
 
     step: RunStep
     calls: tuple[str, ...]
 
 
 def run_steps(report: Report) -> list[NestedStep]:
-    """Return the steps of a run in order; a break that several frames report is a step of the frame that broke."""
+    """Return the steps of a run in order. A break that several frames report is a step only of the frame that broke."""
     return _StepFinder(report).steps()
 
 
@@ -472,13 +474,13 @@ class _StepFinder:
         self._graphs = {graph.id: graph for graph in report.graphs}
         positions = {frame.id: position for position, frame in enumerate(report.frames)}
         self._frame_by_break = {break_.id: _frame_of_break(positions, break_) for break_ in report.breaks}
-        self._eager_of_frame: dict[str, list[Skipped]] = {}
-        self._eager_of_break: dict[str | None, list[Skipped]] = {}
+        self._eager_by_frame: dict[str, list[Skipped]] = {}
+        self._eager_by_break: dict[str | None, list[Skipped]] = {}
         for skipped in functions_worth_counting(report, report.skipped):
             if skipped.frame is not None:
-                self._eager_of_frame.setdefault(skipped.frame, []).append(skipped)
+                self._eager_by_frame.setdefault(skipped.frame, []).append(skipped)
             else:
-                self._eager_of_break.setdefault(skipped.break_, []).append(skipped)
+                self._eager_by_break.setdefault(skipped.break_, []).append(skipped)
         frame_ids = {frame.id for frame in report.frames}
         self._called_frames: dict[str | None, list[Frame]] = {}
         for frame in report.frames:
@@ -490,12 +492,15 @@ class _StepFinder:
         steps = [step for frame in self._called_frames.get(None, ()) for step in self._steps_of_call(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
         steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]
-        for remaining_functions in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
+        for remaining_functions in (*self._eager_by_frame.values(), *self._eager_by_break.values()):
             steps += [NestedStep(RunStep("eager", skipped=skipped), ()) for skipped in remaining_functions]
         return steps
 
     def _steps_of_call(self, frame: Frame, depth: int) -> list[NestedStep]:
-        """Return the steps of a frame and its resume functions; if there are several, they belong to a call by name."""
+        """Return the steps of a frame, of its resume functions and of the frames it calls.
+
+        If there are several steps, the name of the frame's function is added to the calls of each step.
+        """
         pending = deque([(frame, depth)])
         steps: list[NestedStep] = []
         while pending:
@@ -505,7 +510,7 @@ class _StepFinder:
             self._visited.add(current.id)
             steps += [NestedStep(step, ()) for step in self._steps_of_frame(current)]
             for called in self._called_frames.get(current.id, ()):
-                if called.role == "resume" or level >= _MAX_CALLS:
+                if called.role == "resume" or level >= _MAX_CALL_DEPTH:
                     pending.append((called, level))
                 elif called.id not in self._visited:
                     steps += self._steps_of_call(called, level + 1)
@@ -520,12 +525,12 @@ class _StepFinder:
         for ident in frame.breaks:
             if self._frame_by_break.get(ident) == frame.id:
                 yield RunStep("break", frame=frame, number=self._numbers.get(ident))
-            # Eager functions that Dynamo never traced come after the first frame that reports the break.
-            yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
+            # Eager functions that Dynamo never traced are listed after the break, in the first frame that reports it.
+            yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_by_break.pop(ident, ()))
         if frame.outcome == "error":
             yield RunStep("error", frame=frame)
         yield from (
-            RunStep("eager", skipped=skipped, frame=frame) for skipped in self._eager_of_frame.pop(frame.id, ())
+            RunStep("eager", skipped=skipped, frame=frame) for skipped in self._eager_by_frame.pop(frame.id, ())
         )
 
 

@@ -28,7 +28,7 @@ _MARKUP_ONLY_SCRIPT = """export default { render({ model, el }) {
   show();
 } };"""
 
-#: Minimum seconds between two progress messages.
+#: The minimum time between two progress messages, in seconds.
 _MIN_INTERVAL_S = 0.2
 
 
@@ -36,8 +36,8 @@ class ReportWidget(anywidget.AnyWidget):
     """Shows the progress of a run, then a preview of the report while changes are tried, and then the report.
 
     The front end receives the markup of :func:`.render.render_html` and adds behaviour to it. It requests the rest of
-    the markup, and the report as text or JSON, only when it needs them: a saved notebook would otherwise contain them
-    twice.
+    the markup, and the report as text or JSON, only when it needs them, because a saved notebook would otherwise
+    contain them twice.
     """
 
     _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY_SCRIPT
@@ -56,7 +56,7 @@ class ReportWidget(anywidget.AnyWidget):
         self.on_msg(self._answer_request)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
-        """Show the progress of the run; a call that follows the last one too quickly is ignored.
+        """Show the progress of the run. Calls in quick succession, and calls after :meth:`finish`, are ignored.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class ReportWidget(anywidget.AnyWidget):
         self._preview = ""
 
     def markup_of(self, report: Report) -> str | None:
-        """Return the markup of a report if the widget already shows it; rendering it again would take time."""
+        """Return the markup of a report if the widget already shows that report; otherwise ``None``."""
         return str(self._html) if self._report is report else None
 
     def _answer_request(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:

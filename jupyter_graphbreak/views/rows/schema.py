@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     spot : Spot or None
         The line to jump to when the row is clicked.
     cost : float or None
-        The seconds spent compiling, by which rows can be sorted.
+        The compile time in seconds, by which rows can be sorted.
     colour : int or None
         The colour index of a graph.
     comment : list of str
@@ -93,7 +93,7 @@ class Section(msgspec.Struct, frozen=True, omit_defaults=True):
     details : list of str
         Short facts beside the title.
     form : {"list", "groups", "plain"}
-        Rows below the title; rows below group headings; or rows without a title.
+        ``list``: rows below the title; ``groups``: rows below group headings; ``plain``: rows without a title.
     """
 
     id: str

@@ -27,6 +27,7 @@ from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findi
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
+from jupyter_graphbreak.views.words.locations import brief_code, line_text, location_text
 from jupyter_graphbreak.views.words.paths import (
     decision_location,
     helper_location_text,
@@ -35,7 +36,6 @@ from jupyter_graphbreak.views.words.paths import (
     path_note,
 )
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
-from jupyter_graphbreak.views.words.places import brief_code, line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import (
     count_text,
     join_words,
@@ -50,8 +50,8 @@ from jupyter_graphbreak.views.words.recompilation import (
     function_name,
     guard_lines_text,
     listed_recompilations,
+    needs_general_advice,
     recompile_remedies,
-    shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
     comment_for_cell,
@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
-_MAX_NAMES_OF_COMPILED = 4
+_MAX_COMPILED_NAMES = 4
 #: At most this many graphs that run without a CUDA graph get a sentence.
-_MAX_SENTENCES = 50
+_MAX_CUDAGRAPH_SENTENCES = 50
 
 
 def _compiled_calls_sentence(report: Report) -> str:
@@ -97,14 +97,14 @@ def _compiled_calls_sentence(report: Report) -> str:
     names = list(dict.fromkeys(names))
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
     pronoun = "it" if len(names) == 1 else "them"
-    shown_names = join_words(names, ", ", _MAX_NAMES_OF_COMPILED)
+    shown_names = join_words(names, ", ", _MAX_COMPILED_NAMES)
     return f"compiled for this report: {shown_names}; the {program} itself does not compile {pronoun}"
 
 
 def _cudagraph_skip_sentences(report: Report) -> list[str]:
     """Return sentences such as "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
-    for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
+    for skip in report.cudagraph_skips[:_MAX_CUDAGRAPH_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
         where = f", {location_text(report, skip.location)}" if skip.location is not None else ""
         sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
@@ -135,7 +135,7 @@ def build_rows(report: Report) -> Rows:
 
 
 def about_rows(report: Report) -> list[Row]:
-    """Return rows about the run as a whole: the user's own edit, calls compiled for the report, side effects, ..."""
+    """Return rows about the run as a whole, such as the user's own edit and the calls compiled for the report."""
     edit, works = user_edit_sentence(report)
     without_cudagraph = enumerate(_cudagraph_skip_sentences(report))
     rows = [
@@ -195,7 +195,7 @@ def _error_section(report: Report) -> Section | None:
         "0",
         _shorten_label(label),
         "error",
-        details=_labels(_place_text(report, error.location)),
+        details=_labels(_line_text_if_known(report, error.location)),
         more=[_shorten_paragraph(error.message)],
         spot=_as_spot(error.location),
     )
@@ -224,7 +224,7 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
         name=f"Break {number}",
         sign=str(number),
         is_code=True,
-        details=_labels(_place_text(report, location), *details) if location is not None else [],
+        details=_labels(_line_text_if_known(report, location), *details) if location is not None else [],
         more=_paragraphs((break_.explanation or "").partition("\n")[0], step, cost_text(break_)),
         group=_shorten_label(reason_of(break_)),
         beside=_shorten_label(f"✂{number} {without_backticks(title_of(break_))}"),
@@ -252,7 +252,7 @@ def _graph_section(report: Report) -> Section | None:
             name=f"Graph {graph.id}",
             sign=graph.id,
             is_code=True,
-            details=_labels(_place_text(report, place_of_spot), ops, end_text),
+            details=_labels(_line_text_if_known(report, place_of_spot), ops, end_text),
             spot=spot,
             cost=costs.get(graph.frame),
             colour=colors[graph.id],
@@ -270,7 +270,7 @@ def _skipped_section(report: Report) -> Section | None:
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=_labels(_place_text(report, location), skipped.reason),
+            details=_labels(_line_text_if_known(report, location), skipped.reason),
             group=_shorten_label(skipped.reason),
             more=_paragraphs(f"Do: {skipped.way_out}" if skipped.way_out else ""),
             beside="runs eagerly",
@@ -291,7 +291,7 @@ def _recompile_section(report: Report) -> Section | None:
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         trials = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
-        is_advised = shows_advice(report, recompilation)
+        is_advised = needs_general_advice(report, recompilation)
         untried = why_untried(report, trials) if trials is not None else ""
         rows.append(
             Row(
@@ -300,7 +300,7 @@ def _recompile_section(report: Report) -> Section | None:
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=not recompilation.is_merged,
                 details=_labels(
-                    _place_text(report, recompilation.location),
+                    _line_text_if_known(report, recompilation.location),
                     recompilation.times_text,
                     *variations[:1],
                     f"and {remaining} more" if remaining > 0 else "",
@@ -340,7 +340,7 @@ def _scope_section(report: Report) -> Section | None:
                 scope_name(scope),
                 "forbid" if scope.value else "allow",
                 is_code=True,
-                details=_labels(_place_text(report, scope.location), label),
+                details=_labels(_line_text_if_known(report, scope.location), label),
                 more=_paragraphs(scope.note or ""),
                 beside=label,
                 spot=_as_spot(scope.location),
@@ -360,8 +360,8 @@ def _path_section(report: Report) -> Section | None:
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=_labels(_place_text(report, decision), path_effect_text(path)),
-                more=_paragraphs(f"asked in {helper}" if helper else ""),
+                details=_labels(_line_text_if_known(report, decision), path_effect_text(path)),
+                more=_paragraphs(f"called at {helper}" if helper else ""),
                 beside=_shorten_label(path_note(path)),
                 spot=_as_spot(decision),
             )
@@ -461,7 +461,7 @@ def _note_section(report: Report) -> Section | None:
         Row(
             f"effect{index}",
             _shorten_label(effect.what),
-            details=_labels(_place_text(report, effect.location), "not run again"),
+            details=_labels(_line_text_if_known(report, effect.location), "not run again"),
             spot=_as_spot(effect.location),
         )
         for index, effect in enumerate(_first_items(effects))
@@ -509,7 +509,7 @@ def _as_spot(location: Location | None) -> Spot | None:
     return Spot(location.source, location.line, location.column) if location is not None else None
 
 
-def _place_text(report: Report, location: Location | None) -> str:
+def _line_text_if_known(report: Report, location: Location | None) -> str:
     return line_text(report, location) if location is not None else ""
 
 

@@ -10,7 +10,7 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.places import function_of
+from jupyter_graphbreak.views.words.locations import function_of
 from jupyter_graphbreak.views.words.plain_text import count_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Techniques that remove a break, as they appear in the titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph", "detach()")
 #: The search for the cause of a break follows at most this many callers.
-_MAX_CALLS = 100
+_MAX_CALLERS = 100
 #: The separators between alternatives in one piece of advice.
 _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
@@ -70,7 +70,7 @@ def _failed_techniques(report: Report, break_: Break) -> list[str]:
 
 
 def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
-    """Return the techniques that remedies use; if one combines several changes, its title tells nothing about each."""
+    """Return the techniques that remedies use. The title of a remedy with several changes says nothing about each."""
     techniques: list[str] = []
     for remedy in remedies:
         if len(remedy.settings) == 1:
@@ -121,7 +121,7 @@ def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
     visited: set[str] = set()  # in an invalid report, callers may call each other in a cycle
     while frame is not None and frame.caller in frames and break_.id in frames[frame.caller].breaks:
-        if frame.id in visited or len(visited) >= _MAX_CALLS:
+        if frame.id in visited or len(visited) >= _MAX_CALLERS:
             return None
         visited.add(frame.id)
         frame = frames[frame.caller]
@@ -133,6 +133,6 @@ def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
         return None
     caller = function_of(report, cause.location) if cause.location is not None else cause.function
     return Advice(
-        f"fix break {number} first: this is compiled separately because its caller `{caller}` runs eagerly",
+        f"fix break {number} first: this function is compiled separately because its caller `{caller}` runs eagerly",
         "graphbreak",
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: The maximum number of entries of each top-level list of a report, of one nested list, and of all nested lists.
-MAX_PARTS = 5_000
+MAX_LIST_ENTRIES = 5_000
 _MAX_NESTED_ENTRIES = 20_000
 _MAX_TOTAL_NESTED_ENTRIES = 400_000
 #: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all strings.
@@ -39,7 +39,7 @@ _MAX_TOTAL_LENGTH = 32_000_000
 _MAX_LINES = 20_000
 _MAX_TOTAL_LINES = 400_000
 #: The maximum number of lines that one location covers.
-_MAX_PLACE_LINES = 20_000
+_MAX_LOCATION_LINES = 20_000
 _LAST_LINE = 10**9
 _MAX_ABS_NUMBER = 2**53
 #: The maximum nesting of a value of unknown type, such as a setting.
@@ -115,11 +115,11 @@ class _Bounds:
             unique = {item.id: item for item in reversed(items)}
             if len(unique) < len(items):
                 shown = list(reversed(unique.values()))
-        if len(shown) > MAX_PARTS:
+        if len(shown) > MAX_LIST_ENTRIES:
             if name == "breaks" and report.order:
-                first_ids = set(report.order[:MAX_PARTS])
+                first_ids = set(report.order[:MAX_LIST_ENTRIES])
                 shown = sorted(shown, key=lambda item: item.id not in first_ids)
-            shown = shown[:MAX_PARTS]
+            shown = shown[:MAX_LIST_ENTRIES]
         if len(shown) < len(items):
             self.cut_lists[name] = len(shown), len(items)
         return shown
@@ -136,7 +136,7 @@ class _Bounds:
                 "warning", f"Entries of long lists in this report that are not shown: {self.dropped_entries}."
             )
         if self.cut_strings:
-            yield Diagnostic("warning", f"Texts in this report that are not shown in full: {self.cut_strings}.")
+            yield Diagnostic("warning", f"Strings in this report that are not shown in full: {self.cut_strings}.")
 
     def limit_list(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list, or the list itself if it is short enough."""
@@ -168,7 +168,7 @@ class _Bounds:
 #: Readable names of lists, for those whose field names are not readable.
 _LIST_NOUNS = {
     "skipped": "eager functions",
-    "order": "places in the order of breaks",
+    "order": "positions in the order of breaks",
     "cudagraph_skips": "graphs without a CUDA graph",
     "paths": "differences when compiled",
     "compiled": "compiled calls",
@@ -181,7 +181,7 @@ _LIST_NOUNS = {
 
 @cache
 def _fields(struct_type: type) -> list[tuple[str, Any]]:
-    """Return the names and types of the fields of a class whose values may be too large."""
+    """Return the names and types of those fields of a class whose values may be too large."""
     fields = ((field.name, field.type) for field in msgspec.structs.fields(struct_type))
     return [(name, type_) for name, type_ in fields if type_ is not bool and get_origin(type_) is not Literal]
 
@@ -279,7 +279,7 @@ def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], An
 def _repair_location(place: Location) -> Location:
     """Return a location with valid lines and columns."""
     line = min(max(place.line, 0), _LAST_LINE)
-    end_line = min(max(place.end_line, line), line + _MAX_PLACE_LINES)
+    end_line = min(max(place.end_line, line), line + _MAX_LOCATION_LINES)
     column = place.column if place.column is None else min(max(place.column, 0), _LAST_LINE)
     end_column = place.end_column if place.end_column is None else min(max(place.end_column, 0), _LAST_LINE)
     if (line, end_line, column, end_column) == (place.line, place.end_line, place.column, place.end_column):

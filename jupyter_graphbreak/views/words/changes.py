@@ -79,7 +79,7 @@ def _is_comparable(changes: Changes) -> bool:
 def _not_recompiled_text(changes: Changes) -> str:
     """Name the functions that one run did not compile: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
-    for run, label in (("after", "this run"), ("before", "the run before")):
+    for run, label in (("after", "this run"), ("before", "the previous run")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
             shown = count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
@@ -88,10 +88,13 @@ def _not_recompiled_text(changes: Changes) -> str:
 
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
-    """Return a break's location in the later run, or else in the earlier one, its expression and its reason."""
-    place_text = _change_place_text(change.after or change.before)
+    """Return a break's location, its expression and its reason.
+
+    The location is that in the later run if the break occurred there. If the break moved, both locations are given.
+    """
+    place_text = _change_location_text(change.after or change.before)
     if change.change == "moved":
-        place_text = _old_to_new(_change_place_text(change.before), place_text)
+        place_text = _old_to_new(_change_location_text(change.before), place_text)
     if change.function and change.function != "<module>":
         place_text += f" in {change.function}"
     code = " ".join((change.code or "").split())
@@ -103,13 +106,13 @@ def change_status(change: BreakChange) -> str:
     if change.change != "unknown":
         return change.change
     if change.before is None:
-        return "not compiled in the run before"
+        return "not compiled in the previous run"
     return "not compiled again: PyTorch still had the code"
 
 
-def _change_place_text(place: BreakPlace | None) -> str:
+def _change_location_text(place: BreakPlace | None) -> str:
     if place is None:
-        return "an unknown place"
+        return "an unknown location"
     return f"{place.name}:{place.line}" if place.name else f"line {place.line}"
 
 

@@ -11,14 +11,14 @@ from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.places import function_of, line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
+    from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, Spread
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
@@ -28,7 +28,7 @@ _MAX_NAMED_FUNCTIONS = 3
 _MIN_COMPILE_S = 1.0
 #: Shorter times, in seconds, would be shown as zero.
 _MIN_SHOWN_S = 0.05
-#: A block is mentioned if a graph repeats it at least this often, and if compiling it alone saves at least
+#: A block is mentioned if a graph contains it at least this many times, and if compiling it alone saves at least
 #: ``_MIN_BLOCK_SAVING`` of the operations.
 _MIN_REPEATS = 3
 #: A repeated block with fewer operations, such as one indexing operation in a loop, cannot be compiled alone.
@@ -87,7 +87,8 @@ def _cache_sentence(report: Report) -> list[str]:
         return []
     if hits:
         return [f"Inductor's cache had the code of {hits} of {count_text(hits + misses, 'graph')}"]
-    return ["Inductor's cache had none of it: keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"]
+    advice = "keep the folder that TORCHINDUCTOR_CACHE_DIR names for the next start"
+    return [f"Inductor's cache had no code for these graphs: {advice}"]
 
 
 def _block_sentence(report: Report) -> list[str]:
@@ -96,24 +97,34 @@ def _block_sentence(report: Report) -> list[str]:
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
-    start, share = location_text(report, block.place), f"{block.share:.0%} of the graph's operations"
-    copies = f"graph {block.graph} contains {block.times} copies of the block that starts at {start} ({share})"
+    start, share = location_text(report, block.start), f"{block.share:.0%} of the graph's operations"
+    copies = f"graph {block.graph} contains {block.copies} copies of the block that starts at {start} ({share})"
     return [f"{copies}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
 @dataclass(frozen=True)
 class RepeatedBlock:
-    """A block of operations that a graph repeats; ``share`` is that of all repetitions in the graph's operations."""
+    """A block of operations that a graph repeats.
+
+    Parameters
+    ----------
+    start : Location
+        The location of the first copy.
+    copies : int
+        The number of copies in the graph.
+    share : float
+        The fraction of the graph's operations that belong to the copies.
+    """
 
     graph: str
-    place: Location
-    times: int
+    start: Location
+    copies: int
     share: float
 
     @property
     def saving(self) -> float:
         """The share of the graph's operations that need not be compiled if the block is compiled alone."""
-        return self.share * (1 - 1 / self.times)
+        return self.share * (1 - 1 / self.copies)
 
 
 def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
@@ -171,8 +182,8 @@ _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a call's time: the time of one graph, of the code outside graphs at one break, or of the guards.
+class TimeShare:
+    """A share of a call's time: the time of one graph, of the code outside graphs at one break, or of the guards.
 
     Parameters
     ----------
@@ -185,9 +196,9 @@ class Piece:
     us : float
         The median time, in microseconds.
     share : float
-        The share in the time of all pieces of the entry.
+        The fraction of the total time of the entry's shares.
     ops : int
-        The number of operations in the graph; 0 for other pieces.
+        The number of operations in the graph; 0 for other kinds.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -216,12 +227,19 @@ def cost_verdicts(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    return [entry_prefix(cost, entry) + _entry_verdict(report, entry) for entry in cost.entries[:_MAX_ENTRIES]]
+    return [entry_prefix(report, entry) + _entry_verdict(report, entry) for entry in cost.entries[:_MAX_ENTRIES]]
 
 
-def entry_prefix(cost: Cost, entry: EntryCost) -> str:
-    """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry."""
-    return f"{entry.function}: " if len(cost.entries) > 1 else ""
+def entry_prefix(report: Report, entry: EntryCost) -> str:
+    """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry.
+
+    If several entries have the same name, the first graph is added: "Sequential (graph A): ".
+    """
+    functions = [other.function for other in report.cost.entries] if report.cost is not None else []
+    frame = lookup.frames(report).get(entry.frame or "")
+    graphs = frame.graphs[:1] if frame is not None and functions.count(entry.function) > 1 else []
+    name = f"{entry.function} (graph {graphs[0]})" if graphs else entry.function
+    return f"{name}: " if len(functions) > 1 else ""
 
 
 def _entry_verdict(report: Report, entry: EntryCost) -> str:
@@ -243,11 +261,11 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
     return "; ".join(parts)
 
 
-def _compare_with_eager(eager: Spread, measured: Spread) -> str:
-    """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
-    if may_be_equal(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
+def _compare_with_eager(eager: Spread, time: Spread) -> str:
+    """Compare the time of a call with that of an eager call: "3.1 times slower than eager", "8% faster than eager"."""
+    if may_be_equal(eager, time) or not min(eager.median_us, time.median_us) > 0:
         return "as fast as eager, within measurement error"
-    slower, faster = measured.median_us / eager.median_us, eager.median_us / measured.median_us
+    slower, faster = time.median_us / eager.median_us, eager.median_us / time.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
     if ratio < _MIN_SHOWN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
@@ -287,7 +305,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
-            sentences.append(entry_prefix(cost, entry) + "; ".join(parts))
+            sentences.append(entry_prefix(report, entry) + "; ".join(parts))
     return sentences
 
 
@@ -297,7 +315,7 @@ def _time_in_run_text(entry: EntryCost) -> list[str]:
     if time is None:
         return []
     spread = f"{time_text(time.low_us)} to {time_text(time.high_us)}"
-    return [f"in the run itself {time.runs} warm calls took {time_text(time.median_us)} each ({spread})"]
+    return [f"in the run itself {count_text(time.runs, 'warm call')} took {time_text(time.median_us)} each ({spread})"]
 
 
 def _device_work_text(entry: EntryCost) -> list[str]:
@@ -405,19 +423,19 @@ def _times_with_and_without(report: Report, remedy: Remedy) -> tuple[Spread | No
     return None, None
 
 
-def pieces(report: Report, entry: EntryCost) -> list[Piece]:
-    """Return the pieces of an entry's time, in the order in which they ran."""
+def time_shares(report: Report, entry: EntryCost) -> list[TimeShare]:
+    """Return the shares of an entry's time, in the order in which their code ran."""
     total = sum(part.time.median_us for part in entry.parts) or 1.0
     ops = {graph.id: len(graph.ops) for graph in report.graphs}
     numbers = break_numbers(report)
-    entry_pieces = []
+    shares = []
     for part in entry.parts:
         number = numbers.get(part.break_ or "") if part.kind == "outside" else None
         graph = part.graph if part.kind == "graph" else None
         name = graph or (f"outside at break {number}" if number is not None else part.kind)
         us = part.time.median_us
-        entry_pieces.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
-    return entry_pieces
+        shares.append(TimeShare(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
+    return shares
 
 
 def restoring_sentences(check: Check) -> list[str]:

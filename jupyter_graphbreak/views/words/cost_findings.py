@@ -12,7 +12,7 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
-from jupyter_graphbreak.views.words.places import line_text
+from jupyter_graphbreak.views.words.locations import line_text
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines_text
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: The condition under which the cache returns correct code for an operation that is marked as cacheable.
 _CACHE_CONDITION = (
     '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
-    "this setting by a different text"
+    "this setting with a different string"
 )
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
@@ -47,7 +47,7 @@ _NOTABLE_SHARE = 0.05
 #: are mentioned.
 _MIN_SAVED_BYTES, _MIN_SAVED_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory than this, in bytes, are not described.
-_NOTABLE_GROWTH = 1 << 10
+_NOTABLE_GROWTH_BYTES = 1 << 10
 #: Lower ratios of times are not shown.
 _MIN_SHOWN_RATIO = 1.1
 #: Two starts are compared only if at least one of them compiles for this many seconds.
@@ -74,7 +74,7 @@ _WHY_NOT_FUSED = {
 }
 #: A way to compile blocks is suggested if compiling then takes at most this share of the time for the whole model.
 _MAX_START_RATIO = 0.8
-#: Times are called equal if their ratio is between the reciprocal of this and this.
+#: Times are called equal if their ratio is between the reciprocal of this number and this number.
 _EQUAL_RATIO = 1.03
 #: At most this many differences between blocks are listed.
 _MAX_DIFFERENCES = 3
@@ -110,7 +110,7 @@ def cost_findings(report: Report) -> list[CostFinding]:
         return []
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
-        prefix = entry_prefix(cost, entry)
+        prefix = entry_prefix(report, entry)
         findings += [replace(one, sentence=prefix + one.sentence) for one in _entry_findings(report, entry)]
     return sorted(findings, key=lambda finding: -finding.share)
 
@@ -334,13 +334,13 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
         saved_bytes, eager_saved_bytes = memory.compiled_saved_bytes, memory.eager_saved_bytes
         sentence += f"; {memory_text(saved_bytes)} are kept" if saved_bytes else "; none is kept"
-        sentence += f" for the backward pass{_line_with_most_text(report, by_line)}"
+        sentence += f" for the backward pass{_line_with_most_memory_text(report, by_line)}"
         eager_text = memory_text(eager_saved_bytes) if eager_saved_bytes else "none"
-        sentence += f" (eager {eager_text}{_line_with_most_text(report, eager_by_line)})"
+        sentence += f" (eager {eager_text}{_line_with_most_memory_text(report, eager_by_line)})"
     yield CostFinding(sentence, share, _line_with_most_memory(by_line) or _line_with_most_memory(eager_by_line))
 
 
-def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
+def _line_with_most_memory_text(report: Report, by_line: Mapping[Location, int]) -> str:
     """Return the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if no line keeps any."""
     line = _line_with_most_memory(by_line)
     return f", most at {line_text(report, line)}: {memory_text(by_line[line])}" if line else ""
@@ -357,7 +357,7 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
     "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
     pass follows".
     """
-    if growth is None or growth.compiled_bytes < _NOTABLE_GROWTH:
+    if growth is None or growth.compiled_bytes < _NOTABLE_GROWTH_BYTES:
         return
     sentence = f"each of {growth.calls} calls keeps {memory_text(growth.compiled_bytes)}"
     sentence += f" in `{one_line(growth.holder)}`" if growth.holder is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _MAX_NAMED_EFFECTS = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
-    """Say whether functions were not run again because of side effects; empty if there were none.
+    """Say that functions were not run again because of their side effects; empty if there were no side effects.
 
     "Nothing was run again, because that would repeat side effects: line 4 in step writes to the file rows.csv."
     """
@@ -24,7 +24,7 @@ def not_run_again_sentence(report: Report) -> str:
     effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED_EFFECTS]]
     more = len(report.effects) - len(effect_texts)
     reasons = "; ".join([*effect_texts, *([f"and {count_text(more, 'other effect')}"] if more > 0 else [])])
-    subject = "Some functions were not run again" if _any_ran_again(report) else "Nothing was run again"
+    subject = "Some functions were not run again" if _has_repeated_runs(report) else "Nothing was run again"
     return f"{subject}, because that would repeat side effects: {reasons}."
 
 
@@ -33,6 +33,6 @@ def _effect_text(report: Report, effect: Effect) -> str:
     return f"{where} {one_line(effect.what)}"
 
 
-def _any_ran_again(report: Report) -> bool:
+def _has_repeated_runs(report: Report) -> bool:
     has_trials = any(remedy.kind != "person" for remedy in report.remedies or [])
     return has_trials or bool(report.check) or bool(report.cost is not None and report.cost.entries)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
-from jupyter_graphbreak.views.words.places import location_text
+from jupyter_graphbreak.views.words.locations import location_text
 from jupyter_graphbreak.views.words.plain_text import duration_text, one_line
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import recompilations
@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     text : str
         The event in one sentence; ``str(event)`` returns it.
     seconds : float or None
-        The seconds spent compiling, for ``compile`` and ``recompile``.
+        The compile time in seconds, for ``compile`` and ``recompile``.
     gb_id : str or None
         The id of a break's cause, such as ``"GB0170"``.
     """
@@ -58,12 +58,12 @@ def events_of(report: Report) -> Iterator[Event]:
             yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
         elif frame.outcome == "error":
             failed_breaks = [break_ for break_ in report.breaks if break_.outcome == "error"]
-            places = ",".join(f" at {_place_and_cause(report, break_)}" for break_ in failed_breaks)
+            places = ",".join(f" at {_location_and_cause(report, break_)}" for break_ in failed_breaks)
             yield Event("error", frame.function, f"Compiling {where} failed{places}.")
     for break_ in report.breaks:
         if break_.outcome != "error":
             function = break_.location.function if break_.location is not None else None
-            sentence = f"Graph break at {_place_and_cause(report, break_)}."
+            sentence = f"Graph break at {_location_and_cause(report, break_)}."
             yield Event("break", function or "", sentence, gb_id=break_.gb_id)
     for skipped in report.skipped:
         if skipped.break_ is None:
@@ -78,6 +78,6 @@ def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
     return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
 
 
-def _place_and_cause(report: Report, break_: Break) -> str:
+def _location_and_cause(report: Report, break_: Break) -> str:
     gb_id = f" ({break_.gb_id})" if break_.gb_id else ""
     return f"{location_text(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"

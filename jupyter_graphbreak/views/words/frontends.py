@@ -19,7 +19,7 @@ OUTCOME_TEXTS: dict[Outcome, str] = {
     "raises": "raises",
 }
 #: The sign to show before each outcome.
-SIGNS: dict[Outcome, str] = {
+OUTCOME_SIGNS: dict[Outcome, str] = {
     "captures": "✓",
     "breaks": "✂",
     "eager": "○",
@@ -85,7 +85,9 @@ def _input_sentences(frontends: Frontends) -> list[str]:
         sentences.append("Graphs and breaks are counted with the first input.")
     if frontends.changes:
         changed_values = ", ".join(frontends.changes)
-        sentences.append(f"A call changes {changed_values}, so each of these was run after the first input.")
+        sentences.append(
+            f"A call changes {changed_values}, so each further input ran after a call with the first input."
+        )
     inputs_of: dict[str, list[str]] = {}
     for example in frontends.others:
         if example.raised is not None:

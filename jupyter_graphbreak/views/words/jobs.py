@@ -47,12 +47,12 @@ def process_name(process: Process) -> str:
 def job_location_text(place: JobPlace | None) -> str:
     """Return the location of a break as text: "model.py:8 in leaf"."""
     if place is None:
-        return "an unknown place"
+        return "an unknown location"
     where = f"{place.path}:{place.line}" if place.path is not None else f"{place.cell or 'a cell'} line {place.line}"
     return f"{where} in {place.function}" if place.function and place.function != "<module>" else where
 
 
-def processes_with_break(job: Job, break_: JobBreak) -> str:
+def processes_text(job: Job, break_: JobBreak) -> str:
     """Return in which processes a break occurs: "only on rank 1, not on rank 0: ...", "on all 8 ranks"."""
     if break_.missing_in:
         ranks_with, ranks_without = _ranks_text(break_.ranks), _ranks_text(break_.missing_in)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 #: The number of graph colours. Colours repeat; the letters distinguish graphs of the same colour.
 COLOR_COUNT = 8
-#: At most this many breaks are marked on one line, and the others are counted. Of a longer expression, only this many
-#: lines at its beginning, and its last line, are marked.
+#: The maximum number of breaks that are marked on one line; the others are counted.
 _MAX_MARKS = 50
-_MAX_MARK_LINES = 200
+#: The maximum number of lines that are marked at the beginning of a long expression; its last line is marked as well.
+_MAX_MARKED_LINES = 200
 _T = TypeVar("_T")
 
 
@@ -39,7 +39,7 @@ class BreakMark:
     start, end : int
         The range of columns, 0-based, ``end`` exclusive.
     is_last : bool
-        Whether the expression ends on this line: notes about the break are shown below its last line.
+        Whether the expression ends on this line. Notes about a break are shown below the last line of its expression.
     """
 
     id: str
@@ -125,7 +125,7 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
             lines[number],
             graphs=tuple(annotations.graphs.get(number, ())),
             breaks=tuple(sorted(breaks.get(number, _NO_MARKS).marks, key=lambda mark: (mark.start, mark.number))),
-            more_breaks=breaks.get(number, _NO_MARKS).more,
+            more_breaks=breaks.get(number, _NO_MARKS).further_count,
             leads_to=tuple(annotations.calls.get(number, ())),
             scope=scopes.get(number),
             eager=eager.get(number),
@@ -193,7 +193,7 @@ def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:
-    # Not splitlines(), because only "\n" ends a line in editors and in Python.
+    # Not splitlines(): it also splits at characters such as form feeds, which end no line in editors and in Python.
     for number, text in enumerate(segment.text.split("\n"), start=segment.first_line):
         yield Line(number, text.removesuffix("\r"))
 
@@ -203,7 +203,7 @@ class _LineMarks:
     """The marked breaks of a line, and the number of breaks beyond the limit."""
 
     marks: list[BreakMark] = field(default_factory=list)
-    more: int = 0
+    further_count: int = 0
 
 
 _NO_MARKS = _LineMarks()
@@ -213,12 +213,12 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
     by_line: dict[int, _LineMarks] = {}
     for number, place, ident in annotations.breaks:
         # Of a very long expression, only the beginning and the last line are marked.
-        for number_of_line in (*range(place.line, min(place.end_line, place.line + _MAX_MARK_LINES)), place.end_line):
+        for number_of_line in (*range(place.line, min(place.end_line, place.line + _MAX_MARKED_LINES)), place.end_line):
             if number_of_line not in lines:
                 continue
             marks_on_line = by_line.setdefault(number_of_line, _LineMarks())
             if len(marks_on_line.marks) >= _MAX_MARKS:
-                marks_on_line.more += 1
+                marks_on_line.further_count += 1
                 continue
             start, end = _columns_on_line(place, number_of_line, lines[number_of_line].text)
             is_last = number_of_line == place.end_line
@@ -250,7 +250,7 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     Parameters
     ----------
     numbers : list of int
-        The lines, sorted.
+        The line numbers, sorted.
     """
     next_free = list(range(len(numbers) + 1))  # for each index, a later one without a region, or itself if it has none
     first_regions: dict[int, _T] = {}

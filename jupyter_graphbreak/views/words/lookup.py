@@ -124,19 +124,19 @@ def remedies(report: Report) -> dict[str, Remedy]:
 
 @per_report
 def remedies_by_break(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each break, by its id."""
+    """Return the remedies for each break, by the id of the break."""
     return _remedies_by(report, lambda remedy: remedy.breaks)
 
 
 @per_report
 def remedies_by_frame(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each frame that runs eagerly, by its id; those for a break are left out."""
+    """Return the remedies for each frame that runs eagerly, by the id of the frame, without those for a break."""
     return _remedies_by(report, lambda remedy: [] if remedy.breaks else remedy.frames)
 
 
 @per_report
 def remedies_by_recompile(report: Report) -> dict[str, list[Remedy]]:
-    """Return the remedies for each recompile, by its id."""
+    """Return the remedies for each recompile, by the id of the recompile."""
     return _remedies_by(report, lambda remedy: remedy.recompiles)
 
 

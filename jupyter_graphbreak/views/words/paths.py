@@ -1,11 +1,11 @@
-"""Sentences about calls whose result differs while compiling, and about the lines that run or not because of it."""
+"""Sentences about calls whose result differs while compiling, and about the lines that the result selects."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.locations import is_of_library, location_text
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.places import is_of_library, location_text
 from jupyter_graphbreak.views.words.plain_text import join_numbers, one_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def ordered_paths(report: Report) -> list[PathDifference]:
     """Return the path differences; those that decide which lines run come first.
 
-    Among these and among the others, the reader's own code comes before libraries. A difference in a library on which
+    In both groups, the reader's own code comes before libraries. A difference in a library on which
     no line depends is left out, because the reader can do nothing about it.
     """
     shown = [path for path in report.paths if path.changes_lines or not is_path_in_library(report, path)]
@@ -38,7 +38,7 @@ def decision_location(path: PathDifference) -> Location | None:
 def path_effect_text(path: PathDifference) -> str:
     """Return the effect of the call's result: "lines 8 and 9 run only because the code is compiled"."""
     if not path.changes_lines:
-        return "no line is known to depend on the answer"
+        return "no line is known to depend on the result"
     lines_that_run, skipped = _line_numbers_text(path, path.lines), _line_numbers_text(path, path.skipped)
     if not path.lines:
         return f"{skipped} {'is' if len(path.skipped) == 1 else 'are'} skipped because the code is compiled"
@@ -81,10 +81,10 @@ def helper_location_text(report: Report, path: PathDifference) -> str:
 def path_sentence(report: Report, path: PathDifference) -> str:
     """Return a sentence about a path difference.
 
-    "line 7 in f asks `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
+    "line 7 in f calls `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
     the code is compiled".
     """
     helper = helper_location_text(report, path)
     through = f" through {helper}" if helper else ""
-    question = f"{location_text(report, decision_location(path))} asks `{one_line(path.function)}()`{through}"
+    question = f"{location_text(report, decision_location(path))} calls `{one_line(path.function)}()`{through}"
     return f"{question}: {path_results_text(path)}; {path_effect_text(path)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.places import line_text
+from jupyter_graphbreak.views.words.locations import line_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
@@ -80,20 +80,20 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     if "fullgraph" in setting.rules:
         words = "an error by fullgraph=True" + (f", {line_text(report, scope.location)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
-        return f"{words}, which wins over {_scope_with_place(report, inner)}" if inner is not None else words
+        return f"{words}, which wins over {_scope_with_location(report, inner)}" if inner is not None else words
     if scope is None:
         if not setting.value:
             return "allowed by default"
         return "an error by error_on_graph_break(True), set before watching began"
-    words = f"{'an error' if setting.value else 'allowed'} by {_scope_with_place(report, scope)}"
+    words = f"{'an error' if setting.value else 'allowed'} by {_scope_with_location(report, scope)}"
     if "inherited" in setting.rules:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)
     if outer is not None:
-        words += f", inside {_scope_with_place(report, outer)}"
+        words += f", inside {_scope_with_location(report, outer)}"
     return words
 
 
-def _scope_with_place(report: Report, scope: Scope) -> str:
+def _scope_with_location(report: Report, scope: Scope) -> str:
     name = scope_name(scope)
     return f"{name}, {line_text(report, scope.location)}" if scope.location is not None else f"{name} ({scope.note})"

@@ -15,7 +15,7 @@ _KNOWN_PAGES = re.compile(
     re.ASCII,
 )
 
-#: At most this many words of one list are shown.
+#: At most this many items of one list are shown.
 _MAX_WORDS = 40
 #: :func:`whole_clauses` cuts the first clause if it is longer than this many times the limit.
 _MAX_CLAUSE_FACTOR = 3
@@ -80,7 +80,7 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
 
 
 def with_arrows(text: str) -> str:
-    """Return a text with arrows as one character: "2 → 3" for "2 -> 3"."""
+    """Replace each "->" between spaces with an arrow: "2 -> 3" becomes "2 → 3"."""
     return text.replace(" -> ", " → ")
 
 
@@ -90,7 +90,7 @@ def without_backticks(text: str) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a time in the unit that suits it: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
+    """Return a time in a suitable unit: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
     for limit, factor, form in (
         (0.001, 1e6, "{:.0f} µs"),
         (0.1, 1e3, "{:.0f} ms"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,13 +13,13 @@ from jupyter_graphbreak.report.guards import (
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
-    name_of_varied_function,
+    name_of_function_variable,
     plain_guard,
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.locations import function_of, is_of_library, is_wrapper_of_torch, line_text
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.places import function_of, is_of_library, is_wrapper_of_torch, line_text
 from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
@@ -50,7 +51,7 @@ _KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+
 #: PyTorch's message if an object that compiled code refers to was freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
-_OTHER_BACKEND_START = "BACKEND_MATCH failure: "
+_BACKEND_GUARD_START = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _PARAMETER_HINT_START = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
@@ -69,6 +70,10 @@ _MIN_MERGED_FUNCTIONS = 4
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
+#: The advice for functions that are compiled for several modules.
+_ADVICE_ON_INSTANCES = (
+    "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 #: A function gets a warning if its compilations reach this share of the recompile limit.
@@ -83,7 +88,7 @@ class FailedGuard:
     ----------
     variation : str
         The thing that varied and its values: "k: 2 -> 3 -> ... -> 9".
-    times : int
+    recompile_count : int
         The number of recompiles in which this guard failed.
     locations : list of Location
         The lines that created the guard, if PyTorch reports them.
@@ -98,7 +103,7 @@ class FailedGuard:
     """
 
     variation: str
-    times: int
+    recompile_count: int
     locations: list[Location]
     advice: str
     is_size: bool = False
@@ -117,10 +122,10 @@ class Recompilation:
     location : Location or None
         The location of the function; ``None`` for several functions.
     frames : list of str
-        The ids of the compilations after the first one, including one that the recompile limit prevented.
+        The frame ids of the compilations after the first one, including one that the recompile limit prevented.
     guards : list of FailedGuard
         All guards that failed, most frequent first.
-    total : int
+    compilation_count : int
         The number of compilations; 0 if the first one happened before the run.
     ids : list of str
         The ids of the recompiles.
@@ -131,6 +136,8 @@ class Recompilation:
         varied. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
         Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
+    is_caused_by_instances : bool
+        Whether each compilation is the first one for a different module: such recompiles are expected.
     is_merged : bool
         Whether this stands for several functions.
     """
@@ -140,11 +147,12 @@ class Recompilation:
     frames: list[str]
     guards: list[FailedGuard]
     limit_hit: bool
-    total: int
+    compilation_count: int
     ids: list[str]
     limit: int
     is_caused_by_results: bool = False
     is_caused_by_gradients: bool = False
+    is_caused_by_instances: bool = False
     is_merged: bool = False
 
     @property
@@ -153,13 +161,18 @@ class Recompilation:
 
         "5 of 8 compilations used: after 3 more it runs eagerly".
         """
-        compilations_left = self.limit - self.total
-        if self.limit_hit or not self.limit or compilations_left < 0 or self.total < _WARNING_SHARE * self.limit:
+        compilations_left = self.limit - self.compilation_count
+        if (
+            self.limit_hit
+            or not self.limit
+            or compilations_left < 0
+            or self.compilation_count < _WARNING_SHARE * self.limit
+        ):
             return ""
         consequence = f"after {compilations_left} more it runs eagerly"
         if not compilations_left:
             consequence = "the next one makes it run eagerly"
-        return f"{self.total} of {self.limit} compilations used: {consequence}"
+        return f"{self.compilation_count} of {self.limit} compilations used: {consequence}"
 
     @property
     def times_text(self) -> str:
@@ -168,6 +181,8 @@ class Recompilation:
         if not count:
             return "not recompiled: limit reached, runs eagerly"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
+        if self.is_caused_by_instances:
+            return f"{times}{',' if count > 1 else ''} {'each time ' if count > 1 else ''}for a different instance"
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
@@ -176,7 +191,7 @@ class Recompilation:
         if total == 1:
             return ""
         every_time = "both times" if total == 2 else f"all {total} times"  # noqa: PLR2004
-        return every_time if guard.times == total else f"{guard.times} of {total} times"
+        return every_time if guard.recompile_count == total else f"{guard.recompile_count} of {total} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +219,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
     library_sources = {source.id for source in report.sources if source.kind == "library"}
-    return [
+    functions = [
         _make_recompilation(
             recompiles,
             limit_or_zero,
@@ -214,13 +229,39 @@ def recompilations(report: Report) -> list[Recompilation]:
         )
         for recompiles in by_function.values()
     ]
+    return [
+        _describe_instances(function) if _has_one_compilation_per_instance(report, function) else function
+        for function in functions
+    ]
+
+
+def _has_one_compilation_per_instance(report: Report, recompilation: Recompilation) -> bool:
+    """Return whether a function was compiled once for each of several modules, and the limit was not reached."""
+    by_id = lookup.frames(report)
+    recompiled_frames = [by_id[ident] for ident in recompilation.frames if ident in by_id]
+    first = by_id.get(recompiled_frames[0].recompile_of or "") if recompiled_frames else None
+    frames = [first, *recompiled_frames] if first is not None else []
+    instances = {frame.instance for frame in frames} - {None}
+    return not recompilation.limit_hit and len(instances) == len(recompilation.frames) + 1
+
+
+def _describe_instances(recompilation: Recompilation) -> Recompilation:
+    """Return the description of a function that was compiled once for each of several modules."""
+    advice = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
+    return replace(
+        recompilation,
+        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice, strict=False)],
+        is_caused_by_results=False,
+        is_caused_by_gradients=False,
+        is_caused_by_instances=True,
+    )
 
 
 def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [one for one in functions if one.is_caused_by_results and shows_advice(report, one)]
+    between_breaks = [one for one in functions if one.is_caused_by_results and needs_general_advice(report, one)]
     with_gradients = [
         one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
     ]
@@ -231,7 +272,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     return [*functions, *merged]
 
 
-def shows_advice(report: Report, recompilation: Recompilation) -> bool:
+def needs_general_advice(report: Report, recompilation: Recompilation) -> bool:
     """Return whether to show the general advice about guards, because no trial has found anything better."""
     trials = recompile_remedies(report, recompilation)
     return trials is None or not (trials.working or trials.decisions)
@@ -268,7 +309,7 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
         frames=frames,
         guards=[FailedGuard(variation, len(frames), list(unique.values()), advice)],
         limit_hit=False,
-        total=0,
+        compilation_count=0,
         ids=[ident for function in functions for ident in function.ids],
         limit=0,
         is_merged=True,
@@ -288,8 +329,8 @@ def limited_functions_text(report: Report) -> str:
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
-    if not wrapped_functions and len(names) == 1 and limited[0].total:
-        verb = f"was compiled {times_text(limited[0].total)} and {verb}"
+    if not wrapped_functions and len(names) == 1 and limited[0].compilation_count:
+        verb = f"was compiled {times_text(limited[0].compilation_count)} and {verb}"
     return f"{' and '.join(names)} {verb}"
 
 
@@ -333,7 +374,7 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
-    """Return the first lines that created a guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    """Return the first lines that created a guard as text: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
     return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
@@ -374,7 +415,7 @@ def _make_recompilation(
         frames=[recompile.frame for recompile in recompiles],
         guards=guards,
         limit_hit=last.limit_hit,
-        total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
+        compilation_count=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
         ids=[recompile.id for recompile in recompiles if recompile.id],
         limit=limit,
         is_caused_by_results=is_inner
@@ -394,12 +435,12 @@ def failed_guards(
     is_inner: bool = False,
     is_library: bool = False,
 ) -> list[FailedGuard]:
-    """Group guards that failed by the variable or the property that they check, the most frequent group first.
+    """Group guards that failed by the variable or the property that they check, most frequent group first.
 
     Parameters
     ----------
     failures : iterable of tuple
-        The index of the recompile and the guard, in the order in which the guards failed.
+        The guards in the order in which they failed, each preceded by the index of the recompile.
     library_sources : container of str
         The ids of the sources of libraries.
     is_inner : bool
@@ -415,7 +456,7 @@ def failed_guards(
         )
         subject = variation.subject or variation.name if variation is not None else _readable_guard(reason.guard)
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
-    guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.times)
+    guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.recompile_count)
     all_advice = [guard.advice for guard in guards]
     return [
         replace(guard, advice="") if guard.advice in all_advice[:index] else guard for index, guard in enumerate(guards)
@@ -432,7 +473,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
-        times=len({index for index, _, _ in group}),
+        recompile_count=len({index for index, _, _ in group}),
         locations=list(places),
         advice=_advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice,
         is_size=is_size,
@@ -442,7 +483,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
-    """Return advice about lines that make a constant of a size, which ``dynamic=True`` does not prevent.
+    """Return advice about lines that turn a size into a constant, which ``dynamic=True`` does not prevent.
 
     Parameters
     ----------
@@ -451,14 +492,14 @@ def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
     """
     if "loop" in heads:
         return (
-            "the loop is unrolled, so each number of steps has its own graph, also with `dynamic=True`: pad to a few "
+            "the loop is unrolled, so each number of steps has its own graph, even with `dynamic=True`: pad to a few "
             "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
         )
     if heads == {"condition"}:
-        return "each side of the condition has its own graph, which is expected"
+        return "each branch of the condition has its own graph, which is expected"
     return (
-        "the line makes a constant of the size, also with `dynamic=True`: pad to a few sizes, or compute with the size "
-        "itself (`x.shape[0]`)"
+        "the line turns the size into a constant, even with `dynamic=True`: pad to a few sizes, or compute with the "
+        "size itself (`x.shape[0]`)"
     )
 
 
@@ -531,7 +572,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         return _Variation(object_variation, "", None, "")
     if settings := changed_settings(guard):
         return _Variation(f"{settings} changed", "", None, "")
-    if guard.startswith(_OTHER_BACKEND_START):
+    if guard.startswith(_BACKEND_GUARD_START):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
     return None
@@ -539,7 +580,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
 
 def _object_variation(guard: str) -> str:
     """Return how an object varied between calls: "`fn` is a different function"; empty for any other guard."""
-    if function := name_of_varied_function(guard):
+    if function := name_of_function_variable(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY_GUARD.fullmatch(guard):
         change = "is a different object" if identity["kind"] == "obj" else "has a different type"
@@ -602,5 +643,5 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if is_attribute and "." not in value:  # the setting affects only integers
-        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
+        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
     return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

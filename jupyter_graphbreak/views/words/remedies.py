@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Edit, Evidence, Remedy, RemedyVerdict, UnseenInputs
     from jupyter_graphbreak.report.schema import Break, Report, Skipped
 
-#: Verdicts, best first. Remedies with the same verdict are sorted by simplicity, then by number of breaks.
+#: Verdicts, best first.
 _VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
     "works", "works on what ran", "works but differs", "another break", "break stays", "another result", "fails",
     "not tried",
 )  # fmt: skip
-#: The sign to show before a verdict; all verdicts without an entry have the same sign.
+#: The signs to show before verdicts; a verdict without an entry gets a cross.
 _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", "works but differs": "≈", "not tried": "○"}
 #: The words that a reader sees, for verdicts with different names in the report.
 _LABELS: dict[RemedyVerdict, str] = {
@@ -154,7 +154,7 @@ def verdict_label(remedy: Remedy) -> str:
 def outcome_text(remedy: Remedy) -> str:
     """Return the verdict on a remedy with the evidence for it or, if the remedy does not work, with the reason.
 
-    "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
+    "works: values and gradients equal on 6 inputs with inductor, both branches taken; 5 graphs become 1", "different
     result: the gradient of w is 12, not 18".
     """
     label, reason = verdict_label(remedy), evidence_or_reason(remedy)
@@ -206,15 +206,15 @@ def user_edit_sentence(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return the cases in which a working change was not tested, such as one side of a condition."""
+    """Return the cases in which a working change was not tested, such as one branch of a condition."""
     if remedy.reason:
         return [remedy.reason]
-    is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
-    return ["one side of a condition never ran"] if is_about_sides else []
+    is_about_branches = remedy.verdict == "works on what ran" and not remedy.recompiles
+    return ["one branch of a condition never ran"] if is_about_branches else []
 
 
 def _comparison_text(remedy: Remedy) -> str:
-    """Say what was equal, or compared, on how many inputs, and whether both sides of conditions ran."""
+    """Say what was equal or was compared, on how many inputs, and whether both branches of each condition ran."""
     evidence = remedy.evidence
     untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
@@ -223,7 +223,7 @@ def _comparison_text(remedy: Remedy) -> str:
     comparison = f"{join_with_and(evidence.compared)} {result}" if evidence.compared else "ran"
     inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
-    return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested
+    return f"{sentence}, both branches taken{untested}" if evidence.both_sides else sentence + untested
 
 
 def _counts_text(evidence: Evidence | None) -> str:
@@ -310,14 +310,14 @@ def _difference_groups(old: list[str], new: list[str]) -> Iterable[list[tuple[st
 
 
 def code_of(remedy: Remedy) -> str:
-    """Return the code that applies a remedy: the code that it has, or else its settings as statements."""
+    """Return the code that applies a remedy: its own code, or else statements that make its settings."""
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())
 
 
 def has_separate_code(remedy: Remedy) -> bool:
-    """Return whether a remedy has code that its edits do not already insert, as those of a mark do."""
+    """Return whether a remedy has code that its edits do not insert. The edits of a mark insert its code."""
     return not remedy.edits or (bool(remedy.settings) and remedy.kind != "mark")
 
 
@@ -345,7 +345,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
     return _make_comment(report, remedy, "lines")[-1]
 
 
-def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
+def _make_comment(report: Report, remedy: Remedy, inserted_as: Literal["cell", "code", "lines"]) -> list[str]:
     target = target_text(report, remedy)
     verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
@@ -354,14 +354,14 @@ def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edits_note = ", undo the edits of the other cells" if "cell" in kinds else ""
     undo = "To undo: delete these lines"
-    if target_kind != "lines":
-        undo = f"To undo: delete this {target_kind}{edits_note}"
-    if remedy.kind == "mark" and target_kind == "code" and not remedy.settings:  # a mark affects only the call after it
+    if inserted_as != "lines":
+        undo = f"To undo: delete this {inserted_as}{edits_note}"
+    if remedy.kind == "mark" and inserted_as == "code" and not remedy.settings:  # a mark affects only the call after it
         return [effect, *differences, undo]
     undo += ", then restart the kernel"
     if kinds - {"cell"}:
         undo += "; no file was changed"
-    elif steps := [*_undo_settings_statements(report, remedy), *_undo_switches_steps(remedy)]:
+    elif steps := [*_undo_settings_statements(report, remedy), *_undo_switch_steps(remedy)]:
         undo += f", or: {'; '.join(steps)}"
     return [effect, *differences, undo]
 
@@ -378,14 +378,14 @@ def _undo_settings_statements(report: Report, remedy: Remedy) -> list[str]:
     return statements
 
 
-def _undo_switches_steps(remedy: Remedy) -> list[str]:
+def _undo_switch_steps(remedy: Remedy) -> list[str]:
     """Return how to undo each switch that a remedy sets."""
     switches = [switch_with_title(title) for title in remedy.title.split("; ")]
     return [switch.undo for switch in switches if switch is not None]
 
 
 def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    """Return how a notebook can apply a remedy, ``None`` if it cannot: by editing cells, or by inserting a cell."""
+    """Return how a notebook can apply a remedy: by editing cells or by inserting a cell; ``None`` if it cannot."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
     if remedy.kind == "mark":  # its edits insert its code
@@ -446,7 +446,7 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
 
 
 def untried_targets_text(report: Report) -> str:
-    """Return the targets that an interrupted search for remedies left to try: "breaks 2 and 3"; empty if none."""
+    """Return the targets that an interrupted search for remedies left untried: "breaks 2 and 3"; empty if none."""
     numbers = break_numbers(report)
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
@@ -472,8 +472,8 @@ def target_text(report: Report, remedy: Remedy) -> str:
 def trials_sentence(trials: BreakRemedies) -> str:
     """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
-    If a change removes the break or saves compilations but changes results, its title is given: the reader may still
-    want it.
+    If a change removes the break or saves compilations but changes results, its title is given, because the reader
+    may still want it.
     """
     failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
     untried = len(trials.failed) - len(failed)
@@ -511,8 +511,8 @@ def _has_effect(remedy: Remedy) -> bool:
     return before is not None and after is not None and after < before
 
 
-def number_of_other_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
-    """Return the number of the other break with which a remedy is shown in full; ``None`` if it is the given break."""
+def number_of_other_break_with_remedy(report: Report, remedy: Remedy, number: int) -> int | None:
+    """Return the number of the other break that shows a remedy in full; ``None`` if the given break shows it."""
     numbers = break_numbers(report)
     first = min((numbers[ident] for ident in remedy.breaks if ident in numbers), default=number)
     return first if first != number else None

@@ -24,7 +24,7 @@ def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
 
 
 def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
-    """Return the scripts for the break with an id, each with its index in the report."""
+    """Return the scripts for a break, given its id, each with the index of the script in the report."""
     scripts = enumerate(report.reproducers or [])
     return [(index, script) for index, script in scripts if script.id == ident and script.script is not None]
 

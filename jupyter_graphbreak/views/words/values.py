@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.places import line_text, location_text
+from jupyter_graphbreak.views.words.locations import line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, one_line
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, ValueRange
 
 _KIND_NAMES = {"nan": "NaN", "inf": "Inf"}
-#: The largest numbers of the dtypes that overflow easily.
-_LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
+#: The largest finite values of the dtypes that overflow easily.
+_LARGEST_BY_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
@@ -25,7 +25,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         (f"{one_line(tensor.name)} has {_counts_text(tensor.nan, tensor.inf)} before {name} is called", True, None)
         for tensor in values.given
     ]
-    sentences += [(_first_sentence(report, first), True, first) for first in values.first]
+    sentences += [(_first_non_finite_sentence(report, first), True, first) for first in values.first]
     if not sentences:
         operations = count_text(values.operations, "operation")
         nothing_found = f"{name}: no NaN and no Inf in {operations}, forward and backward"
@@ -51,7 +51,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     return sentences
 
 
-def _first_sentence(report: Report, non_finite: NonFinite) -> str:
+def _first_non_finite_sentence(report: Report, non_finite: NonFinite) -> str:
     """Say where NaN or Inf first appears.
 
     "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
@@ -68,8 +68,8 @@ def _first_sentence(report: Report, non_finite: NonFinite) -> str:
         parts.append(f"in execution {non_finite.execution} of the line")
     if non_finite.direction == "backward":
         parts.append(f"the gradient that reaches the operation has no {kind}")
-    if non_finite.kind == "inf" and non_finite.dtype in _LARGEST_OF_DTYPE:
-        parts.append(f"the largest {non_finite.dtype} is {_LARGEST_OF_DTYPE[non_finite.dtype]}")
+    if non_finite.kind == "inf" and non_finite.dtype in _LARGEST_BY_DTYPE:
+        parts.append(f"the largest {non_finite.dtype} is {_LARGEST_BY_DTYPE[non_finite.dtype]}")
     if non_finite.graph is not None and non_finite.eager is not None:
         parts.append(
             {
@@ -116,7 +116,7 @@ def code_of_line(report: Report, values: LineValues) -> str:
 
 
 def left_out_sentence(values: EntryValues) -> str:
-    """Say how many lines are not listed; empty if all are."""
+    """Say how many lines are not listed; empty if all are listed."""
     if not values.left_out:
         return ""
     lines = count_text(values.left_out, "more line")
@@ -135,7 +135,7 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
     name = one_line(values.backend)
     if backend.raised is not None:
         return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
-    kinds_of_operations, kinds_of_backend = _kinds_of(graphs), _kinds_of(backend)
+    kinds_of_operations, kinds_of_backend = _non_finite_kinds(graphs), _non_finite_kinds(backend)
     if kinds_of_backend and not kinds_of_operations:
         added = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
         return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
@@ -147,7 +147,7 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
     return []
 
 
-def _kinds_of(counts: NonFiniteCounts) -> list[str]:
+def _non_finite_kinds(counts: NonFiniteCounts) -> list[str]:
     counts_by_name = {
         "NaN in the result": counts.nan,
         "Inf in the result": counts.inf,
@@ -157,21 +157,23 @@ def _kinds_of(counts: NonFiniteCounts) -> list[str]:
     return [name for name, count in counts_by_name.items() if count]
 
 
-def _range_text(numbers: ValueRange) -> str:
-    shape = " x ".join(map(str, numbers.shape)) or "scalar"
-    return f"{shape} {one_line(numbers.dtype)}, {_numbers_text(numbers)}"
+def _range_text(value_range: ValueRange) -> str:
+    shape = " x ".join(map(str, value_range.shape)) or "scalar"
+    return f"{shape} {one_line(value_range.dtype)}, {_numbers_text(value_range)}"
 
 
-def _numbers_text(numbers: ValueRange) -> str:
+def _numbers_text(value_range: ValueRange) -> str:
     parts = []
-    if numbers.low is not None and numbers.high is not None:
-        is_constant = numbers.low == numbers.high
-        parts.append(f"all {numbers.low:.4g}" if is_constant else f"{numbers.low:.4g} to {numbers.high:.4g}")
-        if numbers.mean is not None and not is_constant:
-            parts.append(f"mean {numbers.mean:.4g}")
-    if numbers.nan or numbers.inf:
-        parts.append(f"{_counts_text(numbers.nan, numbers.inf)} of {numbers.elements}")
-    return ", ".join(parts) or ("no elements" if not numbers.elements else "no range")
+    if value_range.low is not None and value_range.high is not None:
+        is_constant = value_range.low == value_range.high
+        parts.append(
+            f"all {value_range.low:.4g}" if is_constant else f"{value_range.low:.4g} to {value_range.high:.4g}"
+        )
+        if value_range.mean is not None and not is_constant:
+            parts.append(f"mean {value_range.mean:.4g}")
+    if value_range.nan or value_range.inf:
+        parts.append(f"{_counts_text(value_range.nan, value_range.inf)} of {value_range.elements}")
+    return ", ".join(parts) or ("no elements" if not value_range.elements else "no range")
 
 
 def _counts_text(nan: int, inf: int) -> str:

@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_tex
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 RunOutcome = Literal["good", "bad", "error", "plain"]
 #: The separators in a piece of advice, before its reason and before its alternatives.
-_DETAIL_OF_ADVICE = re.compile(r": |; or ")
+_ADVICE_DETAIL_SEPARATOR = re.compile(r": |; or ")
 #: Common names of wrappers, which mean nothing to a reader, and the maximum number of nested wrappers to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
@@ -80,7 +80,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break; empty if the report already gives the reason in a different place."""
+    """Return why no change was tried for a break; empty if the report already gives the reason elsewhere."""
     reason = one_line(remedies.why_untried)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
@@ -91,7 +91,7 @@ def why_untried(report: Report, remedies: BreakRemedies) -> str:
 def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
     breaks = count_text(len(report.breaks), "break")
     if report.status == "interrupted":
-        where = _place_suffix(report, report.error.location) if report.error is not None else ""
+        where = _location_suffix(report, report.error.location) if report.error is not None else ""
         return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
     if report.error is not None or report.status == "error":
         return "error", _how_run_ended(report)
@@ -131,8 +131,16 @@ def _unrolled_loop_advice(report: Report) -> str:
 
 def _verdict_on_recompiles(report: Report) -> tuple[RunOutcome, str]:
     expected_recompiles = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
-    if all(recompile.id in expected_recompiles for recompile in report.recompiles):
-        return "good", f"No breaks. {_recompiled_text(report, 'as expected')}."
+    functions = [
+        function
+        for function in recompilations(report)
+        if not (function.ids and expected_recompiles.issuperset(function.ids))
+    ]
+    if all(
+        function.is_caused_by_instances and not function.warning and best_recompile_remedy(report, function) is None
+        for function in functions
+    ):
+        return "good", f"No breaks. {_recompiled_text(report, '' if functions else 'as expected')}."
     return "plain", f"No breaks, but {_recompiled_text(report)}.{_recompile_fix_text(report)}"
 
 
@@ -144,11 +152,11 @@ def _how_run_ended(report: Report) -> str:
         break_ = ordered_breaks(report)[number - 1]
         others = len(report.breaks) - 1
         other_breaks = f" There {'is' if others == 1 else 'are'} {count_text(others, 'other break')}." if others else ""
-        cause = f"{title_of(break_)}{_place_suffix(report, break_.location)}"
+        cause = f"{title_of(break_)}{_location_suffix(report, break_.location)}"
         return f"Break {number} ended the run: {cause}.{other_breaks}"
     error_type = one_line(error.type) if error is not None else "an error"
     breaks_until_then = f"; {count_text(len(report.breaks), 'break')} until then" if report.breaks else ""
-    suffix = _place_suffix(report, error.location if error is not None else None)
+    suffix = _location_suffix(report, error.location if error is not None else None)
     ending = f"The run ended in {error_type}{suffix}{breaks_until_then}."
     return f"{ending}{_known_bug_advice(error)}" if error is not None else ending
 
@@ -185,8 +193,8 @@ def _first_step(report: Report) -> str:
     elif len(reasons) == 1 and (reason := reasons.pop()):
         further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
-        advice = _DETAIL_OF_ADVICE.split(advice_for_break(report, outside[0])[0].text)[0]
-        return f".{further_sentences} {_subject(report, outside)} outside of the compiled function: {advice}."
+        advice = _ADVICE_DETAIL_SEPARATOR.split(advice_for_break(report, outside[0])[0].text)[0]
+        return f".{further_sentences} {_subject_and_verb(report, outside)} outside of the compiled function: {advice}."
     states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
@@ -206,7 +214,7 @@ def _first_step(report: Report) -> str:
     if total == 1:
         is_stated_already = states_eager and effect.endswith("run eagerly")
         effect_text = f": it {effect}" if effect and not is_stated_already else ""
-        return f"{_place_suffix(report, first.location)}{effect_text}.{further_sentences}"
+        return f"{_location_suffix(report, first.location)}{effect_text}.{further_sentences}"
     return f".{further_sentences} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
@@ -229,7 +237,7 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
     return breaks_outside
 
 
-def _subject(report: Report, breaks: Sequence[Break]) -> str:
+def _subject_and_verb(report: Report, breaks: Sequence[Break]) -> str:
     """Return the subject and the verb for a sentence that says where breaks belong: "Breaks 1 and 3 belong"."""
     if len(breaks) == len(report.breaks):
         return "They belong"
@@ -354,7 +362,7 @@ def _why_nothing_compiled(report: Report) -> str:
         return ""
     if names == _CELL_NAME:
         return ": the cell has no tensor operation"
-    # If a call has no tensor operations, Dynamo marks its code and no longer traces later calls.
+    # If a call has no tensor operations, Dynamo marks its code and does not trace later calls.
     calls, pronoun = ("call", "it") if len({name for name in empty_names if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
 
@@ -367,10 +375,12 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
         return f"{count_text(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
-    times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
+    times = f"compiled {times_text(function.compilation_count)}" if function.compilation_count else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    if function.is_caused_by_instances:
+        reason = ", once for each instance"
     return f"{one_line(name)} was {times}{judgment}{reason}"
 
 
@@ -436,7 +446,7 @@ def _names_or_count(functions: Iterable[str]) -> str:
     return count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
 
 
-def _place_suffix(report: Report, location: Location | None) -> str:
+def _location_suffix(report: Report, location: Location | None) -> str:
     return f", {location_text(report, location)}" if location is not None else ""
 
 

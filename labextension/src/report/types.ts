@@ -25,7 +25,7 @@ export interface Source {
   functions: FunctionName[];
 }
 /**
- * Consecutive lines of a source, without a line break at the end.
+ * Consecutive lines of a source, without a final line break.
  */
 export interface Segment {
   first_line: number;

@@ -39,7 +39,7 @@ def train(model: torch.nn.Module, steps: int) -> list[float]:
     return losses
 
 
-def trained(*, compiled: bool) -> tuple[list[float], list[str]]:
+def train_net(*, compiled: bool) -> tuple[list[float], list[str]]:
     torch.manual_seed(0)
     model = Net()
     with capture(compile=True) if compiled else contextlib.nullcontext() as run:
@@ -54,23 +54,23 @@ def trained(*, compiled: bool) -> tuple[list[float], list[str]]:
 
 
 def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None:
-    called = torch.nn.Module.__call__
-    plain, _ = trained(compiled=False)
-    assert trained(compiled=True) == (plain, ["GB0170"])
-    assert torch.nn.Module.__call__ is called
+    original_call = torch.nn.Module.__call__
+    plain, _ = train_net(compiled=False)
+    assert train_net(compiled=True) == (plain, ["GB0170"])
+    assert torch.nn.Module.__call__ is original_call
 
 
-def test_an_error_only_has_the_traceback_of_the_program() -> None:
+def test_an_error_has_the_same_traceback_as_in_an_uncompiled_run() -> None:
     model = Net()
     with pytest.raises(RuntimeError, match="cannot be multiplied") as caught, capture(compile=True) as run:
         model(torch.ones(2, 5))
-    own = Path(__file__).name
+    this_file = Path(__file__).name
     frames = [entry.path for entry in caught.traceback]
     assert [Path(path).name for path in frames] == [
-        own,
+        this_file,
         "module.py",
         "module.py",
-        own,
+        this_file,
         "module.py",
         "module.py",
         "linear.py",
@@ -78,7 +78,7 @@ def test_an_error_only_has_the_traceback_of_the_program() -> None:
     assert run.report.status == "error"
 
 
-def test_calls_of_a_different_thread_are_not_compiled() -> None:
+def test_calls_on_a_different_thread_are_not_compiled() -> None:
     model, shapes = Net(), []
     with capture(compile=True) as run:
         thread = threading.Thread(target=lambda: shapes.append(model(torch.ones(1, 3)).shape))
@@ -88,7 +88,7 @@ def test_calls_of_a_different_thread_are_not_compiled() -> None:
     assert (run.report.compiled, run.report.frames) == ([], [])
 
 
-def test_packages_installed_beside_python_are_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_in_a_folder_of_installed_packages_are_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "target" / "lib-1.0.dist-info").mkdir(parents=True)
     (tmp_path / "own").mkdir()
     for folder in ("target", "own"):

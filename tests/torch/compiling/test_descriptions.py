@@ -1,4 +1,4 @@
-"""Compiled modules and functions have their names in the program, the statement that compiles them, and its place."""
+"""Compiled modules and functions: their names in the program, the statements that compile them, and their lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_graphbreak.compiling.descriptions import CompiledCallable, describe
 from jupyter_graphbreak.records.additions import CompiledForReport
 
 FILE = "<described>"
-TEXT = """import torch
+PROGRAM = """import torch
 model = Net()
 for batch in batches:
     y = model(batch)
@@ -36,7 +36,7 @@ class Net(torch.nn.Module):
 
 
 class Trainer:
-    """Has parts."""
+    """An object that has a module."""
 
     def __init__(self) -> None:
         self.net = Net()
@@ -46,20 +46,20 @@ class Trainer:
 
 
 @pytest.fixture(autouse=True)
-def _text() -> Iterator[None]:
-    linecache.cache[FILE] = (len(TEXT), None, TEXT.splitlines(keepends=True), FILE)
+def _add_program_to_linecache() -> Iterator[None]:
+    linecache.cache[FILE] = (len(PROGRAM), None, PROGRAM.splitlines(keepends=True), FILE)
     yield
     del linecache.cache[FILE]
 
 
-def description(target: Any, namespace: dict[str, Any], line: int | None = None, name: str = "f") -> CompiledForReport:
-    (description_,) = describe_compiled_callables([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
-    return description_
+def describe(target: Any, namespace: dict[str, Any], line: int | None = None, name: str = "f") -> CompiledForReport:
+    (description,) = describe_compiled_callables([CompiledCallable(lambda: target, name, None, line)], namespace, FILE)
+    return description
 
 
 def test_a_module_is_compiled_in_place() -> None:
     model = Net()
-    compiled = description(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
+    compiled = describe(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
     assert (compiled.name, compiled.type, compiled.code) == ("model", "Net", "model.compile()")
     assert (compiled.filename, compiled.line) == (FILE, 3)
 
@@ -69,54 +69,54 @@ def test_a_module_is_compiled_in_place() -> None:
 )
 def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) -> None:
     names: dict[str, Any] = {"model": model, "torch": torch}
-    code = description(model, names).code
+    code = describe(model, names).code
     assert code is not None
     torch.compiler.reset()
-    eagerly = code.replace("(model)", "(model, backend='eager')").replace("()", "(backend='eager')")
-    exec(eagerly, names)  # noqa: S102 - the offered statement
+    eager_code = code.replace("(model)", "(model, backend='eager')").replace("()", "(backend='eager')")
+    exec(eager_code, names)  # noqa: S102 - the offered statement
     with jupyter_graphbreak.capture() as run:
         names["model"](torch.ones(3, 2))
     assert run.report.summary.graphs == 1
 
 
 def test_the_statement_binds_the_name_of_a_function_again() -> None:
-    compiled = description(loss, {"loss": loss, "t": torch})
+    compiled = describe(loss, {"loss": loss, "t": torch})
     assert (compiled.name, compiled.type, compiled.code) == ("loss", None, "loss = t.compile(loss)")
-    assert description(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"
+    assert describe(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"
     assert (compiled.filename, compiled.line) == (None, None)
 
 
 def test_parts_of_objects_have_names() -> None:
     trainer = Trainer()
     names = {"trainer": trainer, "torch": torch}
-    assert description(trainer.net, names).code == "trainer.net.compile()"
-    assert description(trainer.step, names).code == "trainer.step = torch.compile(trainer.step)"
+    assert describe(trainer.net, names).code == "trainer.net.compile()"
+    assert describe(trainer.step, names).code == "trainer.step = torch.compile(trainer.step)"
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     model.head = torch.nn.ReLU()
-    assert description(model.head, {"model": model}).name == "model.head"
+    assert describe(model.head, {"model": model}).name == "model.head"
 
 
 def test_an_object_without_a_name_has_no_compiling_code() -> None:
-    compiled = description(torch.nn.ReLU(), {}, line=4, name="ReLU")
+    compiled = describe(torch.nn.ReLU(), {}, line=4, name="ReLU")
     assert (compiled.name, compiled.code, compiled.line) == ("ReLU", None, None)
-    gone = description(None, {"model": None}, line=4, name="Net")
+    gone = describe(None, {"model": None}, line=4, name="Net")
     assert (gone.name, gone.code, gone.line) == ("Net", None, None)
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "place"),
+    ("name", "line", "expected_line"),
     [
         ("model", 3, 3),
-        ("model", 2, None),  # it is bound there
-        ("loss", 5, None),  # it is bound below
+        ("model", 2, None),  # line 2 binds it
+        ("loss", 5, None),  # a later line binds it
         ("loss", 8, 8),
-        ("other", 8, None),  # it is bound on the same line
+        ("other", 8, None),  # the same line binds it
         ("other", 9, 9),
         ("elsewhere", 9, 9),
         ("model", 20, None),
         ("model", None, None),
     ],
 )
-def test_the_statement_is_inserted_before_the_first_use(name: str, line: int | None, place: int | None) -> None:
+def test_the_statement_is_inserted_before_the_first_use(name: str, line: int | None, expected_line: int | None) -> None:
     target = torch.nn.ReLU()
-    assert description(target, {name: target}, line).line == place
+    assert describe(target, {name: target}, line).line == expected_line

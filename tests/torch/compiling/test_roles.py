@@ -1,4 +1,4 @@
-"""Decide which of the user's functions are compiled, and which only have their calls routed."""
+"""Which of the user's functions are compiled, and which run eagerly while the calls in them are routed."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def random_integers(x: Any) -> Any:
     return x + torch.full((2,), random.randrange(9))  # noqa: S311
 
 
-def goes_on_in_numpy(x: Any) -> Any:
+def continues_in_numpy(x: Any) -> Any:
     return np.mean(x.numpy())
 
 
-def has_a_constant_of_numpy(x: Any) -> Any:
+def uses_a_numpy_constant(x: Any) -> Any:
     return x * np.pi
 
 
@@ -80,7 +80,7 @@ async def awaits(x: Any) -> Any:
 
 
 class Trainer:
-    """Holds an optimizer."""
+    """An object with a module and an optimizer."""
 
     def __init__(self) -> None:
         self.net = MODEL
@@ -99,12 +99,12 @@ class Trainer:
 TRAINER = Trainer()
 
 
-def role(call: Any, *args: Any, **kwargs: Any) -> str:
-    return role_of(call) or role_with_arguments(call, args, kwargs)
+def role(function: Any, *args: Any, **kwargs: Any) -> str:
+    return role_of(function) or role_with_arguments(function, args, kwargs)
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("function", "expected"),
     [
         (loss, "compile"),
         (two_losses, "compile"),
@@ -125,8 +125,8 @@ def role(call: Any, *args: Any, **kwargs: Any) -> str:
         (inspects, "look inside"),
         (refers_weakly, "look inside"),
         (random_integers, "look inside"),
-        (goes_on_in_numpy, "look inside"),
-        (has_a_constant_of_numpy, "compile"),
+        (continues_in_numpy, "look inside"),
+        (uses_a_numpy_constant, "compile"),
         (generates, "look inside"),
         (awaits, "look inside"),
         (torch.relu, "leave"),
@@ -137,8 +137,8 @@ def role(call: Any, *args: Any, **kwargs: Any) -> str:
         (X.sum, "leave"),
     ],
 )
-def test_role_of_a_call(call: Any, expected: str) -> None:
-    assert role(call, X) == expected
+def test_role_of_a_function(function: Any, expected: str) -> None:
+    assert role(function, X) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,16 +162,16 @@ def test_callables_that_may_be_compiled() -> None:
     assert not any(map(may_be_compiled, [MODEL, torch.relu, Trainer, len, X, 3]))
 
 
-class Driving(torch.nn.Module):
-    """Trains in its forward."""
+class TrainsInForward(torch.nn.Module):
+    """A module that trains in its forward method."""
 
     def forward(self, x: Any) -> Any:
         x.sum().backward()
         return x
 
 
-class Holding(torch.nn.Module):
-    """Has an optimizer that its forward does not use."""
+class HoldsOptimizer(torch.nn.Module):
+    """A module with an optimizer that its forward method does not use."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Holding(torch.nn.Module):
 
 
 def test_modules_that_train_are_not_compiled() -> None:
-    assert is_driver(Driving())
-    assert not is_driver(Holding())
+    assert is_driver(TrainsInForward())
+    assert not is_driver(HoldsOptimizer())
     assert not is_driver(MODEL)
     assert not is_metric(MODEL)

@@ -22,10 +22,10 @@ def fail(*_: Any, **__: Any) -> Any:
 
 
 def notes(report: jupyter_graphbreak.Report) -> list[str]:
-    return [note.message for note in report.diagnostics]
+    return [expected_note.message for expected_note in report.diagnostics]
 
 
-def note(activity: str) -> str:
+def expected_note(activity: str) -> str:
     return f"Internal error in compile_explain while {activity} (RuntimeError: broken); your code is not affected."
 
 
@@ -41,7 +41,7 @@ def test_a_fault_while_compiling_is_noted(
 ) -> None:
     monkeypatch.setattr(owner, name, fail)
     report = jupyter_graphbreak.check(torch.compile(double, backend="eager"), torch.ones(2))
-    assert note(activity) in notes(report)
+    assert expected_note(activity) in notes(report)
     assert report.check is not None
     assert [check.equal for check in report.check] == [True]
     assert report.summary.graphs == 1
@@ -58,6 +58,6 @@ def test_a_fault_while_marking_compiled_code_is_noted(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(transformation, "transform_code_object", fail_for_marks)
     report = jupyter_graphbreak.measure(torch.compile(double, backend="eager"), torch.ones(2), seconds=2)
-    assert note("marking compiled code") in notes(report)
+    assert expected_note("marking compiled code") in notes(report)
     assert report.cost is not None
     assert [entry.settled for entry in report.cost.entries] == [True]

@@ -1,4 +1,4 @@
-"""A switch that sets something in a library is on during its trial only, and the card names it."""
+"""A switch of a library is on only during its trial, and a remedy shows its code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ LOOP = "torch_geometric/utils/loop.py"
 
 
 @pytest.mark.exhaustive
-def test_code_for_the_model_uses_the_readers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_for_the_model_names_it_as_the_program_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
     (tmp_path / "site-packages" / LOOP).parent.mkdir(parents=True)
     (tmp_path / "site-packages" / LOOP).write_text("def looped(x):\n    return x[x > 0]\n")

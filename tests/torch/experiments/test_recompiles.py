@@ -1,4 +1,4 @@
-"""Changes that end recompiles: each is tried on all recorded calls, and on calls that the run never made."""
+"""Remedies that end recompiles are tried on all recorded calls, and on calls that the run never made."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_compiled_before() -> None:
+def _reset_dynamo() -> None:
     torch.compiler.reset()
 
 
 def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: Any) -> Report:
-    """Call a compiled function, and try to end its recompiles."""
+    """Make calls to a compiled function, and return a report with remedies for its recompiles."""
     compiled = torch.compile(fn, backend="eager", **options)
     with jupyter_graphbreak.capture(entries=True) as run:
         for call in calls:
@@ -44,9 +44,9 @@ def try_on_calls(fn: Any, calls: Iterable[Callable[[Any], object]], **options: A
     return run.try_remedies(seconds=600)
 
 
-def pass_value(call: Callable[..., object], value: Any) -> Callable[[Any], object]:
-    """Return a function that passes a value to a compiled function."""
-    return lambda compiled: call(compiled, value)
+def pass_value(make_call: Callable[..., object], value: Any) -> Callable[[Any], object]:
+    """Return a function that calls a compiled function with a value."""
+    return lambda compiled: make_call(compiled, value)
 
 
 def best_remedy(report: Report) -> Remedy:
@@ -55,14 +55,14 @@ def best_remedy(report: Report) -> Remedy:
 
 
 def compilation_counts(remedy: Remedy) -> tuple[int | None, int | None, int | None]:
-    """Return the compilations before and after, and those for unseen calls."""
+    """Return the numbers of compilations before and after a remedy, and for calls that the run never made."""
     evidence = remedy.evidence
     assert evidence is not None
     unseen = evidence.unseen.compilations if evidence.unseen is not None else None
     return evidence.compilations_before, evidence.compilations_after, unseen
 
 
-def best_remedy_before_calls(report: Report) -> Remedy:
+def best_remedy_with_code_before_calls(report: Report) -> Remedy:
     """Return the first remedy for recompiles that works and runs code before each call."""
     marks = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.kind == "mark")
     return next(remedy for remedy in marks if remedy.verdict in WORKING)
@@ -73,14 +73,14 @@ def decision_for_reader(report: Report) -> str:
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 
-def compiled_frames(call: Callable[[], object]) -> int:
-    """Return how many frames Dynamo compiles in a call, by its own records; those that it refuses have no name."""
+def count_compiled_frames(call: Callable[[], object]) -> int:
+    """Return how many frames Dynamo compiles in a call. In its metrics, those that it refuses have no name."""
     clear_compilation_metrics()
     call()
     return sum(metrics.co_name is not None for metrics in get_compilation_metrics())
 
 
-def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used() -> None:
+def test_a_mark_ends_recompiles_for_sizes_including_those_that_the_run_never_used() -> None:
     def scale(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) * 2
 
@@ -99,7 +99,7 @@ def test_a_mark_ends_recompiles_for_sizes_also_for_sizes_that_the_run_never_used
         exec(remedy.code or "", {"torch": torch, "x": x})  # noqa: S102
         compiled(x)
 
-    assert [compiled_frames(partial(call, n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]
+    assert [count_compiled_frames(partial(call, n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]
 
 
 def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any) -> None:
@@ -126,9 +126,9 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     ]
     changed = text.replace(edit.old, edit.new)
     torch.compiler.reset()
-    with jupyter_graphbreak.capture() as again:
+    with jupyter_graphbreak.capture() as second_run:
         exec(compile(changed, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})  # noqa: S102
-    assert not again.report.recompiles
+    assert not second_run.report.recompiles
 
 
 def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_path: Any, monkeypatch: Any) -> None:
@@ -158,7 +158,7 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     assert edit.new.strip() == "lib.SCALE = torch.as_tensor(lib.SCALE, dtype=torch.int64)"
     exec(compile(apply_edits(text, remedy.edits), str(path), "exec"), scope)  # noqa: S102
     torch.compiler.reset()
-    assert compiled_frames(lambda: scope["train"]((1, 2, 3, 9))) == 1
+    assert count_compiled_frames(lambda: scope["train"]((1, 2, 3, 9))) == 1
 
 
 def test_a_change_that_can_be_written_is_preferred_to_a_mark_without_a_line(tmp_path: Any) -> None:
@@ -193,10 +193,10 @@ def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
             compiled()
             schedule.step()
 
-    counted = compiled_frames(lambda: train(partial(torch.compile, backend="eager")(optimizer.step)))
+    expected_count = count_compiled_frames(lambda: train(partial(torch.compile, backend="eager")(optimizer.step)))
     torch.compiler.reset()
     report = try_on_calls(optimizer.step, [train])
-    assert compilation_counts(best_remedy(report))[0] == counted
+    assert compilation_counts(best_remedy(report))[0] == expected_count
 
 
 def test_a_mark_that_pytorch_refuses_for_a_size_in_the_code_is_not_proven() -> None:
@@ -239,7 +239,7 @@ def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
     assert SCALE == 5
 
 
-class Counting(torch.nn.Module):
+class CountsCalls(torch.nn.Module):
     """A module that counts its calls."""
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.exhaustive
 def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
-    counting = Counting()
+    counting = CountsCalls()
     report = try_on_calls(counting, [lambda c: c(torch.ones(3))] * 6)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
     assert compilation_counts(remedy) == (6, 1, 0)
@@ -265,8 +265,8 @@ def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was()
     assert type(counting.calls) is int
 
 
-class Timed(torch.nn.Module):
-    """A module that keeps the time of its last call."""
+class StoresTime(torch.nn.Module):
+    """A module that stores the time of its last call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -280,8 +280,8 @@ class Timed(torch.nn.Module):
 
 
 @pytest.mark.exhaustive
-def test_a_time_that_a_module_keeps_is_no_difference() -> None:
-    report = try_on_calls(Timed(), [lambda c: c(torch.ones(3))] * 3)
+def test_a_time_that_a_module_stores_is_not_a_difference() -> None:
+    report = try_on_calls(StoresTime(), [lambda c: c(torch.ones(3))] * 3)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
     assert remedy.verdict in WORKING
 
@@ -341,7 +341,7 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
 
 @pytest.mark.exhaustive
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
-    module = Counting()
+    module = CountsCalls()
     module.compile(backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         for _ in range(4):
@@ -378,14 +378,14 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
-    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
+    remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (5, 1, 0)
     (edit,) = remedy.edits
     assert edit.new.strip() == "layer.number = torch.as_tensor(layer.number, dtype=torch.int64)"
     lines = text.split("\n")
     lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
     torch.compiler.reset()
-    assert compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1  # noqa: S102
+    assert count_compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1  # noqa: S102
 
 
 @pytest.mark.exhaustive
@@ -408,10 +408,10 @@ def test_adamw_under_onecyclelr_needs_tensors_for_the_learning_rate_and_the_beta
 
     update, call = update_and_call()
     compiled = torch.compile(update, backend="eager")
-    count = compiled_frames(lambda: [call(compiled) for _ in range(20)])
+    count = count_compiled_frames(lambda: [call(compiled) for _ in range(20)])
     torch.compiler.reset()
     update, call = update_and_call()
-    remedy = best_remedy_before_calls(try_on_calls(update, [call] * 20))
+    remedy = best_remedy_with_code_before_calls(try_on_calls(update, [call] * 20))
     assert "group['lr'] = torch.as_tensor(" in (remedy.code or "")
     assert "group['betas'] = tuple(" in (remedy.code or "")
     assert compilation_counts(remedy) == (count, count - 1, 0)
@@ -430,7 +430,7 @@ def test_the_step_of_an_optimizer_that_a_scheduler_has_wrapped_is_repeated_on_co
         optimizer.zero_grad()
         scheduler.step()
 
-    remedy = best_remedy_before_calls(try_on_calls(optimizer.step, [call] * 6))
+    remedy = best_remedy_with_code_before_calls(try_on_calls(optimizer.step, [call] * 6))
     assert remedy.code == (
         "for group in optimizer.param_groups:\n    group['lr'] = torch.as_tensor(group['lr'], dtype=torch.float64)"
     )
@@ -478,7 +478,7 @@ def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_w
 
     def call(compiled: Any) -> None:
         linear(torch.ones(2, 4)).square().sum().backward()
-        frames.append(compiled_frames(compiled))
+        frames.append(count_compiled_frames(compiled))
         optimizer.zero_grad()
         scheduler.step()
 
@@ -500,20 +500,20 @@ def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> Non
         group = optimizer.param_groups[0]
         group |= {"foreach": foreach, "nesterov": nesterov, "maximize": maximize, "weight_decay": decay}
         linear(torch.ones(2, 2)).sum().backward()
-        frames.append(compiled_frames(compiled))
+        frames.append(count_compiled_frames(compiled))
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
     report = try_on_calls(step, [pass_value(lambda c, args: call(c, *args), args) for args in flags])
-    seen = {
+    counts_in_trials = {
         remedy.evidence.compilations_before
         for remedy in report.remedies or []
         if remedy.recompiles and remedy.evidence is not None
     }
-    assert seen == {sum(frames)}
+    assert counts_in_trials == {sum(frames)}
 
 
-def test_a_global_with_the_name_of_an_attribute_is_no_state() -> None:
+def test_a_global_with_the_name_of_an_attribute_is_not_state() -> None:
     namespace: dict[str, Any] = {"torch": torch}
     source = """
     class Keys(torch.nn.Module):
@@ -552,7 +552,7 @@ def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
 
     lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
     report = try_on_calls(scale, [pass_value(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
-    assert best_remedy(report).title == "Compile with `dynamic=True`"  # nothing shows where the other one belongs
+    assert best_remedy(report).title == "Compile with `dynamic=True`"  # the other remedy has no line to be inserted at
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.title == "Make `weights` one tensor"]
     assert remedy.verdict == "works"
     assert remedy.code == "weights = torch.as_tensor(weights, dtype=torch.int64)"
@@ -587,8 +587,8 @@ def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: A
     path.write_text(changed)
     torch.compiler.reset()
     fixed: dict[str, Any] = {}
-    assert compiled_frames(lambda: fixed.update(runpy.run_path(str(path)))) == 1
-    assert compiled_frames(lambda: fixed["calls"]([[1, 2, 3, 4, 5]])) == 0
+    assert count_compiled_frames(lambda: fixed.update(runpy.run_path(str(path)))) == 1
+    assert count_compiled_frames(lambda: fixed["calls"]([[1, 2, 3, 4, 5]])) == 0
 
 
 def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right() -> None:
@@ -615,12 +615,12 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
             for length in (5, 7):
                 compiled(torch.randn(length, 4))
 
-    count = compiled_frames(lambda: [step(torch.compile(model, backend="eager")) for step in (train, evaluate)])
+    count = count_compiled_frames(lambda: [step(torch.compile(model, backend="eager")) for step in (train, evaluate)])
     torch.compiler.reset()
     report = try_on_calls(model, [train, evaluate])
-    works = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert [remedy.title for remedy in works] == ["Mark dimension 0 of `x` as dynamic"]
-    assert compilation_counts(works[0]) == (count, 2, 0) == (3, 2, 0)
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert [remedy.title for remedy in working_remedies] == ["Mark dimension 0 of `x` as dynamic"]
+    assert compilation_counts(working_remedies[0]) == (count, 2, 0) == (3, 2, 0)
     assert decision_for_reader(report).startswith("Training or evaluation selects between two branches")
 
 
@@ -649,8 +649,10 @@ def apply_to_relu(x: torch.Tensor, function: Any) -> Any:
 def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
     x = torch.ones(3)
     partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
-    passed = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in partials])
-    assert (best_remedy(passed).title, compilation_counts(best_remedy(passed))) == (
+    report_with_arguments = try_on_calls(
+        apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in partials]
+    )
+    assert (best_remedy(report_with_arguments).title, compilation_counts(best_remedy(report_with_arguments))) == (
         "Compile with `dynamic=True`",
         (2, 1, 0),
     )
@@ -667,10 +669,10 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
         [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
     ):
         torch.compiler.reset()
-        assert [compiled_frames(call) for call in report_calls] == [1, *[0] * (len(report_calls) - 1)]
+        assert [count_compiled_frames(call) for call in report_calls] == [1, *[0] * (len(report_calls) - 1)]
 
 
-def test_partials_of_different_functions_are_not_taken_for_each_other() -> None:
+def test_partials_of_different_functions_are_not_confused() -> None:
     x = torch.ones(3)
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
     report = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in functions])
@@ -686,7 +688,7 @@ class Batch:
     length: int
 
 
-def test_a_dataclass_is_made_again_for_each_call() -> None:
+def test_a_dataclass_is_created_again_for_each_call() -> None:
     def masked(batch: Batch) -> torch.Tensor:
         return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
 
@@ -724,8 +726,8 @@ def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[An
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
-def test_functions_with_one_decorator_of_pytorch_are_different_entries() -> None:
-    one, other = (torch.no_grad()(function) for function in (Doubling.forward, Counting.forward))
+def test_functions_with_the_same_decorator_of_pytorch_are_different_entries() -> None:
+    one, other = (torch.no_grad()(function) for function in (Doubling.forward, CountsCalls.forward))
     entered = types.FunctionType(
         one.__code__, one.__globals__, "decorated", None, one.__closure__
     )  # as Dynamo makes it
@@ -753,7 +755,7 @@ def test_the_layer_of_a_sequential_is_named_as_in_code() -> None:
     assert "self[1].doubles varied" in verdict(report).text
 
 
-def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
+def test_a_line_that_turns_a_size_into_a_constant_is_named() -> None:
     def label(x: torch.Tensor) -> torch.Tensor:
         return x * len(f"{x.shape[0]}")
 
@@ -764,7 +766,7 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named() -> None:
 
 
 @pytest.mark.exhaustive
-def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
+def test_both_branches_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
         length = x.shape[0]
         y = x + 1
@@ -782,7 +784,7 @@ def test_both_sides_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_change_that_runs_both_sides_is_not_proven_if_one_divides_by_a_number_that_varied() -> None:
+def test_a_change_that_runs_both_branches_is_not_proven_if_one_divides_by_a_number_that_varied() -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -801,9 +803,9 @@ def test_a_change_that_runs_both_sides_is_not_proven_if_one_divides_by_a_number_
         return call
 
     report = try_on_calls(net, map(call_with, (2, 4, 5)))
-    both_sides = [r for r in report.remedies or [] if "torch.cond" in r.title and r.verdict in WORKING]
-    assert [remedy.verdict for remedy in both_sides] == ["works on what ran"]
-    assert (both_sides[0].reason or "").endswith("on self.step = 0")
+    remedies_with_cond = [r for r in report.remedies or [] if "torch.cond" in r.title and r.verdict in WORKING]
+    assert [remedy.verdict for remedy in remedies_with_cond] == ["works on what ran"]
+    assert (remedies_with_cond[0].reason or "").endswith("on self.step = 0")
 
 
 @pytest.mark.exhaustive
@@ -878,7 +880,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
-    remedy = best_remedy_before_calls(run.try_remedies(seconds=600))
+    remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (3, 2, 0)
     assert remedy.reason == "it assumes that every call has `past[0]`"
     marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
@@ -906,7 +908,7 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
 
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
-    # As Inductor does in the backward pass of a convolution over images of varying sizes.
+    # Inductor does this in the backward pass of a convolution over images of varying sizes.
     def mixes_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
         sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
         is_confused = sizes and torch._inductor.config.layout_optimization
@@ -946,8 +948,10 @@ def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
         compiled()
 
     report = try_on_calls(step, [pass_value(call, lr) for lr in (0.1, 0.1, 0.2, 0.3)])
-    works = [remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING]
-    assert works == ["Compile with `dynamic=True`", "Make `lr` of `optimizer` a tensor"]
+    working_remedies = [
+        remedy.title for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING
+    ]
+    assert working_remedies == ["Compile with `dynamic=True`", "Make `lr` of `optimizer` a tensor"]
 
 
 @pytest.mark.exhaustive
@@ -969,25 +973,25 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
     report = run.try_remedies(seconds=600)
-    both = next(remedy for remedy in report.remedies or [] if remedy.breaks and remedy.recompiles)
-    assert both.title.endswith("; Mark dimension 0 of `x` as dynamic")
-    assert both.breaks == [break_.id for break_ in report.breaks]
-    assert both.recompiles == [recompile.id for recompile in report.recompiles]
-    assert compilation_counts(both) == (4, 1, 0)
-    assert both.evidence is not None
-    assert both.evidence.breaks_after == 0
+    combined_remedy = next(remedy for remedy in report.remedies or [] if remedy.breaks and remedy.recompiles)
+    assert combined_remedy.title.endswith("; Mark dimension 0 of `x` as dynamic")
+    assert combined_remedy.breaks == [break_.id for break_ in report.breaks]
+    assert combined_remedy.recompiles == [recompile.id for recompile in report.recompiles]
+    assert compilation_counts(combined_remedy) == (4, 1, 0)
+    assert combined_remedy.evidence is not None
+    assert combined_remedy.evidence.breaks_after == 0
     mark = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark" and not remedy.breaks)
-    assert compilation_counts(mark) == (4, 3, 0)  # without our own code that captures the output
+    assert compilation_counts(mark) == (4, 3, 0)  # our own code, which captures the output, does not count
     assert not [remedy for remedy in report.remedies or [] if remedy.person and remedy.recompiles]
 
     changed = text.split("\n")
-    for edit in sorted(both.edits, key=lambda edit: -edit.first_line):
+    for edit in sorted(combined_remedy.edits, key=lambda edit: -edit.first_line):
         assert "\n".join(changed[edit.first_line - 1 : edit.last_line]) == edit.old
         changed[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
     torch.compiler.reset()
     path.write_text("\n".join(changed))
     program = compile("\n".join(changed), str(path), "exec")
-    assert compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1  # noqa: S102
+    assert count_compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1  # noqa: S102
 
 
 def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
@@ -1043,12 +1047,12 @@ def test_the_limit_counts_as_in_the_run() -> None:
         report = try_on_calls(nothing_helps, [pass_value(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
         return [remedy for remedy in report.remedies or [] if remedy.family == "limit"]
 
-    (raised,) = trials(*range(10), 3)
-    assert raised.settings == {"torch._dynamo.config.recompile_limit": 64}
-    assert compilation_counts(raised)[:2] == (8, 10)
-    assert raised.verdict == "works on what ran"
+    (remedy,) = trials(*range(10), 3)
+    assert remedy.settings == {"torch._dynamo.config.recompile_limit": 64}
+    assert compilation_counts(remedy)[:2] == (8, 10)
+    assert remedy.verdict == "works on what ran"
     torch.compiler.reset()
-    assert trials(*range(10)) == [], "no call used code of an earlier one, so that a higher limit would help nothing"
+    assert trials(*range(10)) == [], "no call used code of an earlier call, so a higher limit would not help"
 
 
 HOISTED = """
@@ -1123,8 +1127,8 @@ def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
     torch.compiler.reset()
-    assert compiled_frames(partial(names[function], seen)) == 1
-    assert compiled_frames(partial(names[function], unseen)) == 0
+    assert count_compiled_frames(partial(names[function], seen)) == 1
+    assert count_compiled_frames(partial(names[function], unseen)) == 0
 
 
 @pytest.mark.exhaustive

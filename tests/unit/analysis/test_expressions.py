@@ -104,7 +104,7 @@ def test_a_test_of_a_flag_is_recognized(test: str, is_flag: bool) -> None:
         ("error", "return the condition and raise the error after the call"),
         ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),
-        (None, "compute both sides with torch.where"),
+        (None, "compute both branches with torch.where"),
     ],
 )
 def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: str) -> None:

@@ -98,7 +98,7 @@ def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
     reverse = one.diff(both)
     assert [(change.change, change.function, change.break_) for change in reverse.breaks] == [("unknown", "norm", "b1")]
     assert reverse.to_text().startswith(
-        "since Cell In[1]: the same break; cannot compare 1 break: the run before did not compile norm"
+        "since Cell In[1]: the same break; cannot compare 1 break: the previous run did not compile norm"
     )
     assert "graphs 1, compiling 2.00 s" in reverse.to_text()
     assert "Cannot" not in reverse.to_html()

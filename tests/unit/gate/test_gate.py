@@ -12,10 +12,10 @@ from jupyter_graphbreak.gate.baseline import (
     Baseline,
     MalformedBaseline,
     baseline_of,
+    format_baseline,
     load_baseline,
-    read_baseline,
+    parse_baseline,
     save_baseline,
-    write_baseline,
 )
 from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, ids_of_new_breaks, judge
 from jupyter_graphbreak.report.location import Location, Segment, Source
@@ -60,7 +60,7 @@ BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), f
 
 
 def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
-    return judge(read_baseline(write_baseline(baseline_of([before]))), [after])
+    return judge(parse_baseline(format_baseline(baseline_of([before]))), [after])
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_the_later_of_two_equal_breaks_is_new() -> None:
 
 
 def test_an_empty_baseline_allows_nothing() -> None:
-    assert len(judge(read_baseline(""), [BEFORE]).new_breaks) == 2
-    assert judge(read_baseline(""), [report_of(frames=("f",))]).has_passed
+    assert len(judge(parse_baseline(""), [BEFORE]).new_breaks) == 2
+    assert judge(parse_baseline(""), [report_of(frames=("f",))]).has_passed
 
 
 def test_a_run_that_compiled_nothing_proves_nothing() -> None:
-    for verdict in (judge(read_baseline(""), []), verdict_of(report_of())):
+    for verdict in (judge(parse_baseline(""), []), verdict_of(report_of())):
         assert not verdict.has_passed
         assert headline(verdict) == "gate failed: nothing was compiled, so the absence of breaks proves nothing"
         (advice,) = details(verdict)
         assert advice.startswith("call a compiled function in this process, ")
     launcher, rank = report_of(), report_of(frames=("f",))
-    assert judge(read_baseline(""), [launcher, rank]).has_passed
+    assert judge(parse_baseline(""), [launcher, rank]).has_passed
 
 
 def test_functions_that_newly_run_eagerly_fail() -> None:
@@ -127,11 +127,11 @@ def test_more_recompiles_of_a_function_fail() -> None:
 
 
 def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
-    baseline = read_baseline("version = 1\nmax_recompiles = 1\n")
-    assert read_baseline(write_baseline(baseline)) == baseline
+    baseline = parse_baseline("version = 1\nmax_recompiles = 1\n")
+    assert parse_baseline(format_baseline(baseline)) == baseline
     assert judge(baseline, [report_of(recompiled=("f",))]).has_passed
     assert not judge(baseline, [report_of(recompiled=("f", "f"))]).has_passed
-    assert not judge(read_baseline("version = 1\n"), [report_of(recompiled=("f",))]).has_passed
+    assert not judge(parse_baseline("version = 1\n"), [report_of(recompiled=("f",))]).has_passed
 
 
 def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
@@ -139,7 +139,7 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
         return msgspec.structs.replace(report, libraries=versions)
 
     old = with_libraries(report_of(("f", "a", BRANCH), path="lib/net.py"), lib="1.0", other="3")
-    baseline = read_baseline(write_baseline(baseline_of([old])))
+    baseline = parse_baseline(format_baseline(baseline_of([old])))
     assert baseline.libraries == {"lib": "1.0", "other": "3"}
     new = report_of(("f", "a", BRANCH), ("f", "print()", PRINT), path="lib/net.py", torch="2.13.0+cpu")
     verdict = judge(baseline, [with_libraries(new, lib="1.1", other="3")])
@@ -154,14 +154,14 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
 
 def test_equal_reports_of_two_ranks_count_once() -> None:
     assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).has_passed
-    assert write_baseline(baseline_of([BEFORE, BEFORE])) == write_baseline(baseline_of([BEFORE]))
+    assert format_baseline(baseline_of([BEFORE, BEFORE])) == format_baseline(baseline_of([BEFORE]))
 
 
 def test_the_file_is_sorted_and_keeps_every_character() -> None:
-    text = write_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))]))
+    text = format_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))]))
     assert text.index('function = "f"') < text.index('function = "g"')
     assert "é" in text
-    assert read_baseline(text) == baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))])
+    assert parse_baseline(text) == baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))])
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_the_file_is_sorted_and_keeps_every_character() -> None:
 )  # fmt: skip
 def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
     with pytest.raises(MalformedBaseline) as caught:
-        read_baseline(text)
+        parse_baseline(text)
     assert "\n" not in str(caught.value)
 
 
 def test_the_order_of_reports_does_not_change_the_baseline() -> None:
     report_breaks = [BEFORE, report_of(("a", "b", "c"), path="a.py")]
-    assert write_baseline(baseline_of(report_breaks)) == write_baseline(baseline_of(report_breaks[::-1]))
+    assert format_baseline(baseline_of(report_breaks)) == format_baseline(baseline_of(report_breaks[::-1]))
     assert isinstance(baseline_of([]), Baseline)
-    assert Path("model.py").name in write_baseline(baseline_of(report_breaks))
+    assert Path("model.py").name in format_baseline(baseline_of(report_breaks))
 
 
 def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
@@ -213,7 +213,7 @@ def test_a_baseline_that_could_not_be_read_again_is_not_written(tmp_path: Path) 
 
 def test_a_baseline_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "allowed.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + write_baseline(Baseline(torch="2.13")).encode())
+    path.write_bytes(b"\xef\xbb\xbf" + format_baseline(Baseline(torch="2.13")).encode())
     assert load_baseline(path).torch == "2.13"
     path.write_text("version = 1", encoding="utf-16")
     with pytest.raises(MalformedBaseline, match="UTF-8"):

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Owner
 
 BRANCH = Advice(
-    "compute both sides with torch.where(condition, a, b); or use torch.cond, unless a side has dropout", "graphbreak"
+    "compute both branches with torch.where(condition, a, b); or use torch.cond, unless a branch has dropout",
+    "graphbreak",
 )
 SHAPE = Advice(
     "set torch._dynamo.config.capture_dynamic_output_shape_ops = True, or keep it: torch.where(mask, x, 0).sum()",
     "graphbreak",
 )
-WHERE, COND = "Compute both sides with torch.where", "Pass both sides to torch.cond"
+WHERE, COND = "Compute both branches with torch.where", "Pass both branches to torch.cond"
 
 
 def advice_texts(
@@ -39,7 +40,7 @@ def advice_texts(
 def test_failed_techniques_are_left_out_and_named() -> None:
     assert advice_texts(BRANCH, []) == [BRANCH.text]
     assert advice_texts(BRANCH, [(WHERE, "another result")]) == [
-        "use torch.cond, unless a side has dropout (torch.where was tried and did not work)"
+        "use torch.cond, unless a branch has dropout (torch.where was tried and did not work)"
     ]
     assert advice_texts(BRANCH, [(WHERE, "another result"), (COND, "fails")]) == [
         "torch.where and torch.cond were tried and did not work: decide what has to change"
@@ -48,7 +49,7 @@ def test_failed_techniques_are_left_out_and_named() -> None:
 
 def test_techniques_that_work_or_were_not_tried_remain() -> None:
     assert advice_texts(BRANCH, [(WHERE, "works"), (COND, "fails")])[0].startswith(
-        "compute both sides with torch.where"
+        "compute both branches with torch.where"
     )
     assert advice_texts(BRANCH, [(WHERE, "not tried")]) == [BRANCH.text]
     assert advice_texts(BRANCH, [(f"{WHERE}; {COND}", "fails")]) == [BRANCH.text]  # its parts may work

@@ -39,14 +39,15 @@ from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.schema import Spot
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
+from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import (
     break_time_text,
     check_sentence,
     cost_verdicts,
     coverage_sentences,
     largest_repeated_block,
-    pieces,
     startup_sentence,
+    time_shares,
     time_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
@@ -125,6 +126,19 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
     ]
 
 
+def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:
+    report = cost()
+    entry = entry_of(report)
+    frame = lookup.frames(report)[entry.frame or ""]
+    second_frame = replace(frame, id="9/0", graphs=["Z"])
+    entries = [entry, replace(entry, frame="9/0")]
+    both = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both)] == [
+        f"step (graph {frame.graphs[0]})",
+        "step (graph Z)",
+    ]
+
+
 def test_the_device_work_of_a_call_is_reported() -> None:
     eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
     (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=graphs))
@@ -149,7 +163,7 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    call_pieces = pieces(report, entry_of(report))
+    call_pieces = time_shares(report, entry_of(report))
     assert [piece.name for piece in call_pieces] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
@@ -288,7 +302,7 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     ("timing", "expected"),
     [
         (Timing(cache_hits=3, cache_misses=2), "Inductor's cache had the code of 3 of 5 graphs"),
-        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had none of it: keep the folder"),
+        (Timing(cache_hits=0, cache_misses=2), "Inductor's cache had no code for these graphs: keep the folder"),
         (Timing(), None),
     ],
 )
@@ -488,7 +502,7 @@ def test_a_second_start_is_compared_with_the_first() -> None:
         ),
         (
             "graph C is never in AOTAutograd's cache, so every start compiles it for 2.5 s (Unsupported call_function "
-            "target cond): if both sides of a torch.cond are cheap, compute both and choose with torch.where",
+            "target cond): if both branches of a torch.cond are cheap, compute both and choose with torch.where",
             False,
         ),
     ]

@@ -18,7 +18,7 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "cli" / "sarif-reduced.schema.j
 
 def test_markdown_folds_working_changes() -> None:
     text = render_markdown([remedies()])
-    assert "<details><summary>break 1: Compute both sides with &#96;torch.where&#96;: works: values, gradients" in text
+    assert "<details><summary>break 1: Compute both branches with &#96;torch.where&#96;: works: values, " in text
     assert "\n```diff\nlines 14 to 15\n-        if score > 3:\n" in text
     assert "\n```python\nmodel.config.log_stats = False\n```" in text
     assert "- &#96;mean&#96; and &#96;std&#96; are printed when the call ends" in text

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.analysis.jobs import build_job
-from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, read_baseline, write_baseline
+from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, format_baseline, parse_baseline
 from jupyter_graphbreak.gate.verdict import details, headline, ids_of_new_breaks, judge
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.schema import Report as PlainReport
@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.html.job import render_job_page
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
-from jupyter_graphbreak.views.words.bounds import MAX_PARTS, shown_part
+from jupyter_graphbreak.views.words.bounds import MAX_LIST_ENTRIES, shown_part
 from jupyter_graphbreak.views.words.lines import break_numbers
 from tests.support.sample_reports import FOLDER, SAVED, two_breaks
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Data = dict[str, Any]
 #: The number of breaks on one line: more than any view shows.
-BREAKS = MAX_PARTS + 500
+BREAKS = MAX_LIST_ENTRIES + 500
 #: The limit for processor time, which other programs do not affect; each shape takes a few seconds at most.
 MAX_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
@@ -56,7 +56,7 @@ def all_formats(report: PlainReport) -> dict[str, str]:
         "bundle": json.dumps(mime_bundle(report, None)["text/plain"]),
         "job": job.to_text(),
         "job page": render_job_page(job),
-        "baseline": write_baseline(baseline),
+        "baseline": format_baseline(baseline),
         "verdict": "\n".join([headline(verdict), *details(judge(baseline, [report]))]),
         "changes": shown.diff(two_breaks()).to_text() + Report.of(two_breaks()).diff(report).to_html(),
         "redacted": shown.redacted().to_text(),
@@ -190,11 +190,11 @@ def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) ->
 
 def test_notes_say_what_is_left_out() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
-    note = f"Shown: {MAX_PARTS} of {BREAKS} breaks."
+    note = f"Shown: {MAX_LIST_ENTRIES} of {BREAKS} breaks."
     text = Report.of(report).to_text()
     assert note in text
     assert note in render_html(report)
-    assert f"{MAX_PARTS} breaks, all for one reason" in text
+    assert f"{MAX_LIST_ENTRIES} breaks, all for one reason" in text
     # The gate judges all of them.
     assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")
 
@@ -203,7 +203,7 @@ def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
     data = breaks_on_one_line()
     data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
     numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
-    assert len(numbers) == MAX_PARTS
+    assert len(numbers) == MAX_LIST_ENTRIES
     assert (numbers[f"b{BREAKS - 1}"], numbers[f"b{BREAKS // 2}"]) == (1, BREAKS // 2)
 
 
@@ -275,7 +275,7 @@ def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
         readable_reports += 1
         outputs = all_formats(report)
         json.loads(outputs["sarif"])
-        read_baseline(outputs["baseline"])
+        parse_baseline(outputs["baseline"])
         for format_name in ("text", "job", "repr", "changes"):
             assert not control_characters(outputs[format_name]), format_name
     assert readable_reports >= 3

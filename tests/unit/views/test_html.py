@@ -20,10 +20,10 @@ from jupyter_graphbreak.report.summary import Summary
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet
-from jupyter_graphbreak.views.html.highlight import colored_runs, escape_invisible, marked_code
+from jupyter_graphbreak.views.html.highlight import colored_ranges, escape_invisible, marked_code
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import render_html, render_rest
-from jupyter_graphbreak.views.words.places import stack_tree
+from jupyter_graphbreak.views.words.locations import stack_tree
 from tests.support.sample_reports import (
     FOLDER,
     HOSTILE,
@@ -240,7 +240,7 @@ def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -
     html = render_html(report)
     assert len(html) < 1_000_000
     text = ParsedHtml(html).text
-    assert "and 990 more places" in text
+    assert "and 990 more locations" in text
     assert "and 990 more graphs" in text
     assert "and 960 more rows" in text
     assert "more lines" in text
@@ -280,26 +280,26 @@ def test_long_functions_are_folded_away_from_breaks() -> None:
 def test_stacks_with_the_same_beginning_share_a_branch() -> None:
     a, b, c, d = (Location("s", line, line) for line in (1, 2, 3, 4))
     (root,) = stack_tree([[a, b, c], [a, b, d], [a, b]])
-    assert root.places == [a, b]
-    assert [child.places for child in root.children] == [[c], [d]]
+    assert root.locations == [a, b]
+    assert [child.locations for child in root.children] == [[c], [d]]
 
 
 def test_a_deep_recursion_becomes_one_branch() -> None:
     stack = [Location("s", 1, 1)] * 5000
     (root,) = stack_tree([stack, stack])
-    assert len(root.places) == 5000
+    assert len(root.locations) == 5000
     assert root.children == []
 
 
 def test_code_is_coloured_and_marked_across_tokens() -> None:
-    (runs,) = colored_runs("if x < 3: pass")
+    (runs,) = colored_ranges("if x < 3: pass")
     assert str(marked_code("if x < 3: pass", runs, [(3, 8)])) == (
         '<span class="k">if</span> <mark>x &lt; <span class="m">3</span></mark>: <span class="k">pass</span>'
     )
 
 
 def test_tokens_keep_their_lines_with_any_line_break() -> None:
-    assert colored_runs("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
+    assert colored_ranges("'''a\rb\n\u2028c'''\n1") == [[(0, 6, "s")], [(0, 5, "s")], [(0, 1, "m")]]
 
 
 def test_text_cannot_hide_or_reorder_other_text() -> None:

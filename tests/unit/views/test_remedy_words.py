@@ -49,8 +49,8 @@ def remedy_with_id(report: Report, ident: str) -> Remedy:
     [
         (
             make_remedy(),
-            "works: values, gradients and output equal on 6 inputs with inductor, both sides taken; 5 graphs become 1, "
-            "no break is left",
+            "works: values, gradients and output equal on 6 inputs with inductor, both branches taken; 5 graphs become "
+            "1, no break is left",
         ),
         (
             make_remedy(evidence=Evidence("eager", 1, None, ["values"], 2, 2, 3, 1)),
@@ -58,12 +58,12 @@ def remedy_with_id(report: Report, ident: str) -> Remedy:
         ),
         (
             make_remedy("works on what ran", evidence=Evidence("eager", 2, False, ["values", "output"], 1, 2, 1, 1)),
-            "works on what ran: values and output equal on 2 inputs with eager, but one side of a condition never ran; "
-            "1 graph becomes 2",
+            "works on what ran: values and output equal on 2 inputs with eager, but one branch of a condition never "
+            "ran; 1 graph becomes 2",
         ),
         (
             make_remedy("works on what ran", reason="`flag` was never true", evidence=EVIDENCE),
-            "works on what ran: values, gradients and output equal on 6 inputs with inductor, both sides taken, but "
+            "works on what ran: values, gradients and output equal on 6 inputs with inductor, both branches taken, but "
             "`flag` was never true; 5 graphs become 1, no break is left",
         ),
         (make_remedy("break stays"), "still breaks"),
@@ -237,7 +237,7 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
     expected = [
-        "fix: Compute both sides with torch.where\n         works: values, gradients and output equal on 6 inputs",
+        "fix: Compute both branches with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
         "or: Switch statistics off: works on what ran",
         'tried, none works; "Branch with torch.cond" removes the break',
@@ -274,8 +274,8 @@ def test_the_markup_of_a_card_is_readable_without_style() -> None:
     start = html.index("Branch on a tensor's value <small>")
     card = html[start : html.index('<li class="gb-item gb-break" id="', start)]
     text = re.sub(r"<[^>]+>", "", card)
-    assert "Fix: Compute both sides with torch.where ✓ works" in text
-    assert "values, gradients and output equal on 6 inputs with inductor, both sides taken" in text
+    assert "Fix: Compute both branches with torch.where ✓ works" in text
+    assert "values, gradients and output equal on 6 inputs with inductor, both branches taken" in text
     assert "lines 14 to 15\n-        if score &gt; 3:\n-            y = y / score\n+        y = torch.where" in text
     assert "2 trials failed" in text
     assert "Make it branchless" in text  # untested advice is among the other ways

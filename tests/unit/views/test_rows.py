@@ -69,7 +69,7 @@ def test_the_row_of_a_break_has_location_consequence_and_advice() -> None:
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
     assert second.beside == "✂2 torch._dynamo.graph_break()"
     row = section(remedies(), "break").rows[0]
-    assert row.more[1] == "Fix: Compute both sides with `torch.where` (works)", "a tested fix replaces the advice"
+    assert row.more[1] == "Fix: Compute both branches with `torch.where` (works)", "a tested fix replaces the advice"
 
 
 def test_rows_have_details_and_a_note_for_their_line() -> None:

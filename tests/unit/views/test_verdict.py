@@ -45,7 +45,7 @@ def run(*breaks: Break, remedies: list[Remedy] | None = None) -> Report:
     return Report("ok", Device("auto", "cpu"), sources=[_CELL], graphs=[graph], breaks=list(breaks), remedies=remedies)
 
 
-def remedy(*breaks: str, title: str = "Compute both sides with torch.where", verdict: str = "works") -> Remedy:
+def remedy(*breaks: str, title: str = "Compute both branches with torch.where", verdict: str = "works") -> Remedy:
     """Return a remedy for breaks."""
     return Remedy(id=f"r{title}", breaks=list(breaks), frames=[], family="where", title=title, kind="setting",
                   settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
@@ -101,9 +101,9 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs; "
          "compiling the code after them took 1.50 s."),
         (run(break_at(1), break_at(2), remedies=[remedy("b1", "b2")]), "bad",
-         "2 breaks. Compute both sides with torch.where: that removes both."),
+         "2 breaks. Compute both branches with torch.where: that removes both."),
         (run(break_at(1), break_at(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",
-         "2 breaks. Compute both sides with torch.where: that removes break 2, with a difference."),
+         "2 breaks. Compute both branches with torch.where: that removes break 2, with a difference."),
         (run(break_at(1), break_at(2), remedies=[remedy("b1", "b2", title="Wait, and see; Set a = 1; Turn b off")]),
          "bad",
          "2 breaks. Wait, and see; set a = 1; and turn b off: that removes both."),
@@ -118,14 +118,14 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (run(break_at(1), remedies=[remedy("b1", verdict="fails"), NO_TIME_LEFT]), "bad",
          f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
         (run(break_at(1), break_at(2), remedies=[remedy("b1"), PART_WITH_BREAK]), "bad",
-         "2 breaks. Compute both sides with torch.where: that removes break 1. If you can remove break 2, try "
+         "2 breaks. Compute both branches with torch.where: that removes break 1. If you can remove break 2, try "
          "compiling `net` instead of step."),
         (run(break_at(1, eager=1), break_at(2), remedies=[remedy("b1", title=LAYERDROP, verdict="another result")]),
          "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
         (run(break_at(1), break_at(2), remedies=[remedy("b1"), UNTRIED]), "bad",
-         "2 breaks. Compute both sides with torch.where: that removes break 1. Trying was interrupted: break 2 is "
+         "2 breaks. Compute both branches with torch.where: that removes break 1. Trying was interrupted: break 2 is "
          "left to try."),
         (replace(run(), status="error", error=ERROR), "error", "The run ended in ValueError, line 4 in step."),
         (ENDED_BY_BREAK, "error",

@@ -37,8 +37,8 @@ from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_function
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.locations import brief_code, location_text
 from jupyter_graphbreak.views.words.permission import describe_permission
-from jupyter_graphbreak.views.words.places import brief_code, location_text
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -147,7 +147,9 @@ def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
 def test_advice_names_the_break_to_fix_first() -> None:
     report = library_report()
     (advice,) = advice_for_break(report, report.breaks[1])
-    assert advice.text.startswith("fix break 2 first: this is compiled separately because its caller `wrapper` runs")
+    assert advice.text.startswith(
+        "fix break 2 first: this function is compiled separately because its caller `wrapper` runs"
+    )
 
 
 def test_a_break_compiled_without_its_caller_asks_for_no_decision() -> None:
@@ -158,7 +160,7 @@ def test_a_break_compiled_without_its_caller_asks_for_no_decision() -> None:
     report = replace(report, remedies=[decision])
     text = render_text(report)
     assert "Decide what to do." not in text
-    assert "fix break 2 first: this is compiled separately" in text
+    assert "fix break 2 first: this function is compiled separately" in text
 
 
 def test_a_location_in_a_library_has_a_qualified_name() -> None:
@@ -261,7 +263,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
             "a tensor instead of a number: `self.n = torch.tensor(0)`; "
-            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
+            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
         ),
         (
             report_with_recompiles("___stack0 == 28.5"),
@@ -282,7 +284,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("self.k == 2"),
             "self.k: 2 -> different value",
             "a tensor instead of a number: `self.k = torch.tensor(2)`; "
-            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
+            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
         ),
         (
             report_with_recompiles("self.rate == 0.1"),

@@ -1,14 +1,14 @@
-"""The time for measuring in the tests of costs."""
+"""A fixture that sets how long the tests of costs measure."""
 
 from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.experiments.cost import entry_cost, further_measurements
+from jupyter_graphbreak.experiments.cost import entry_cost
 
 
 @pytest.fixture(autouse=True)
 def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every measurement finish, whatever the load of the machine, after fewer calls than users need."""
+    """Let every measurement finish, whatever the load of the machine, with fewer calls than users need."""
     monkeypatch.setattr(entry_cost, "VARIANT_S", 0.2)
-    monkeypatch.setattr(further_measurements, "MIN_BASIS_S", 60.0)
+    monkeypatch.setattr(entry_cost, "MIN_BASIS_S", 60.0)

@@ -47,10 +47,10 @@ def make_arguments() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(16, 16), torch.randn(16, 16, requires_grad=True)
 
 
-def replace_target(gm: torch.fx.GraphModule, target: Any, other: Any) -> None:
+def replace_target(gm: torch.fx.GraphModule, target: Any, new_target: Any) -> None:
     for node in gm.graph.nodes:
         if node.target == target:
-            node.target = other
+            node.target = new_target
     gm.recompile()
 
 
@@ -94,8 +94,8 @@ def scale_exp_slightly(gm: torch.fx.GraphModule, _: Any) -> Any:
 def add_error_at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
     def run(*args: Any) -> Any:
         out = gm(*args)
-        wrong = any(node.target == "relu" for node in gm.graph.nodes)
-        return tuple(part + 0.01 if part.dim() else part for part in out) if wrong else out
+        is_wrong = any(node.target == "relu" for node in gm.graph.nodes)
+        return tuple(part + 0.01 if part.dim() else part for part in out) if is_wrong else out
 
     return run
 
@@ -175,7 +175,7 @@ def loss_under_autocast(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_rounding_in_half_precision_is_no_difference_in_a_float32_result(backend: str) -> None:
+def test_rounding_in_half_precision_is_not_a_difference_in_a_float32_result(backend: str) -> None:
     torch.manual_seed(0)
     check = check_call(loss_under_autocast, backend, torch.randn(4, 8), torch.randn(4, 1))
     assert (check.equal, check.differences, check.first) == (True, [], None)
@@ -310,7 +310,7 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
         return run
 
     check = check_call(f, refuses, *make_arguments())
-    assert check.differences == ["raises ArithmeticError, but eager returns"]
+    assert check.differences == ["raises ArithmeticError, but eager code returns"]
     assert check.step == "backend"
 
 
@@ -378,11 +378,11 @@ def hides_the_difference(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
-    def triples_otherwise(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def replace_exp_by_cosh(gm: torch.fx.GraphModule, _: Any) -> Any:
         replace_target(gm, "exp", "cosh")
         return gm.forward
 
-    check = check_call(hides_the_difference, triples_otherwise, torch.rand(8))
+    check = check_call(hides_the_difference, replace_exp_by_cosh, torch.rand(8))
     assert not check.equal
     assert check.first is not None
     assert (check.first.graph, check.step) == ("A", "backend")
@@ -392,8 +392,8 @@ def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
     assert check_call(hides_the_difference, "aot_eager", torch.rand(8)).equal
 
 
-def rounds(x: torch.Tensor) -> torch.Tensor:
-    """Return a value that eager mode rounds to bfloat16 before it is compared; fused code compares it unrounded."""
+def depends_on_rounding(x: torch.Tensor) -> torch.Tensor:
+    """Compare a value that eager mode first rounds to bfloat16, but that fused code does not round."""
     y = x + 0.001
     return torch.where((y - x) == 0, x * 0 - 5.0, x * 0 + 5.0)
 
@@ -403,7 +403,7 @@ def silu_of(x: torch.Tensor) -> torch.Tensor:
 
 
 def tried_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
-    """Return the changes that were tried, with whether the result is right and whether the call was timed."""
+    """For each tried change, return whether the result is right and whether the call was timed."""
     check = check_call(fn, "inductor", *args)
     assert (check.equal, check.step) == (False, "backend")
     return {trial.change: (trial.equal, trial.time_ratio is not None) for trial in check.restored_by}
@@ -413,10 +413,10 @@ def tried_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, b
 def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
-    applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    changes = tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16())
+    has_effect = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
+    changes = tried_changes(depends_on_rounding, torch.linspace(1, 2, 64).bfloat16())
     assert changes == {
-        "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
+        "torch._inductor.config.emulate_precision_casts = True": (has_effect, has_effect),
         'backend="aot_eager"': (True, True),
     }
     assert torch._inductor.config.save_config() == config
@@ -424,7 +424,7 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
 
 @pytest.mark.exhaustive
 def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)  # if it is set, inductor refuses to run without a decomposition
+    monkeypatch.delenv("CI", raising=False)  # if it is set, Inductor refuses to run without a decomposition
     table = importlib.import_module("torch._inductor.decomposition").decompositions
     overload = torch.ops.aten.silu.default
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
@@ -439,12 +439,12 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     assert table == before
 
 
-class Remembering(torch.nn.Module):
-    """A module whose state no two runs leave equal, apart from the sum."""
+class HasUnequalState(torch.nn.Module):
+    """A module whose state, except for the sum, differs after every run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.at = 0.0
+        self.called_at = 0.0
         self.by_id: dict[int, float] = {}
         self.by_key: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self.key = Key()
@@ -454,7 +454,7 @@ class Remembering(torch.nn.Module):
         """Return the sine of the argument."""
         y = x.sin()
         self.sum = self.sum + y.sum()
-        self.at = time.perf_counter()
+        self.called_at = time.perf_counter()
         self.by_id[id(self.key)] = 1.5
         self.by_key[self.key] = 2.5  # torch 2.9 compiles nothing from here on
         return y
@@ -465,14 +465,14 @@ class Key:
 
 
 @pytest.mark.exhaustive
-def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is() -> None:
-    assert check_call(Remembering(), "eager", torch.ones(3)).differences == []
+def test_times_and_addresses_in_the_state_do_not_count_as_differences_but_other_state_does() -> None:
+    assert check_call(HasUnequalState(), "eager", torch.ones(3)).differences == []
 
-    def wrong(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def replace_sum_by_mean(gm: torch.fx.GraphModule, _: Any) -> Any:
         replace_target(gm, "sum", "mean")
         return gm.forward
 
-    comparison = check_call(Remembering(), wrong, torch.ones(3))
+    comparison = check_call(HasUnequalState(), replace_sum_by_mean, torch.ones(3))
     assert [text.partition(":")[0] for text in comparison.differences] == ["self afterwards"]
     assert comparison.differences[0].endswith("at .sum")
 
@@ -491,7 +491,7 @@ class CountingOptimizer(torch.optim.Optimizer):
                 parameter.sub_(parameter.grad * group["lr"] / group["k"])
 
 
-def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_no_difference() -> None:
+def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_not_a_difference() -> None:
     weight = torch.nn.Parameter(torch.ones(2))
     weight.grad = torch.ones(2)
     optimizer = CountingOptimizer([weight])
@@ -501,8 +501,8 @@ def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_no_difference
 
     assert check_call(step, "eager").equal
     torch.compile(step, backend="eager")()
-    no_longer_adds_it = hasattr(torch._dynamo.variables.optimizer, "OptimizerCapturableVariable")  # torch 2.15
-    assert no_longer_adds_it or "capturable" in optimizer.param_groups[0], "otherwise, nothing is tested"
+    adds_no_key = hasattr(torch._dynamo.variables.optimizer, "OptimizerCapturableVariable")  # torch 2.15
+    assert adds_no_key or "capturable" in optimizer.param_groups[0], "otherwise, nothing is tested"
 
 
 def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
@@ -512,7 +512,7 @@ def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
     assert check_call(silu_of, "eager", torch.ones(3)).restored_by == []
 
 
-class Counting(torch.nn.Module):
+class CountsCalls(torch.nn.Module):
     calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -521,10 +521,10 @@ class Counting(torch.nn.Module):
 
 
 def test_later_calls_are_compared_with_the_guards_that_the_filter_keeps() -> None:
-    assert check_call(Counting(), "eager", torch.ones(3)).equal  # it is compiled again
-    keeps: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
+    assert check_call(CountsCalls(), "eager", torch.ones(3)).equal  # the module is compiled again
+    options: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     with jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(Counting(), backend="eager", options=keeps)(torch.ones(3))
+        torch.compile(CountsCalls(), backend="eager", options=options)(torch.ones(3))
     (check,) = run.check().check or []
     assert not check.equal
     assert check.differences[0] == "after 3 calls, the result: tensor([1., 1., 1.]) instead of tensor([3., 3., 3.])"
@@ -538,7 +538,7 @@ def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.Mon
 
     failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
     monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing])
-    assert tried_changes(rounds, torch.linspace(1, 2, 64).bfloat16()) == {
+    assert tried_changes(depends_on_rounding, torch.linspace(1, 2, 64).bfloat16()) == {
         failing.code: (False, False),
         'backend="aot_eager"': (True, True),
     }
@@ -553,7 +553,7 @@ class Scale(torch.nn.Module):
         return x * self.factor
 
 
-def instances(*factors: int, guard_filter: Callable[..., Any] | None = None) -> list[Entry]:
+def make_entries(*factors: int, guard_filter: Callable[..., Any] | None = None) -> list[Entry]:
     return [
         Entry("Scale", None, Scale(factor), Arguments(torch.ones(3)), "eager", guard_filter=guard_filter)
         for factor in factors
@@ -562,7 +562,7 @@ def instances(*factors: int, guard_filter: Callable[..., Any] | None = None) -> 
 
 def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
     unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
-    entries = instances(2, 3, guard_filter=unguarded)
+    entries = make_entries(2, 3, guard_filter=unguarded)
     assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone
     (group,) = group_instances(entries)
     check = check_instances(group, check_entry(entries[0]).report).check
@@ -574,7 +574,7 @@ def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
 
 
 def test_instances_that_are_guarded_are_right_together() -> None:
-    entries = instances(2, 3, 4)
+    entries = make_entries(2, 3, 4)
     (group,) = group_instances(entries)
     check = check_instances(group, check_entry(entries[0]).report).check
     assert (check.equal, check.instances, check.differences) == (True, 3, [])
@@ -589,13 +589,13 @@ def test_entries_are_instances_if_they_have_the_same_code() -> None:
 
     x = Arguments(torch.ones(3))
     functions = [Entry("scale", None, scaled(factor), x, "eager") for factor in (2, 3)]
-    other = Entry("sin", None, lambda x: x.sin(), x, "eager")
-    assert group_instances([functions[0], other, functions[1]]) == [functions, [other]]
-    check = check_instances(functions, check_entry(other).report).check
+    sine_entry = Entry("sin", None, lambda x: x.sin(), x, "eager")
+    assert group_instances([functions[0], sine_entry, functions[1]]) == [functions, [sine_entry]]
+    check = check_instances(functions, check_entry(sine_entry).report).check
     assert (check.equal, check.instances) == (True, 2)
 
 
-def test_an_operator_that_also_fails_in_eager_code_is_no_wrong_result() -> None:
+def test_an_operator_that_also_fails_in_eager_code_is_not_a_wrong_result() -> None:
     @torch.compile(backend="eager")
     def multiply(x: torch.Tensor) -> torch.Tensor:
         y = x.relu()

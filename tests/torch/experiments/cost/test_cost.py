@@ -36,22 +36,22 @@ from jupyter_graphbreak.report.schema import Report
 SHORT = Budget(seconds=0.5, runs=60)
 
 
-def busy(us: float) -> None:
-    """Work for a while: time without a processor does not count, as in measurements."""
+def work(us: float) -> None:
+    """Use the processor for a time in microseconds. Waiting for a processor does not count, as in measurements."""
     end = time.thread_time() + us * 1e-6
     while time.thread_time() < end:
         pass
 
 
-waits: Callable[[float], None] = torch.compiler.disable(busy)
+work_uncompiled: Callable[[float], None] = torch.compiler.disable(work)
 
 
 def measure_call(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
-    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run=run, budget=SHORT)
+    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run, budget=SHORT)
 
 
 def times_outside_graphs(cost: EntryCost) -> dict[str | None, float]:
-    """Return the times outside graphs by break: lower quartiles, since a busy machine slows some calls down."""
+    """Return the lower quartile of the time outside graphs for each break, since a busy machine slows some calls."""
     return {part.break_: part.time.low_us for part in cost.parts if part.kind == "outside"}
 
 
@@ -77,8 +77,8 @@ class Event:
 
 
 def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    described = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
-    monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(described))
+    cuda_stand_in = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
+    monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(cuda_stand_in))
 
     def activities(call: Callable[[], Any]) -> list[Activity]:
         call()
@@ -102,56 +102,56 @@ def test_without_a_cuda_device_there_is_no_device_work() -> None:
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
-    waits(100)
+    work_uncompiled(100)
     y = y * 2
-    waits(300)
+    work_uncompiled(300)
     y = y - x
-    waits(900)
+    work_uncompiled(900)
     return y.relu()
 
 
-def times_of_breaks(fn: Callable[..., Any], are_right: Callable[..., bool], attempts: int = 4) -> list[float]:
-    """Return the times outside graphs by break; repeat the measurement on a busy machine."""
+def times_of_breaks(fn: Callable[..., Any], are_plausible: Callable[..., bool], attempts: int = 4) -> list[float]:
+    """Return the time outside graphs for each break, and measure again if a busy machine disturbed the times."""
     for _ in range(attempts):
         measured_entry = measure_call(fn, torch.rand(8))
         times = times_outside_graphs(measured_entry.cost)
         break_times = [times[ident] for ident in breaks_by_line(measured_entry.report)]
-        if are_right(*break_times):
+        if are_plausible(*break_times):
             break
     return break_times
 
 
 def test_time_between_graphs_belongs_to_the_breaks() -> None:
-    def are_right(first: float, second: float, third: float) -> bool:
+    def are_plausible(first: float, second: float, third: float) -> bool:
         return first > 70 and 1.8 < second / first < 5 and 1.8 < third / second < 5
 
-    times = times_of_breaks(three_breaks, are_right)
-    assert are_right(*times), times
+    times = times_of_breaks(three_breaks, are_plausible)
+    assert are_plausible(*times), times
 
 
 def test_most_expensive_break_comes_first() -> None:
     for _ in range(4):  # on a busy machine, one measurement may be disturbed
         report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
-        is_right = report.order == breaks_by_line(report)[::-1]
-        if is_right:
+        is_sorted = report.order == breaks_by_line(report)[::-1]
+        if is_sorted:
             break
-    assert is_right, report.order
+    assert is_sorted, report.order
 
 
 @pytest.mark.exhaustive
 def test_two_breaks_with_no_graph_between_them_share_their_time() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
-        waits(100)
-        waits(800)
+        work_uncompiled(100)
+        work_uncompiled(800)
         return y * 2
 
-    def are_right(first: float, second: float) -> bool:
+    def are_plausible(first: float, second: float) -> bool:
         return first > 70 and 4 < second / first < 16
 
     assert measure_call(f, torch.rand(8)).report.summary.graphs == 2
-    times = times_of_breaks(f, are_right)
-    assert are_right(*times), times
+    times = times_of_breaks(f, are_plausible)
+    assert are_plausible(*times), times
 
 
 class Layer(torch.nn.Module):
@@ -183,7 +183,7 @@ def helper(x: torch.Tensor) -> torch.Tensor:
 def in_a_loop(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
         x = x + 1
-        waits(20)
+        work_uncompiled(20)
     return x
 
 
@@ -193,9 +193,9 @@ def backward(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return loss.detach() * 2
 
 
-def other_ways(x: torch.Tensor) -> torch.Tensor:
+def takes_a_random_branch(x: torch.Tensor) -> torch.Tensor:
     if torch.rand(()) > 0.5:
-        waits(200)
+        work_uncompiled(200)
         return x.sin()
     return x.cos() + 1
 
@@ -228,12 +228,12 @@ def many_resumes(x: torch.Tensor) -> torch.Tensor:
 
 def nothing_between(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
-    waits(100)
-    waits(300)
+    work_uncompiled(100)
+    work_uncompiled(300)
     return y * 2
 
 
-def all_ways(x: torch.Tensor) -> torch.Tensor:
+def breaks_at_branch_and_item(x: torch.Tensor) -> torch.Tensor:
     y = x * 2 if x.sum() > 0 else x / 2
     return y + x.sum().item()
 
@@ -292,8 +292,8 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (helper_in_a_loop, (torch.rand(8),)),
     (broken_far_below, (torch.rand(8),)),
     (in_a_loop, (torch.rand(8),)),
-    (all_ways, (torch.rand(8),)),
-    (other_ways, (torch.rand(8),)),
+    (breaks_at_branch_and_item, (torch.rand(8),)),
+    (takes_a_random_branch, (torch.rand(8),)),
     (breaks_with_gradients_off, (torch.rand(8),)),
     (to_a_list, (torch.rand(8),)),
     (keeps_a_row, (torch.rand(8),)),
@@ -303,15 +303,15 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (Step(), (torch.rand(4, 16),)),
     (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
     (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
-    (lambda x: half(x) + read_in_loop(x), (torch.rand(8),)),
+    (lambda x: half_compiled(x) + read_in_loop(x), (torch.rand(8),)),
     (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
 ]
-#: `make test` runs every other program with one backend: those with parameters or a backward pass with the one that
-#: compiles it.
+#: `make test` runs every other program with one backend: programs with parameters or a backward pass with aot_eager,
+#: which compiles the backward pass, and the others with eager.
 CASES = [
-    pytest.param(fn, args, backend, marks=[] if backend == usual and number % 2 else [pytest.mark.exhaustive])
+    pytest.param(fn, args, backend, marks=[] if backend == default_backend and number % 2 else [pytest.mark.exhaustive])
     for number, (fn, args) in enumerate(PROGRAMS)
-    for usual in ["aot_eager" if isinstance(fn, torch.nn.Module) or fn is backward else "eager"]
+    for default_backend in ["aot_eager" if isinstance(fn, torch.nn.Module) or fn is backward else "eager"]
     for backend in ("eager", "aot_eager")
 ]
 
@@ -351,7 +351,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("graphbreak_test::slow_backward", mutates_args=())
 def slow_backward(grad: torch.Tensor) -> torch.Tensor:
-    busy(3000)
+    work(3000)
     return grad.clone()
 
 
@@ -394,7 +394,7 @@ def test_parts_use_the_ids_of_the_original_run() -> None:
         torch.compile(three_breaks, backend="eager")(x)
     entry = next(frame for frame in run.report.frames if frame.function == "three_breaks")
     cost = measure_entry(
-        Entry("three_breaks", entry.id, three_breaks, Arguments(x), "eager"), run=run.report, budget=SHORT
+        Entry("three_breaks", entry.id, three_breaks, Arguments(x), "eager"), run_report=run.report, budget=SHORT
     ).cost
     assert cost.frame == entry.id
     assert [part.graph for part in cost.parts if part.kind == "graph"] == ["B", "C", "D", "E"]
@@ -416,12 +416,12 @@ def test_changed_arguments_are_restored_for_each_call() -> None:
 
 
 def test_call_that_always_recompiles_has_not_settled() -> None:
-    counted = iter(range(10_000))
+    numbers = iter(range(10_000))
 
-    fresh: Callable[[], int] = torch.compiler.disable(lambda: next(counted))
+    next_number: Callable[[], int] = torch.compiler.disable(lambda: next(numbers))
 
     def f(x: torch.Tensor) -> torch.Tensor:
-        return x + fresh()
+        return x + next_number()
 
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=10_000):
         entry = Entry("f", None, f, Arguments(torch.rand(2)), "eager")
@@ -431,7 +431,7 @@ def test_call_that_always_recompiles_has_not_settled() -> None:
 def test_a_remedy_is_measured_in_turn() -> None:
     def slow(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
-        waits(3000)
+        work_uncompiled(3000)
         return y * 2
 
     def fast(x: torch.Tensor) -> torch.Tensor:
@@ -445,11 +445,11 @@ def test_a_remedy_is_measured_in_turn() -> None:
         yield Entry("fast", None, fast, Arguments(torch.rand(8)), "eager")
 
     @contextlib.contextmanager
-    def failing() -> Iterator[Entry]:
+    def apply_failing_remedy() -> Iterator[Entry]:
         yield Entry("fails", None, lambda _: 1 // 0, Arguments(torch.rand(8)), "eager")
 
     entry = Entry("slow", None, slow, Arguments(torch.rand(8)), "eager")
-    cost = measure_entry(entry, {("r1",): apply_remedy, ("r2", "r3"): failing}, budget=SHORT).cost
+    cost = measure_entry(entry, {("r1",): apply_remedy, ("r2", "r3"): apply_failing_remedy}, budget=SHORT).cost
     (remedied,) = cost.remedied
     assert remedied.remedies == ["r1"]
     assert remedied.time.high_us < cost.compiled.low_us
@@ -463,7 +463,7 @@ def test_slower_compiled_call_has_no_break_even() -> None:
 
 def test_faster_compiled_call_breaks_even() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        waits_unless_compiled()
+        work_unless_compiled()
         return x + 1
 
     measured_entry = measure_call(f, torch.rand(8))
@@ -472,9 +472,9 @@ def test_faster_compiled_call_breaks_even() -> None:
     assert measured_entry.cost.break_even_calls == pytest.approx(compile_s / gain_s, abs=1.1)
 
 
-def waits_unless_compiled() -> None:
+def work_unless_compiled() -> None:
     if not torch.compiler.is_compiling():
-        busy(3000)
+        work(3000)
 
 
 def test_entry_has_the_backend_it_was_compiled_with() -> None:
@@ -499,11 +499,11 @@ def test_entry_has_the_backend_it_was_compiled_with() -> None:
 # -- How many operations ran compiled.
 
 
-class Dispatched(TorchDispatchMode):
+class OperationCounter(TorchDispatchMode):
     """Counts operations in PyTorch's dispatcher, independently of the profiler."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call] # it has no types
+        super().__init__()  # type: ignore[no-untyped-call] # TorchDispatchMode has no types
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -511,11 +511,11 @@ class Dispatched(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def everything(x: torch.Tensor) -> torch.Tensor:
+def compiles_completely(x: torch.Tensor) -> torch.Tensor:
     return (x.sin() + 1).cos() * 2
 
 
-def nothing(x: torch.Tensor) -> torch.Tensor:
+def runs_eagerly(x: torch.Tensor) -> torch.Tensor:
     total = x.sin()
     for _ in range(2):
         print(end="")  # noqa: T201 - a break
@@ -532,7 +532,7 @@ def two_operations(x: torch.Tensor) -> torch.Tensor:
 disabled: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(two_operations)
 
 
-def half(x: torch.Tensor) -> torch.Tensor:
+def half_compiled(x: torch.Tensor) -> torch.Tensor:
     y = disabled(x.sin())
     return y.cos()
 
@@ -596,8 +596,8 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("fn", "compiled", "eager"),
     [
-        (everything, 4, 0),
-        (half, 2, 2),
+        (compiles_completely, 4, 0),
+        (half_compiled, 2, 2),
         (disabled_entry, 0, 2),
         (item, 2, 1),
         (branch, 3, 1),
@@ -609,21 +609,21 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (generator, 6, 0),
         (marked, 3, 0),
         (no_operations, 0, 0),
-        (nothing, 0, 3),
+        (runs_eagerly, 0, 3),
     ],
 )
 def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
     x = torch.rand(4) + 1
-    with Dispatched() as dispatched:
+    with OperationCounter() as counter:
         fn(x)
-    assert dispatched.count == compiled + eager, "the table is wrong"
+    assert counter.count == compiled + eager, "the table is wrong"
     coverage = measure_call(fn, x).cost.coverage
     assert coverage is not None
     assert (coverage.compiled_ops, coverage.eager_ops) == (compiled, eager)
     assert (coverage.time_share == 0) == (compiled == 0)
 
 
-def with_own_path(x: torch.Tensor) -> torch.Tensor:
+def branches_on_is_compiling(x: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_compiling():
         for _ in range(20):
             x = x @ x
@@ -631,16 +631,16 @@ def with_own_path(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
-    entry = Entry("fn", None, with_own_path, Arguments(torch.eye(200)), "eager")
+    entry = Entry("fn", None, branches_on_is_compiling, Arguments(torch.eye(200)), "eager")
     (branch,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
     assert (branch.kind, branch.change) == ("branch", "torch.compiler.is_compiling")
     assert branch.location is not None
-    assert branch.location.line == with_own_path.__code__.co_firstlineno + 1
+    assert branch.location.line == branches_on_is_compiling.__code__.co_firstlineno + 1
     assert branch.before.median_us > 3 * branch.time.median_us
 
 
 def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searching for the position of each instruction took a quarter of an hour for code with 30,000 of them."""
+    """Searching for the position of each of 30,000 instructions would take a quarter of an hour."""
 
     def fail(*_: object) -> bool:
         raise AssertionError
@@ -681,7 +681,7 @@ def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -
 
 
 def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
-    """Dynamo would compile it again for each new copy of the optimizer, up to its limit."""
+    """Dynamo would compile the step again for each new copy of the optimizer, up to its limit."""
     graph_calls = 0
 
     def count_calls(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
@@ -706,10 +706,10 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
             assert graph_calls >= number
 
 
-#: A linear layer whose weight is large enough to be shared by the copies of a call.
+#: The width of a linear layer whose weight is so large that all copies of a call share it.
 WIDTH = 600
-trained = torch.nn.Linear(WIDTH, WIDTH, bias=False)
-trained_by = torch.optim.AdamW(trained.parameters())
+shared_layer = torch.nn.Linear(WIDTH, WIDTH, bias=False)
+shared_optimizer = torch.optim.AdamW(shared_layer.parameters())
 
 
 def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
@@ -720,46 +720,46 @@ def training_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: t
     return loss
 
 
-def step_with_names(x: torch.Tensor) -> torch.Tensor:
-    return training_step(trained, trained_by, x)
+def step_on_globals(x: torch.Tensor) -> torch.Tensor:
+    return training_step(shared_layer, shared_optimizer, x)
 
 
-def large_copies() -> int:
+def count_large_copies() -> int:
     """Count the memory areas as large as the weight, except those that only C++ code refers to."""
-    found = gc.get_objects()
-    storages = [item for item in found if type(item) is torch.UntypedStorage]
-    storages += [item.untyped_storage() for item in found if type(item) in {torch.Tensor, torch.nn.Parameter}]
-    size = trained.weight.nbytes
+    objects = gc.get_objects()
+    storages = [item for item in objects if type(item) is torch.UntypedStorage]
+    storages += [item.untyped_storage() for item in objects if type(item) in {torch.Tensor, torch.nn.Parameter}]
+    size = shared_layer.weight.nbytes
     return len({item.data_ptr() for item in storages if item.device.type == "cpu" and item.nbytes() == size})
 
 
-@pytest.mark.parametrize("has_names", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
-def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimizer(has_names: bool) -> None:
-    training_step(trained, trained_by, torch.ones(1, WIDTH))  # makes the state of the optimizer
-    trained_by.zero_grad()
+@pytest.mark.parametrize("uses_globals", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimizer(uses_globals: bool) -> None:
+    training_step(shared_layer, shared_optimizer, torch.ones(1, WIDTH))  # creates the state of the optimizer
+    shared_optimizer.zero_grad()
     counts: list[int] = []
 
     def count(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
             result = graph(*args)
             if len(counts) < 15:  # most copies exist in the first calls, and counting takes long
-                counts.append(large_copies())
+                counts.append(count_large_copies())
             return result
 
         return run
 
     gc.collect()
-    before = large_copies()
-    weight = trained.weight.detach().clone()
-    given = Arguments(torch.ones(1, WIDTH))
-    entry = Entry("step", None, step_with_names, given, count)
-    if not has_names:
-        entry = Entry("step", None, training_step, Arguments(trained, trained_by, *given.args), count)
+    before = count_large_copies()
+    weight = shared_layer.weight.detach().clone()
+    arguments = Arguments(torch.ones(1, WIDTH))
+    entry = Entry("step", None, step_on_globals, arguments, count)
+    if not uses_globals:
+        entry = Entry("step", None, training_step, Arguments(shared_layer, shared_optimizer, *arguments.args), count)
     assert measure_entry(entry, budget=SHORT).cost.settled
     # One copy is three tensors: the weight and both parts of the optimizer's state. A step adds its gradient and up to
     # four temporary tensors. If each variant had its own copy and a saved one, there would be more than twelve.
     assert before + 3 < max(counts) <= before + 8
-    assert torch.equal(trained.weight, weight)
+    assert torch.equal(shared_layer.weight, weight)
 
 
 def test_marks_in_compiled_code_do_not_keep_the_graphs_of_a_measurement() -> None:
@@ -772,7 +772,7 @@ def test_marks_in_compiled_code_do_not_keep_the_graphs_of_a_measurement() -> Non
 
 def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
     def step(model: torch.nn.Linear, x: torch.Tensor, log: io.BytesIO) -> torch.Tensor:
-        assert log.tell() == 0  # not restored in place
+        assert log.tell() == 0  # a new copy, because the object is not restored in place
         log.write(b"x")
         y: torch.Tensor = model(x).sum()
         with torch.no_grad():
@@ -783,20 +783,21 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
         step(model, x, log)
         raise ZeroDivisionError
 
-    given = Arguments(trained, torch.ones(1, WIDTH), io.BytesIO())
-    entry = Entry("step", None, step, given)
+    arguments = Arguments(shared_layer, torch.ones(1, WIDTH), io.BytesIO())
+    entry = Entry("step", None, step, arguments)
     with entry.set_up(), sandbox_runs():
         variants = [Variant(entry, compiled=is_compiled) for is_compiled in (False, True)]
         assert all(variant.warm_up() for variant in variants)
         weights = [
-            next(tensor for tensor in variant.tensors() if tensor.shape == trained.weight.shape) for variant in variants
+            next(tensor for tensor in variant.tensors() if tensor.shape == shared_layer.weight.shape)
+            for variant in variants
         ]
-        assert weights[0].data_ptr() == weights[1].data_ptr() != trained.weight.data_ptr()
-        failing = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
+        assert weights[0].data_ptr() == weights[1].data_ptr() != shared_layer.weight.data_ptr()
+        apply_failing_remedy = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
         with pytest.raises(ZeroDivisionError):
-            failing.warm_up()
+            apply_failing_remedy.warm_up()
         for variant in variants * 2:
-            assert torch.equal(weights[0], trained.weight)
+            assert torch.equal(weights[0], shared_layer.weight)
             variant.run()
 
 

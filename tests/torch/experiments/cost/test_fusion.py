@@ -30,7 +30,7 @@ def chain() -> torch.fx.GraphModule:
     return torch.fx.GraphModule({}, graph)
 
 
-def test_pairs_of_a_graph_with_their_reasons_and_lines(capfd: pytest.CaptureFixture[str]) -> None:
+def test_unfused_pairs_have_their_reasons_and_lines(capfd: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("torch._inductor.scheduler.__fusion")
     level, folder = log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     x = torch.rand(96, 96)
@@ -54,7 +54,7 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "logged", "reason"),
+    ("first", "second", "log_message", "reason"),
     [
         (kernel("64"), kernel(library_op="aten.mm.default"), "node2 is extern or nop", "library"),
         (kernel(library_op="aten.mm.default"), kernel("64"), "", "library"),
@@ -67,26 +67,33 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
         (kernel("64"), kernel("64"), "", None),
     ],
 )
-def test_each_pair_of_kernels_has_its_reason(first: Kernel, second: Kernel, logged: str, reason: str | None) -> None:
-    assert why_not_fused(UnfusedPair(first, second, 1, logged)) == reason
+def test_each_pair_of_kernels_has_its_reason(
+    first: Kernel, second: Kernel, log_message: str, reason: str | None
+) -> None:
+    assert why_not_fused(UnfusedPair(first, second, 1, log_message)) == reason
 
 
 def test_pairs_of_the_same_lines_count_as_one() -> None:
-    def at(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
+    def kernel_on_line(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
         return Kernel((StackEntry("model.py", line, "forward"),), library_op, reduces, sizes)
 
     pairs = [
-        UnfusedPair(at(1, "64"), at(1, "64"), 1 << 20, "memory deps did not match"),
-        UnfusedPair(at(1, "8", reduces=True), at(1, "64"), 3 << 20, ""),
-        UnfusedPair(at(1, "64"), at(2, library_op="aten.cumsum.default"), 2 << 20, ""),
-        UnfusedPair(at(2, "64"), at(3, "32"), 1 << 10, ""),  # little
-        UnfusedPair(at(2, "64"), at(4, library_op="aten.addmm.default"), 2 << 20, ""),  # as in eager code
-        UnfusedPair(at(9, "64"), at(3, "32"), 9 << 20, ""),  # not in the program
+        UnfusedPair(kernel_on_line(1, "64"), kernel_on_line(1, "64"), 1 << 20, "memory deps did not match"),
+        UnfusedPair(kernel_on_line(1, "8", reduces=True), kernel_on_line(1, "64"), 3 << 20, ""),
+        UnfusedPair(kernel_on_line(1, "64"), kernel_on_line(2, library_op="aten.cumsum.default"), 2 << 20, ""),
+        UnfusedPair(kernel_on_line(2, "64"), kernel_on_line(3, "32"), 1 << 10, ""),  # moves little data
+        UnfusedPair(
+            kernel_on_line(2, "64"), kernel_on_line(4, library_op="aten.addmm.default"), 2 << 20, ""
+        ),  # a separate kernel in eager code as well
+        UnfusedPair(kernel_on_line(9, "64"), kernel_on_line(3, "32"), 9 << 20, ""),  # not in the program
     ]
 
     def locate(stack: Sequence[StackEntry]) -> Location | None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 
-    kernels = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
+    kernels = [
+        (kernels.reason, kernels.nbytes >> 20, kernels.count, kernels.op)
+        for kernels in notable_kernels("A", pairs, locate)
+    ]
     assert kernels == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

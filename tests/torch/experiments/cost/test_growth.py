@@ -22,7 +22,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Device, Report
 
 #: The shape of a float32 tensor, and its size in bytes.
-ROWS, SIZE = (64, 256), 1 << 16
+SHAPE, SIZE = (64, 256), 1 << 16
 REPORT = Report("ok", Device("auto", "cpu"))
 
 outputs: list[torch.Tensor] = []
@@ -39,8 +39,8 @@ def growth_of(fn: Callable[..., Any], *args: Any) -> MemoryGrowth | None:
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         for variant in (eager, compiled):
             assert variant.warm_up()
-        at = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), locate)
-        return memory_growth(at, MemoryCost(SIZE, SIZE, 0, 0))
+        state = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), locate)
+        return memory_growth(state, MemoryCost(SIZE, SIZE, 0, 0))
 
 
 def test_outputs_in_a_list_are_found_with_the_line_and_the_list() -> None:
@@ -51,12 +51,12 @@ def test_outputs_in_a_list_are_found_with_the_line_and_the_list() -> None:
         outputs.append(y)
         return y.sum()
 
-    growth = growth_of(f, torch.rand(ROWS))
+    growth = growth_of(f, torch.rand(SHAPE))
     assert growth is not None
     assert (growth.compiled_bytes, growth.eager_bytes, growth.holder) == (SIZE, SIZE, "outputs")
     assert growth.location is not None
     assert growth.location.line - f.__code__.co_firstlineno == 1
-    # The autograd graph keeps the input of each call, which is a new one each time. A parameter is the same.
+    # The autograd graph keeps the input of each call, which is a new tensor each time. The weight is always the same.
     assert growth.without_backward_bytes == 2 * SIZE
     assert outputs == []
     assert weight.grad is None
@@ -77,14 +77,14 @@ class Layer(torch.nn.Module):
 
 
 def test_a_cache_by_inputs_grows_and_a_bounded_one_does_not() -> None:
-    growth = growth_of(Layer({}), torch.rand(ROWS))
+    growth = growth_of(Layer({}), torch.rand(SHAPE))
     assert growth is not None
-    # Its keys stay as well. A program that uses the same tensor again has only one.
+    # The keys of the cache stay as well. A program that passes the same tensor again has only one key.
     assert (growth.compiled_bytes, growth.holder) == (2 * SIZE, "self.storage")
-    assert growth_of(Layer(deque(maxlen=3)), torch.rand(ROWS)) is None
+    assert growth_of(Layer(deque(maxlen=3)), torch.rand(SHAPE)) is None
 
 
-def test_cycles_of_references_and_gradients_are_no_leak() -> None:
+def test_reference_cycles_and_gradients_are_not_reported_as_growth() -> None:
     layer = torch.nn.Linear(256, 256)
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -94,10 +94,10 @@ def test_cycles_of_references_and_gradients_are_no_leak() -> None:
         torch._dynamo.graph_break()
         return y.sum()
 
-    assert growth_of(f, torch.rand(ROWS)) is None
+    assert growth_of(f, torch.rand(SHAPE)) is None
 
 
-def test_calls_with_one_autograd_graph() -> None:
+def test_an_autograd_graph_that_grows_with_each_call_is_found() -> None:
     class Total(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -107,13 +107,13 @@ def test_calls_with_one_autograd_graph() -> None:
             self.total = self.total + x.exp().sum()
             return self.total
 
-    growth = growth_of(Total(), torch.rand(ROWS, requires_grad=True))
+    growth = growth_of(Total(), torch.rand(SHAPE, requires_grad=True))
     assert growth is not None
     assert growth.holder == "self.total"
     assert SIZE <= growth.compiled_bytes <= SIZE + 64  # the result of exp, and a number
 
 
-def test_bytes_per_call_of_simulated_activities() -> None:
+def test_bytes_per_call_are_computed_from_activities() -> None:
     def growth_of_rounds(*sizes: tuple[int, ...], end: int = 0) -> int:
         activities = [Activity("before", "cpu", 1000)]
         for round_sizes in sizes:

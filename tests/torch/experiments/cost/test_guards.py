@@ -1,4 +1,4 @@
-"""The objects whose guards take longest: named in the right order, with their line and a time that fits."""
+"""The objects whose guards take longest are named in the right order, with their lines and plausible times."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_most_expensive_object_comes_first_with_its_line() -> None:
     assert first.frame is not None
 
 
-def node(source: str, us: float, children: list[GuardNode] | None = None) -> GuardNode:
+def make_node(source: str, us: float, children: list[GuardNode] | None = None) -> GuardNode:
     def check() -> None:
         end = time.perf_counter() + us * 1e-6
         while time.perf_counter() < end:
@@ -67,8 +67,8 @@ def check_all(tree: GuardNode) -> bool:
 
 
 def test_times_are_within_a_factor_of_two() -> None:
-    parts = [node("x.a", 30), node("x.b", 30), node("x.c", 30)]
-    tree = node("L", 5, [node("x", 5, parts), node("y", 0, [node("y.z", 40)])])
+    parts = [make_node("x.a", 30), make_node("x.b", 30), make_node("x.c", 30)]
+    tree = make_node("L", 5, [make_node("x", 5, parts), make_node("y", 0, [make_node("y.z", 40)])])
     frame = FrameGuards("0/0", lambda: check_all(tree), lambda: tree, {"x.b": [StackEntry("a.py", 7, "f")]})
 
     def locate(stack: object) -> Location | None:
@@ -81,10 +81,10 @@ def test_times_are_within_a_factor_of_two() -> None:
     assert 40 / 2 < y.time.low_us < 40 * 2
 
 
-@pytest.mark.parametrize(("used", "holds"), [(set(), True), ({"0/0"}, False)])
-def test_frames_that_are_not_used_or_do_not_fit_have_no_times(used: set[str], holds: bool) -> None:
-    frame = FrameGuards("0/0", lambda: holds, lambda: node("L", 5), {})
-    assert time_guards([frame], used, lambda ident: ident, lambda _: None) == []
+@pytest.mark.parametrize(("used_frames", "guards_hold"), [(set(), True), ({"0/0"}, False)])
+def test_frames_that_are_unused_or_whose_guards_fail_have_no_times(used_frames: set[str], guards_hold: bool) -> None:
+    frame = FrameGuards("0/0", lambda: guards_hold, lambda: make_node("L", 5), {})
+    assert time_guards([frame], used_frames, lambda ident: ident, lambda _: None) == []
 
 
 def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:
@@ -92,16 +92,19 @@ def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:
 
 
 def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[Callable[..., object] | None] = []
+    guard_filters: list[Callable[..., object] | None] = []
 
     def times_of(_: Variant, other: Variant) -> tuple[Spread, Spread]:
-        kept.append(other.entry.guard_filter)
+        guard_filters.append(other.entry.guard_filter)
         assert other.warm_up()
-        us = 20.0 if kept[-1] is torch.compiler.keep_tensor_guards_unsafe else 100.0
+        us = 20.0 if guard_filters[-1] is torch.compiler.keep_tensor_guards_unsafe else 100.0
         return Spread(us, us, us, 9), Spread(100.0, 100.0, 100.0, 9)
 
     monkeypatch.setattr(alternatives, "_time_both", times_of)
     entry = Entry("fn", None, many_numbers, Arguments(torch.rand(4), {f"n{key}": key for key in range(800)}), "eager")
     (alternative,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
-    assert kept == [torch.compiler.skip_guard_on_all_nn_modules_unsafe, torch.compiler.keep_tensor_guards_unsafe]
+    assert guard_filters == [
+        torch.compiler.skip_guard_on_all_nn_modules_unsafe,
+        torch.compiler.keep_tensor_guards_unsafe,
+    ]
     assert (alternative.kind, alternative.change) == ("guards", "torch.compiler.keep_tensor_guards_unsafe")

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.report.cost import MemoryCost
 
 #: The shape of a float32 tensor, and its size in bytes.
-ROWS, SIZE = (64, 256), 1 << 16
+SHAPE, SIZE = (64, 256), 1 << 16
 
 
 def measure_call(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MeasuredEntry:
@@ -30,8 +30,8 @@ def memory_of(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> Mem
     return memory
 
 
-def lines(fn: Callable[..., Any], memory: MemoryCost) -> dict[int, float]:
-    """Return the number of tensors that are kept, by line within the function."""
+def kept_tensors_by_line(fn: Callable[..., Any], memory: MemoryCost) -> dict[int, float]:
+    """Return how many tensors each line of a function keeps, by line number within the function."""
     first = fn.__code__.co_firstlineno
     return {line.location.line - first: line.eager_bytes / SIZE for line in memory.lines}
 
@@ -43,13 +43,13 @@ def chain(x: torch.Tensor) -> torch.Tensor:
     return y.sum()
 
 
-def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-    """Compile to code that needs memory for 8 tensors more than eager code, and keeps 2 for the backward pass."""
+def compile_wastefully(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    """Return code that needs memory for eight tensors more than eager code, and keeps two for the backward pass."""
 
     class Keep(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(torch.zeros(2, *ROWS))
+            ctx.save_for_backward(torch.zeros(2, *SHAPE))
             return x.clone()
 
         @staticmethod
@@ -58,7 +58,7 @@ def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
 
     def run(*args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         (result,) = module(*args)
-        spare = torch.zeros(6, *ROWS)
+        spare = torch.zeros(6, *SHAPE)
         result = Keep.apply(result)  # type: ignore[no-untyped-call]
         del spare
         return (result,)
@@ -66,22 +66,22 @@ def wasteful(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
     return run
 
 
-def test_peak_and_bytes_kept_for_the_backward_pass() -> None:
-    memory = memory_of(chain, torch.rand(ROWS, requires_grad=True), backend=wasteful)
-    # The input of the second and of the third sine are kept. In the backward pass a cosine and a product are added.
+def test_peak_memory_and_memory_kept_for_the_backward_pass_are_measured() -> None:
+    memory = memory_of(chain, torch.rand(SHAPE, requires_grad=True), backend=compile_wastefully)
+    # The inputs of the second and the third sine are kept. The backward pass adds a cosine and a product.
     assert memory.eager_saved_bytes == 2 * SIZE
     assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.05)
     assert memory.compiled_saved_bytes == 4 * SIZE
     assert memory.compiled_peak_bytes == pytest.approx((2 + 1 + 6 + 2) * SIZE, rel=0.15)
-    assert lines(chain, memory) == {2: 1.0, 3: 1.0}
+    assert kept_tensors_by_line(chain, memory) == {2: 1.0, 3: 1.0}
 
 
 def test_memory_includes_buffers_of_inductor() -> None:
     def products(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return ((x @ w) @ w) @ w
 
-    memory = memory_of(products, torch.rand(ROWS), torch.rand(256, 256), backend="inductor")
-    # The input and the result of each product but the first, whose input is an argument.
+    memory = memory_of(products, torch.rand(SHAPE), torch.rand(256, 256), backend="inductor")
+    # The peak is the input and the result of the second or third product. The input of the first one is an argument.
     assert memory.compiled_peak_bytes == pytest.approx(2 * SIZE, rel=0.15)
     assert memory.compiled_saved_bytes == memory.eager_saved_bytes == 0
 
@@ -95,10 +95,10 @@ def test_parameters_and_inputs_are_not_kept_for_the_backward_pass_and_shared_mem
         total: torch.Tensor = (y * y.T.T).sum()
         return total
 
-    x = torch.rand(ROWS, requires_grad=True)
+    x = torch.rand(SHAPE, requires_grad=True)
     memory = memory_of(f, x)
     assert memory.eager_saved_bytes == memory.compiled_saved_bytes == 1 * SIZE
-    assert lines(f, memory) == {2: 1.0}
+    assert kept_tensors_by_line(f, memory) == {2: 1.0}
     assert x.grad is None
     assert layer.weight.grad is None
 
@@ -109,22 +109,22 @@ def test_memory_of_a_step_that_runs_backward_passes() -> None:
             chain(x).backward()
         return x.detach()
 
-    memory = memory_of(step, torch.rand(ROWS, requires_grad=True))
-    assert memory.eager_saved_bytes == 2 * SIZE  # at a time
+    memory = memory_of(step, torch.rand(SHAPE, requires_grad=True))
+    assert memory.eager_saved_bytes == 2 * SIZE  # at any one time
     assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # with the gradient of earlier calls
 
 
 def test_checkpointing_keeps_less() -> None:
     def checkpoint_calls(x: torch.Tensor) -> torch.Tensor:
-        kept: torch.Tensor = torch.utils.checkpoint.checkpoint(chain, x, use_reentrant=False)
-        return kept
+        result: torch.Tensor = torch.utils.checkpoint.checkpoint(chain, x, use_reentrant=False)
+        return result
 
-    memory = memory_of(checkpoint_calls, torch.rand(ROWS, requires_grad=True))
+    memory = memory_of(checkpoint_calls, torch.rand(SHAPE, requires_grad=True))
     assert memory.eager_saved_bytes == 0
     assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.05)
 
 
-def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
+def test_if_the_backward_pass_fails_only_the_memory_is_missing() -> None:
     class Fails(torch.autograd.Function):
         @staticmethod
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Changes that save memory in programs that keep a known amount for the backward pass."""
+"""Changes that save memory, in programs that keep a known amount for the backward pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.report.cost import MemoryChange, MemoryCost
 from jupyter_graphbreak.report.schema import Device, Report
 
-#: The bytes of an input of shape (256, 256), which are one for measurements.
+#: The size in bytes of an input of shape (256, 256).
 SIZE = 1 << 18
 REPORT = Report("ok", Device("auto", "cpu"))
 
@@ -47,20 +47,20 @@ class Model(torch.nn.Module):
         return y.sum()
 
 
-def changes_of(call: torch.nn.Module, backend: str, seconds: float = 60.0) -> dict[str, MemoryChange]:
-    entry = Entry("Model", None, call, Arguments(torch.rand(256, 256)), backend)
+def changes_of(module: torch.nn.Module, backend: str, seconds: float = 60.0) -> dict[str, MemoryChange]:
+    entry = Entry("Model", None, module, Arguments(torch.rand(256, 256)), backend)
     with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
         with compile_separately(compiled.subject.call):
             assert eager.warm_up()
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):
-                at = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), lambda _: None)
-                changes = try_memory_changes(at, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE))
+                state = SteadyState(entry, eager, compiled, Correspondence(REPORT, REPORT), lambda _: None)
+                changes = try_memory_changes(state, MemoryCost(0, 14 * SIZE, 0, 12 * SIZE))
     return {change.change: change for change in changes}
 
 
-def test_settings_and_checkpointed_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_checkpointed_blocks_save_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)
     model = Model()
     changes = changes_of(model, "aot_eager")
@@ -68,7 +68,7 @@ def test_settings_and_checkpointed_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     assert blocks.change == (
         "torch.utils.checkpoint.checkpoint(block, ..., use_reentrant=False) for each Block of self.blocks"
     )
-    # The inputs of the second and third block; the last block computes its four results again.
+    # The inputs of the second and the third block are kept. The last block computes its four results again.
     assert blocks.saved_bytes == 2 * SIZE
     assert half.change == "torch._functorch.config.activation_memory_budget = 0.5"
     assert fifth.saved_bytes < half.saved_bytes < 12 * SIZE
@@ -88,7 +88,7 @@ def test_a_call_without_blocks_is_checkpointed_as_a_whole(monkeypatch: pytest.Mo
     assert changes_of(Block(), "eager", seconds=0.0) == {}
 
 
-class Counting(Block):
+class CountsCalls(Block):
     calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -97,16 +97,16 @@ class Counting(Block):
         return super().forward(x)
 
 
-SEEN: list[str] = []
+APPENDED: list[str] = []
 
 
-class Appending(Block):
+class Appends(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        SEEN.append("text")
+        APPENDED.append("text")
         return super().forward(x)
 
 
-class Printing(Block):
+class Prints(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print("block")  # noqa: T201
         return super().forward(x)
@@ -119,34 +119,34 @@ class Warns(Block):
 
 
 @pytest.mark.filterwarnings("always:block")
-@pytest.mark.parametrize("kind", [Counting, Appending, Printing, Warns])
+@pytest.mark.parametrize("block_class", [CountsCalls, Appends, Prints, Warns])
 def test_a_backward_pass_that_counts_appends_prints_or_warns_again_is_not_equal(
-    kind: type[Block], monkeypatch: pytest.MonkeyPatch
+    block_class: type[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)
     monkeypatch.setattr(memory_changes, "memory_changes", list)
     model = Model()
-    model.blocks = torch.nn.Sequential(kind(), kind())
+    model.blocks = torch.nn.Sequential(block_class(), block_class())
     (blocks,) = changes_of(model, "eager").values()
     assert "checkpoint(block" in blocks.change
     assert not blocks.equal
 
 
 def test_results_agree_except_for_rounding() -> None:
-    one = torch.tensor([1.0, float("nan"), 0.0])
-    assert agree_within_rounding([one, torch.tensor(3)], [one + 1e-5, torch.tensor(3)])
-    assert not agree_within_rounding([one], [one + 1e-2])
-    assert not agree_within_rounding([one], [])
+    values = torch.tensor([1.0, float("nan"), 0.0])
+    assert agree_within_rounding([values, torch.tensor(3)], [values + 1e-5, torch.tensor(3)])
+    assert not agree_within_rounding([values], [values + 1e-2])
+    assert not agree_within_rounding([values], [])
     noise = torch.tensor([1e-6, -2e-6])
     assert not agree_within_rounding([noise], [-noise])
     assert agree_within_rounding([noise], [-noise], [noise * 2])  # eager code draws different noise
     assert not agree_within_rounding([noise], [noise + 1], [noise * 2])
     assert not agree_within_rounding([torch.tensor(3)], [torch.tensor(4)])
-    assert not agree_within_rounding([one], [one.double()])
+    assert not agree_within_rounding([values], [values.double()])
 
 
 class Normalized(Block):
-    """Estimates the largest singular value of its weight a little better with each call."""
+    """A block that estimates the largest singular value of its weight a little better with each call."""
 
     u: torch.Tensor
 

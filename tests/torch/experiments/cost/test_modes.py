@@ -1,4 +1,4 @@
-"""Trials, measurements and checks use the modes of the call, for each instance."""
+"""Trials, measurements and checks run under the modes of the recorded call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.trial.entry import record_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
 
-def breaks(x: torch.Tensor) -> torch.Tensor:
+def break_once(x: torch.Tensor) -> torch.Tensor:
     torch._dynamo.graph_break()
     return x * 2
 
@@ -58,13 +58,13 @@ def default_dtype() -> Any:
 def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from jupyter_graphbreak.experiments.trial import subject
 
-    entered: list[CallModes] = []
+    modes_of_runs: list[CallModes] = []
     original = subject.Subject.activate
 
     @contextlib.contextmanager
     def record_modes(self: Any) -> Any:
         with original(self):
-            entered.append(CallModes.now())
+            modes_of_runs.append(CallModes.now())
             yield
 
     monkeypatch.setattr(subject.Subject, "activate", record_modes)
@@ -74,17 +74,17 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
     before = CallModes.now()
     with jupyter_graphbreak.capture(entries=True) as run, context():
         modes_inside = CallModes.now()
-        torch.compile(breaks, backend="eager")(x)
-    for answer in (run.try_remedies, run.measure, run.check):
-        entered.clear()
-        answer()
-        assert set(entered) == {modes_inside}
+        torch.compile(break_once, backend="eager")(x)
+    for analyze in (run.try_remedies, run.measure, run.check):
+        modes_of_runs.clear()
+        analyze()
+        assert set(modes_of_runs) == {modes_inside}
     assert CallModes.now() == before
     with context():
         for function in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
-            entered.clear()
-            function(breaks, x)
-            assert set(entered) == {modes_inside}
+            modes_of_runs.clear()
+            function(break_once, x)
+            assert set(modes_of_runs) == {modes_inside}
         assert CallModes.now() == modes_inside
 
 
@@ -106,7 +106,7 @@ def test_trials_of_a_call_without_gradients_have_none() -> None:
     assert check.equal
 
 
-def partly_without(x: torch.Tensor) -> torch.Tensor:
+def partly_without_gradients(x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         y = x * 2
         torch._dynamo.graph_break()
@@ -121,24 +121,24 @@ def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     x = torch.ones(2, 3, requires_grad=True)
     with jupyter_graphbreak.capture(entries=True) as run, MODES[mode]():
         torch.compile(module, backend="aot_eager")(x)
-        torch.compile(partly_without, backend="aot_eager")(x)
+        torch.compile(partly_without_gradients, backend="aot_eager")(x)
     assert [check.differences for check in run.check().check or []] == [[], []]
 
 
 class Scaled(torch.nn.Module):
-    def __init__(self, by: float) -> None:
+    def __init__(self, factor: float) -> None:
         super().__init__()
-        self.by: torch.Tensor
-        self.register_buffer("by", torch.full((1,), by))
+        self.factor: torch.Tensor
+        self.register_buffer("by", torch.full((1,), factor))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.by
+        return x * self.factor
 
 
 def wrong_for_three(gm: torch.fx.GraphModule, _: Any) -> Any:
     def run(*args: Any) -> Any:
-        wrong = any(isinstance(arg, torch.Tensor) and arg.numel() == 1 and float(arg) == 3 for arg in args)
-        return tuple(part + wrong for part in gm(*args))
+        is_wrong = any(isinstance(arg, torch.Tensor) and arg.numel() == 1 and float(arg) == 3 for arg in args)
+        return tuple(part + is_wrong for part in gm(*args))
 
     return run
 
@@ -147,8 +147,8 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
     torch._dynamo.reset()
     x = torch.ones(2)
     with jupyter_graphbreak.capture(entries=True) as run:
-        for by in (2.0, 3.0):
-            torch.compile(Scaled(by), backend=wrong_for_three)(x)
+        for factor in (2.0, 3.0):
+            torch.compile(Scaled(factor), backend=wrong_for_three)(x)
     assert run.report.summary.frames == 1
     assert [(check.equal, check.instances) for check in run.check().check or []] == [(False, 2)]
     cost = run.measure().cost
@@ -159,21 +159,23 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
 def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
-    with record_entries() as kept_entries:
+    with record_entries() as recorded_entries:
         for _ in range(3):
             compiled(torch.ones(2))
         with torch.no_grad():
             compiled(torch.ones(2))
-    assert [entry.modes.records_gradients for entry in kept_entries.entries] == [True, False]
+    assert [entry.modes.records_gradients for entry in recorded_entries.entries] == [True, False]
 
 
 def test_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
-    with record_entries() as kept_entries:
-        for by in range(20):
-            torch.compile(Scaled(by), backend="eager")(torch.ones(2))
-    assert len(kept_entries.entries) == 17
-    assert kept_entries.left_out == ["Only the first 16 calls that reuse code compiled for other calls are examined."]
+    with record_entries() as recorded_entries:
+        for factor in range(20):
+            torch.compile(Scaled(factor), backend="eager")(torch.ones(2))
+    assert len(recorded_entries.entries) == 17
+    assert recorded_entries.left_out == [
+        "Only the first 16 calls that reuse code compiled for other calls are examined."
+    ]
 
 
 def test_failed_transform_leaves_no_functorch_level() -> None:

@@ -18,28 +18,28 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.entry import Entry
 
 
-def busy(us: float) -> None:
+def work(us: float) -> None:
     end = time.thread_time() + us * 1e-6
     while time.thread_time() < end:
         pass
 
 
 def slow_sine(x: torch.Tensor) -> torch.Tensor:
-    busy(5000)
+    work(5000)
     return torch.sin(x)
 
 
-class Compiler:
-    """A backend that has a slow sine; it counts the graphs of one operation that it compiles."""
+class SineReplacingBackend:
+    """A backend that replaces the sine, and records the name of each operation that it compiles alone."""
 
     def __init__(self, sine: Callable[..., Any]) -> None:
         self.sine = sine
-        self.single: list[str] = []
+        self.compiled_alone: list[str] = []
 
     def __call__(self, module: torch.fx.GraphModule, _: Any) -> Any:
         calls = [node for node in module.graph.nodes if node.op in {"call_function", "call_method"}]
         if len(calls) == 1:
-            self.single.append(calls[0].name)
+            self.compiled_alone.append(calls[0].name)
         for node in calls:
             if node.target is torch.sin:
                 node.target = self.sine
@@ -55,14 +55,14 @@ def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return torch.topk(y, 2)
 
 
-def measure_wave(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntry:
+def measure_wave(backend: SineReplacingBackend, *, requires_grad: bool = False) -> MeasuredEntry:
     arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16, requires_grad=requires_grad))
-    return measure_entry(Entry("wave", None, wave, arguments, compiler), budget=Budget(seconds=0.0, runs=7))
+    return measure_entry(Entry("wave", None, wave, arguments, backend), budget=Budget(seconds=0.0, runs=7))
 
 
 def test_the_slow_operation_is_named_with_its_line() -> None:
-    compiler = Compiler(slow_sine)
-    measured_entry = measure_wave(compiler)
+    backend = SineReplacingBackend(slow_sine)
+    measured_entry = measure_wave(backend)
     assert measured_entry.cost.ops is not None
     (op,) = measured_entry.cost.ops
     assert (op.graph, op.op) == ("A", "torch.sin")
@@ -70,26 +70,26 @@ def test_the_slow_operation_is_named_with_its_line() -> None:
     assert op.location.line == wave.__code__.co_firstlineno + 4
     assert op.compiled.median_us - op.eager.median_us == pytest.approx(5000, rel=0.5)
     assert op.compiled.runs >= 7
-    assert not {"y", "mul_"} & set(compiler.single)  # a matrix product, and an operation in place
+    assert not {"y", "mul_"} & set(backend.compiled_alone)  # a matrix product, and an operation in place
 
 
 def test_one_copy_of_the_inputs_is_alive_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     copies: list[weakref.ref[torch.Tensor]] = []
     counts_of_live_copies: list[int] = []
 
-    def counted(value: list[torch.Tensor]) -> Any:
+    def clone_and_count(value: list[torch.Tensor]) -> Any:
         counts_of_live_copies.append(sum(copy() is not None for copy in copies))
         result = clone(value)
         copies.extend(map(weakref.ref, result))
         return result
 
-    monkeypatch.setattr(operations, "clone", counted)
-    assert measure_wave(Compiler(slow_sine), requires_grad=True).cost.ops
+    monkeypatch.setattr(operations, "clone", clone_and_count)
+    assert measure_wave(SineReplacingBackend(slow_sine), requires_grad=True).cost.ops
     assert len(counts_of_live_copies) > 4
     assert set(counts_of_live_copies) == {0}
 
 
 def test_operations_of_a_fast_graph_are_not_compiled_alone() -> None:
-    compiler = Compiler(torch.sin)
-    assert measure_wave(compiler).cost.ops == []
-    assert compiler.single == []
+    backend = SineReplacingBackend(torch.sin)
+    assert measure_wave(backend).cost.ops == []
+    assert backend.compiled_alone == []

@@ -72,8 +72,8 @@ def region_cost_of(make_block: Callable[[int], torch.nn.Module], backend: str = 
             assert eager.warm_up()
             with recorder.record() as recording:
                 assert compiled.warm_up()
-            own = build_report(recording.records)
-            return measure_regions(SteadyState(entry, eager, compiled, Correspondence(own, own), lambda _: None))
+            report = build_report(recording.records)
+            return measure_regions(SteadyState(entry, eager, compiled, Correspondence(report, report), lambda _: None))
 
 
 def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
@@ -114,17 +114,17 @@ def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately
         ways = ways_of(region_cost_of(Scaled, "eager"))
     assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
     blocks = ways["blocks"]
-    assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be saved
+    assert (blocks.start_s, blocks.time_ratio) == (None, None)  # nothing would be gained
     assert (blocks.compilations, blocks.graphs, blocks.limit_hit, blocks.equal) == (3, 3, True, True)
     assert [(difference.compilation, difference.guard) for difference in blocks.differences[:3]] == [
         (1, "self.index == 0"), (2, "self.index == 0"), (2, "self.index == 1"),
     ]  # fmt: skip
-    place = blocks.differences[0].location
-    assert place is not None
-    assert place.line == Scaled.forward.__code__.co_firstlineno + 2
+    location = blocks.differences[0].location
+    assert location is not None
+    assert location.line == Scaled.forward.__code__.co_firstlineno + 2
 
 
-def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
+def _region_with_doubled_result(_: object) -> Callable[..., torch.Tensor]:
     def forward(module: Block, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = module.linear(x)
         return y * 2
@@ -135,12 +135,12 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 @pytest.mark.exhaustive
 def test_a_way_of_compiling_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
-    monkeypatch.setattr(regions, "_as_nested_region", _doubled_region)
+    monkeypatch.setattr(regions, "_as_nested_region", _region_with_doubled_result)
     nested = ways_of(region_cost_of(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)
 
 
-def test_results_are_compared_also_without_a_backward_pass() -> None:
+def test_results_are_also_compared_without_a_backward_pass() -> None:
     with torch.no_grad():
         entry = Entry("relu", None, torch.relu, Arguments(torch.ones(3)), "eager")
         with entry.set_up(), sandbox_runs():
@@ -153,7 +153,7 @@ def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
     assert region_cost_of(Block) is None
 
 
-def test_blocks_of_one_class_that_hold_most_parameters() -> None:
+def test_blocks_are_found_if_they_have_one_class_and_most_parameters() -> None:
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList(Block(index) for index in range(3))
     assert find_repeated_blocks(model.named_modules(), 3) == RepeatedBlocks(
@@ -165,7 +165,7 @@ def test_blocks_of_one_class_that_hold_most_parameters() -> None:
     assert blocks is not None
     assert (blocks.name, blocks.compiles_in_place) == ("TransformerEncoderLayer", False)
     model.head = torch.nn.Linear(99, 99)
-    assert find_repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
+    assert find_repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of the model
 
 
 def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
@@ -184,11 +184,11 @@ def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
 def test_without_caches_nothing_is_left_on_disk() -> None:
     importlib.import_module("torch._inductor.compile_fx")
     module = sys.modules["torch._inductor.compile_fx"]
-    own = module.cache_dir
+    original = module.cache_dir
     with disable_caches():
         folder = Path(module.cache_dir())
         assert folder.is_dir()
         assert sys.modules["torch._inductor.config"].force_disable_caches
     assert not folder.exists()
-    assert module.cache_dir is own
+    assert module.cache_dir is original
     assert not sys.modules["torch._inductor.config"].force_disable_caches

@@ -27,29 +27,29 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def takes_a_side(x: torch.Tensor) -> torch.Tensor:
+def takes_a_branch(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     y = y + 1 if y.sum() > 0 else y - 1
     return y * y.sum().item()
 
 
-COMPILED: list[torch.fx.GraphModule] = []
+COMPILED_GRAPHS: list[torch.fx.GraphModule] = []
 
 
-def noting(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-    COMPILED.append(module)
+def record_graphs(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+    COMPILED_GRAPHS.append(module)
     return module.forward
 
 
-@torch.compile(backend=noting)
-def says_its_shape(x: torch.Tensor) -> torch.Tensor:
+@torch.compile(backend=record_graphs)
+def prints_its_shape(x: torch.Tensor) -> torch.Tensor:
     y = x.sin() + 1
     print("shape", y.shape)  # noqa: T201 - a break
     return y.cos()
 
 
-def run_of(function: Callable[..., Any], *args: object) -> Run:
-    torch.compiler.reset()  # an earlier test may have compiled it
+def capture_run(function: Callable[..., Any], *args: object) -> Run:
+    torch.compiler.reset()  # an earlier test may have compiled the function
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(*args)
@@ -58,7 +58,7 @@ def run_of(function: Callable[..., Any], *args: object) -> Run:
 
 @pytest.mark.exhaustive
 def test_working_remedy_is_measured_with_the_original() -> None:
-    run = run_of(three_breaks, torch.ones(4))
+    run = capture_run(three_breaks, torch.ones(4))
     code = three_breaks.__code__
     run.try_remedies()
     report = run.measure()
@@ -66,13 +66,13 @@ def test_working_remedy_is_measured_with_the_original() -> None:
     assert report.cost is not None
     (cost,) = report.cost.entries
     by_id = {remedy.id: remedy for remedy in report.remedies}
-    measured = [(by_id[remedied.remedies[0]], remedied.time) for remedied in cost.remedied]
-    assert all(remedy.verdict in WORKING for remedy, _ in measured)
-    together, without_all = measured[0]
-    assert len(together.breaks) == 3
-    assert [len(remedy.breaks) for remedy, _ in measured[1:]] == [1, 1, 1]
-    assert without_all.median_us < cost.compiled.median_us
-    assert all(without_all.median_us < without_one.median_us for _, without_one in measured[1:])
+    remedies_and_times = [(by_id[remedied.remedies[0]], remedied.time) for remedied in cost.remedied]
+    assert all(remedy.verdict in WORKING for remedy, _ in remedies_and_times)
+    combined_remedy, time_of_all = remedies_and_times[0]
+    assert len(combined_remedy.breaks) == 3
+    assert [len(remedy.breaks) for remedy, _ in remedies_and_times[1:]] == [1, 1, 1]
+    assert time_of_all.median_us < cost.compiled.median_us
+    assert all(time_of_all.median_us < time_of_one.median_us for _, time_of_one in remedies_and_times[1:])
     (verdict,) = cost_verdicts(report)
     assert "without breaks 1, 2 and 3: " in verdict
     assert three_breaks.__code__ is code
@@ -80,15 +80,15 @@ def test_working_remedy_is_measured_with_the_original() -> None:
 
 @pytest.mark.exhaustive
 def test_settings_and_edits_apply_only_during_measuring() -> None:
-    run = run_of(takes_a_side, torch.ones(4))
+    run = capture_run(takes_a_branch, torch.ones(4))
     config, environment = torch._dynamo.config.get_config_copy(), dict(os.environ)
     run.try_remedies(seconds=600)
     report = run.measure()
     assert report.remedies is not None
     assert report.cost is not None
     (cost,) = report.cost.entries
-    measured = {ident for remedied in cost.remedied for ident in remedied.remedies}
-    kinds = {remedy.kind for remedy in report.remedies if remedy.id in measured}
+    measured_ids = {ident for remedied in cost.remedied for ident in remedied.remedies}
+    kinds = {remedy.kind for remedy in report.remedies if remedy.id in measured_ids}
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
     assert dict(os.environ) == environment
@@ -99,9 +99,9 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
     torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
-        says_its_shape(torch.ones(8, 8))
+        prints_its_shape(torch.ones(8, 8))
     run.try_remedies()
-    COMPILED.clear()
+    COMPILED_GRAPHS.clear()
     report = run.measure()
     assert report.remedies is not None
     assert report.cost is not None
@@ -109,7 +109,7 @@ def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_back
     (remedied,) = cost.remedied
     (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
     assert remedy.title == "Print after the call"
-    assert len(COMPILED) == 3  # two graphs without the remedy, one with it
+    assert len(COMPILED_GRAPHS) == 3  # two graphs without the remedy, one with it
     assert remedied.time.runs >= 7
     assert break_time_text(report, report.breaks[0]).startswith("fixing it ")
 
@@ -137,7 +137,7 @@ def test_internal_error_in_measuring_is_noted(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_remedies_there_is_nothing_to_measure() -> None:
-    run = run_of(three_breaks, torch.ones(5))
+    run = capture_run(three_breaks, torch.ones(5))
     report = run.measure()
     assert report.cost is not None
     assert report.cost.entries[0].remedied == []

@@ -1,4 +1,4 @@
-"""A second start: the graphs that the caches have, and the reasons why the other graphs are not in them."""
+"""How a second start uses the caches, and why some graphs are not in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plain(x: torch.Tensor) -> torch.Tensor:
     return x.mm(x)  # a library's function: there is no code to compile
 
 
-def custom(x: torch.Tensor) -> torch.Tensor:
+def uses_autograd_function(x: torch.Tensor) -> torch.Tensor:
     y = x.mm(x)
     square: torch.Tensor = Square.apply(y)  # type: ignore[no-untyped-call]
     return square
@@ -43,10 +43,10 @@ def second_start(
     return run.measure().startup
 
 
-def test_a_hit_next_to_a_bypass_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hit_and_a_bypass_with_its_reason_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     x = torch.rand(8, 8)
-    startup = second_start((plain, x), (custom, x.clone().requires_grad_()))
+    startup = second_start((plain, x), (uses_autograd_function, x.clone().requires_grad_()))
     assert startup is not None
     assert startup.first_s > 0
     assert startup.second_s > 0
@@ -56,7 +56,7 @@ def test_a_hit_next_to_a_bypass_with_its_reason(tmp_path: Path, monkeypatch: pyt
     assert bypass.reason is not None
     assert "autograd_function_apply" in bypass.reason
     assert bypass.location is not None
-    assert bypass.location.line == custom.__code__.co_firstlineno + 2
+    assert bypass.location.line == uses_autograd_function.__code__.co_firstlineno + 2
     assert all(0 <= graph.tracing_s + graph.backend_s <= startup.second_s for graph in startup.graphs)
     (change,) = startup.changes
     assert change.graphs == ["B"]
@@ -79,7 +79,7 @@ def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return y.mm(x)
 
-    marked = dict(torch._inductor.config.unsafe_marked_cacheable_functions)
+    marked_functions = dict(torch._inductor.config.unsafe_marked_cacheable_functions)
     startup = second_start((in_autocast, torch.rand(8, 8)))
     assert startup is not None
     (graph,) = startup.graphs
@@ -91,7 +91,7 @@ def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
         "torch._inductor.config.unsafe_marked_cacheable_functions.update("
         '{"torch.amp.autocast_mode._enter_autocast": "1", "torch.amp.autocast_mode._exit_autocast": "1"})'
     )
-    assert torch._inductor.config.unsafe_marked_cacheable_functions == marked
+    assert torch._inductor.config.unsafe_marked_cacheable_functions == marked_functions
 
 
 def test_a_graph_that_the_first_start_did_not_save_is_a_miss_and_no_cache_is_off(
@@ -100,13 +100,13 @@ def test_a_graph_that_the_first_start_did_not_save_is_a_miss_and_no_cache_is_off
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     x = torch.rand(8, 8, requires_grad=True)
 
-    def states(startup: Startup | None) -> list[GraphStartup]:
+    def graphs_of(startup: Startup | None) -> list[GraphStartup]:
         return startup.graphs if startup is not None else []
 
-    (miss,) = states(second_start((plain, x)))
+    (miss,) = graphs_of(second_start((plain, x)))
     assert miss.cache == "miss"
     with torch._inductor.config.patch(fx_graph_cache=False):
-        (off,) = states(second_start((plain, x)))
+        (off,) = graphs_of(second_start((plain, x)))
     assert (off.cache, off.reason) == ("off", None)
 
 

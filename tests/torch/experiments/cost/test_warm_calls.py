@@ -20,18 +20,18 @@ def entry_of(report: Report) -> EntryCost:
     return entry
 
 
-def busy() -> None:
+def busy_wait() -> None:
     end = time.perf_counter() + 2e-3
     while time.perf_counter() < end:
         pass
 
 
-waits: Callable[[], None] = torch.compiler.disable(busy)
+wait_uncompiled: Callable[[], None] = torch.compiler.disable(busy_wait)
 
 
 def step(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
-    waits()
+    wait_uncompiled()
     return y.sin()
 
 
@@ -88,14 +88,14 @@ def test_failing_and_nested_calls_behave_as_before() -> None:
         raise KeyError(x.shape)
 
     inner = torch.compile(step, backend="eager")
-    twice: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(lambda x: inner(x) * 2)
-    outer = torch.compile(twice, backend="eager")
+    double_inner: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(lambda x: inner(x) * 2)
+    outer = torch.compile(double_inner, backend="eager")
     x = torch.ones(2)
     before = torch._dynamo.eval_frame._maybe_set_eval_frame
-    with time_calls() as warm:
+    with time_calls() as warm_calls:
         for _ in range(2):
             with pytest.raises(KeyError):
                 torch.compile(fails, backend="eager")(x)
         assert torch.equal(outer(x), step(x) * 2)
     assert torch._dynamo.eval_frame._maybe_set_eval_frame is before
-    assert not warm._open_calls
+    assert not warm_calls._open_calls

@@ -26,7 +26,7 @@ from jupyter_graphbreak.results import Report
 
 PROGRAMS = Path(__file__).parents[3] / "programs" / "remedies"
 _ADDRESSES = re.compile(r", grad_fn=<\w+>|\bat 0x[0-9a-f]+")
-Observed = dict[str, Any]
+Observations = dict[str, Any]
 
 
 class ProgramText(NamedTuple):
@@ -37,10 +37,10 @@ class ProgramText(NamedTuple):
 
 
 def programs(stem: str) -> list[ProgramText]:
-    """Return the programs of a file, each with their common head."""
+    """Return the programs of a file, each preceded by the head that they share."""
     head, *parts = (PROGRAMS / f"{stem}.py").read_text(encoding="utf-8").split("# === ")
-    named = [part.partition("\n") for part in parts]
-    return [ProgramText(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in named]
+    names_and_bodies = [part.partition("\n") for part in parts]
+    return [ProgramText(name.strip(), f"{head}{body}".rstrip("\n")) for name, _, body in names_and_bodies]
 
 
 class LoadedProgram:
@@ -59,7 +59,7 @@ class LoadedProgram:
         return self.module.f
 
     def make_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Create new arguments."""
+        """Return new positional and keyword arguments."""
         arguments = self.module.make_arguments()
         if len(arguments) == 2 and isinstance(arguments[0], tuple) and isinstance(arguments[1], dict):
             return arguments[0], arguments[1]
@@ -111,9 +111,9 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class ObservedRun(NamedTuple):
-    """The observations of a program by the variant of its inputs, and PyTorch's counters of the first call."""
+    """What was observed for each variant of a program's inputs, and PyTorch's counters after the first call."""
 
-    observed: dict[str, Observed]
+    observed: dict[str, Observations]
     graphs: int
     ops: int
 
@@ -123,68 +123,74 @@ def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3
     torch._dynamo.reset()
     counters.clear()
     program, call = make()
-    observed: dict[str, Observed] = {}
-    counted: list[int] = []
+    observed: dict[str, Observations] = {}
+    first_counts: list[int] = []
     for variant in variants:
-        of_variant = observed.setdefault(variant, {})
+        variant_observations = observed.setdefault(variant, {})
         for ordinal in ("first", "second"):
-            args, kwargs = _varied(program.make_arguments(), VARIANTS[variant])
+            args, kwargs = _vary(program.make_arguments(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002
-            of_variant |= {f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()}
-            counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
-    return ObservedRun(observed, *counted)
+            variant_observations |= {
+                f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()
+            }
+            first_counts = first_counts or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
+    return ObservedRun(observed, *first_counts)
 
 
-def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observed:
+def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observations:
     out, err = io.StringIO(), io.StringIO()
     value, raised = None, None
     with (
-        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _logged() as logged,
-        warnings.catch_warnings(record=True) as warned,
+        contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _record_logs() as logged,
+        warnings.catch_warnings(record=True) as caught_warnings,
     ):  # fmt: skip
         warnings.simplefilter("always")
         try:
             value = call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001
             raised = f"{type(error).__name__}: {error}"
-    seen: Observed = {
+    observations: Observations = {
         "raised": raised,
         "value": value,
         "arguments": (args, kwargs),
         "printed": _ADDRESSES.sub("", out.getvalue()),
         "stderr": err.getvalue(),
         "logged": list(logged),
-        "warned": [(w.category.__name__, str(w.message)) for w in warned if w.filename == str(program.path)],
+        "warned": [(w.category.__name__, str(w.message)) for w in caught_warnings if w.filename == str(program.path)],
         "random": (torch.get_rng_state(), repr(random.getstate()), repr(np.random.get_state())),  # noqa: NPY002
         "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled()),
     }
-    owned = dict(_state(program))
-    seen |= {f"state {name}": item for name, item in owned.items()}
+    state = dict(_state(program))
+    observations |= {f"state {name}": item for name, item in state.items()}
     tensors = [t for t in _tensors((value, args, kwargs)) if not isinstance(t, torch.nn.Parameter)]
-    seen["which are one"] = [(i, j) for i, a in enumerate(tensors) for j, b in enumerate(tensors[:i]) if a is b]
+    observations["which are identical"] = [
+        (i, j) for i, a in enumerate(tensors) for j, b in enumerate(tensors[:i]) if a is b
+    ]
     pointers = [t.untyped_storage().data_ptr() for t in tensors]
-    seen["which share memory"] = [(i, j) for i, a in enumerate(pointers) for j, b in enumerate(pointers[:i]) if a == b]
-    seen["requires grad"] = [t.requires_grad for t in _tensors(value)]
-    seen = copy.deepcopy({key: _plain(item) for key, item in seen.items()})
+    observations["which share memory"] = [
+        (i, j) for i, a in enumerate(pointers) for j, b in enumerate(pointers[:i]) if a == b
+    ]
+    observations["requires grad"] = [t.requires_grad for t in _tensors(value)]
+    observations = copy.deepcopy({key: _plain(item) for key, item in observations.items()})
     leaves = {f"argument {i}": t for i, t in enumerate(_tensors((args, kwargs))) if t.is_leaf and t.requires_grad}
-    leaves |= {f"{n}": t for n, item in owned.items() for t in _tensors(item) if t.requires_grad and t.is_leaf}
+    leaves |= {f"{n}": t for n, item in state.items() for t in _tensors(item) if t.requires_grad and t.is_leaf}
     roots = [t for t in _tensors(value) if t.requires_grad]
     if roots:
         weights = [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape).to(t.dtype) for t in roots]
         try:
             torch.autograd.backward(roots, weights)
         except RuntimeError as error:
-            seen["backward"] = type(error).__name__
+            observations["backward"] = type(error).__name__
         for name, leaf in leaves.items():
-            seen[f"gradient {name}"] = leaf.grad
+            observations[f"gradient {name}"] = leaf.grad
             leaf.grad = None
-    return seen
+    return observations
 
 
 def _plain(value: Any) -> Any:
-    """Return a value whose tensors are not part of a graph, so that it can be copied."""
+    """Return a value that can be copied, because its tensors are detached from their autograd graph."""
     match value:
         case torch.Tensor():
             return value.detach()
@@ -209,8 +215,8 @@ def _state(program: LoadedProgram) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{k}", v) for k, v in vars(value).items() if isinstance(v, int | str | list))
         elif isinstance(value, int | float | str | list | dict | torch.Tensor) and not name.startswith("_"):
             yield name, value
-        own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(program.path)
-        for cell in (getattr(value, "__closure__", None) or ()) if own else ():
+        is_own = getattr(getattr(value, "__code__", None), "co_filename", "") == str(program.path)
+        for cell in (getattr(value, "__closure__", None) or ()) if is_own else ():
             if isinstance(cell.cell_contents, int | dict | list):
                 yield f"{name}'s closure", cell.cell_contents
 
@@ -228,21 +234,21 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _varied(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _vary(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     match value:
         case torch.Tensor() if value.is_floating_point():
             with torch.no_grad():
                 changed = change(value)
             return changed.detach().clone().requires_grad_(value.requires_grad)
         case dict():
-            return {key: _varied(item, change) for key, item in value.items()}
+            return {key: _vary(item, change) for key, item in value.items()}
         case list() | tuple():
-            return type(value)(_varied(item, change) for item in value)
+            return type(value)(_vary(item, change) for item in value)
     return value
 
 
 @contextlib.contextmanager
-def _logged() -> Iterator[list[tuple[str, str, str]]]:
+def _record_logs() -> Iterator[list[tuple[str, str, str]]]:
     messages: list[tuple[str, str, str]] = []
     logger = logging.getLogger("a.program")
     handler = logging.Handler()
@@ -258,43 +264,41 @@ def _logged() -> Iterator[list[tuple[str, str, str]]]:
         logger.level, logger.propagate = before
 
 
-def names_of_differences(expected: Observed, actual: Observed) -> list[str]:
+def names_of_differences(expected: Observations, actual: Observations) -> list[str]:
     """Return the names of the observations that differ."""
-    return [name for name in sorted(expected.keys() | actual.keys()) if not _equal(expected, actual, name)]
+    return [
+        name for name in sorted(expected.keys() | actual.keys()) if not _is_same(expected.get(name), actual.get(name))
+    ]
 
 
-def is_allowed_difference(name: str, expected: Observed, actual: Observed) -> bool:
-    """Return whether a declared difference is allowed.
+def is_allowed_difference(name: str, expected: Observations, actual: Observations) -> bool:
+    """Return whether the verdict "works but differs" allows a difference.
 
-    Allowed are output, random state, zero gradients, how an input is refused, and copies instead of shared memory.
+    It allows different output and random state, zero gradients instead of none, a different error, and copies instead
+    of shared memory.
     """
     if name.endswith(" raised") and expected.get(name) and actual.get(name):
         return str(actual[name]).startswith(("RuntimeError: ", "TorchRuntimeError: "))
     if "gradient" in name and expected.get(name) is None and isinstance(actual.get(name), torch.Tensor):
         return not bool(actual[name].count_nonzero())
-    if name.endswith((" which are one", " which share memory")):
+    if name.endswith((" which are identical", " which share memory")):
         return set(actual.get(name, ())) < set(expected.get(name, ()))
     return name.partition(" ")[2] in {"printed", "stderr", "logged", "warned", "random"}
 
 
-def _equal(expected: Observed, actual: Observed, name: str) -> bool:
-    one, other = expected.get(name), actual.get(name)
-    return _same(one, other)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
+def _is_same(expected: Any, actual: Any) -> bool:
+    if type(expected) is not type(actual):
         return False
-    match one:
+    match expected:
         case torch.Tensor():
-            same_kind = one.dtype == other.dtype and one.shape == other.shape
-            return bool(same_kind and torch.allclose(one, other, rtol=1e-4, atol=1e-5, equal_nan=True))
+            is_same_kind = expected.dtype == actual.dtype and expected.shape == actual.shape
+            return bool(is_same_kind and torch.allclose(expected, actual, rtol=1e-4, atol=1e-5, equal_nan=True))
         case dict():
-            return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+            return expected.keys() == actual.keys() and all(_is_same(expected[key], actual[key]) for key in expected)
         case list() | tuple():
-            return len(one) == len(other) and all(map(_same, one, other))
+            return len(expected) == len(actual) and all(map(_is_same, expected, actual))
         case float():
-            return bool(one == other or abs(one - other) < 1e-5 * max(1.0, abs(one)))
+            return bool(expected == actual or abs(expected - actual) < 1e-5 * max(1.0, abs(expected)))
         case np.ndarray():
-            return bool(np.array_equal(one, other))
-    return bool(one == other)
+            return bool(np.array_equal(expected, actual))
+    return bool(expected == actual)

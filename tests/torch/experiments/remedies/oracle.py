@@ -1,4 +1,4 @@
-"""Check a claim without our own code: apply the remedy to the text, run it on other inputs, and count breaks."""
+"""Check a claim without the package's code: apply the remedy to the source, run it on many inputs, count breaks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from jupyter_graphbreak.results import Report
 from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText
 
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
-_OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+_DETAILS_OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Observation(NamedTuple):
-    """One call: its output in order, its result or error, and the changed state."""
+    """What one call did: its output in order, its error, the state afterwards (with the result), and gradients."""
 
     events: list[tuple[str, ...]]
     raised: BaseException | None
@@ -37,22 +37,22 @@ class Observation(NamedTuple):
 
 def apply_diff(text: str, patch: str) -> str:
     """Apply a unified diff of one file as ``patch`` does."""
-    lines, result, at = text.split("\n"), list[str](), 0
+    lines, result, position = text.split("\n"), list[str](), 0
     hunks = re.split(r"^@@ ", patch, flags=re.MULTILINE)[1:]
     for hunk in hunks:
         header, *body = hunk.removesuffix("\n").split("\n")
-        numbers = re.match(r"-(\d+)(?:,(\d+))? \+", header)
-        assert numbers is not None
-        start = int(numbers[1]) - (0 if numbers[2] == "0" else 1)
-        result += lines[at:start]
-        at = start
+        header_match = re.match(r"-(\d+)(?:,(\d+))? \+", header)
+        assert header_match is not None
+        start = int(header_match[1]) - (0 if header_match[2] == "0" else 1)
+        result += lines[position:start]
+        position = start
         for line in body:
             if line[:1] in {" ", "-", ""}:
-                assert lines[at] == line[1:], (lines[at], line)
-                at += 1
+                assert lines[position] == line[1:], (lines[position], line)
+                position += 1
             if line[:1] in {" ", "+", ""}:
                 result.append(line[1:])
-    return "\n".join([*result, *lines[at:]])
+    return "\n".join([*result, *lines[position:]])
 
 
 def new_lines(remedy: Remedy, line: int) -> range:
@@ -70,23 +70,23 @@ def new_lines(remedy: Remedy, line: int) -> range:
 
 @contextlib.contextmanager
 def record_break_lines(path: Path) -> Iterator[list[int]]:
-    """Record the lines of a file at which graphs break, by replacing Dynamo's own method."""
+    """Record the lines of a file on which graphs break, by replacing Dynamo's own method."""
     from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
-    # A function of the module in torch 2.9, which receives the stack of the exception instead of the exception.
+    # In torch 2.9, this is a function of the module, which receives the exception's stack instead of the exception.
     owner: Any = symbolic_convert if hasattr(symbolic_convert, "log_graph_break") else None
     owner = owner or symbolic_convert.InstructionTranslatorBase
     log = owner.log_graph_break
 
-    def note(*args: Any, **kwargs: Any) -> None:
+    def record_line(*args: Any, **kwargs: Any) -> None:
         arguments = inspect.signature(log).bind(*args, **kwargs).arguments
         stack = arguments.get("user_stack") or getattr(arguments.get("exc"), "real_stack", None)
         stack = stack or torch._guards.TracingContext.extract_stack()
         lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
         log(*args, **kwargs)
 
-    owner.log_graph_break = note
+    owner.log_graph_break = record_line
     try:
         yield lines
     finally:
@@ -106,7 +106,7 @@ class _OutputRecorder(io.TextIOBase):
 
 
 def compile_except_for(path: Path) -> Callable[..., Any]:
-    """Return a ``torch.compile`` that compiles nothing for one file; PyTorch itself (``torch.cond``) still compiles."""
+    """Return a ``torch.compile`` that compiles nothing in one file, but still compiles for ``torch.cond``."""
     compile_before = torch.compile
 
     def compiled(fn: Any = None, **options: Any) -> Any:
@@ -119,7 +119,7 @@ def compile_except_for(path: Path) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def run_setup(loaded: LoadedProgram) -> Iterator[None]:
-    """Temporarily set the warning filters, and the handlers and filters of logs, that a program requires."""
+    """Temporarily apply the warning filters, log handlers and log filters that a program requires."""
     log = logging.getLogger("program.log")
     handlers, filters = list(log.handlers), list(log.filters)
     with warnings.catch_warnings():
@@ -139,9 +139,9 @@ def observe_call(
     Parameters
     ----------
     prepare : callable
-        Given the program, sets it up and returns its arguments.
+        Sets up the program that is passed to it, and returns the arguments of the call.
     compile_with : callable or None
-        A replacement of ``torch.compile`` during the call; ``None`` stands for leaving functions uncompiled.
+        A replacement for ``torch.compile`` during the call. With ``None``, functions stay uncompiled.
     """
     torch._dynamo.reset()
     events: list[tuple[str, ...]] = []
@@ -169,7 +169,7 @@ def observe_call(
             value, raised = None, None
             try:
                 value = call(*arguments)
-            except Exception as error:  # noqa: BLE001 - that it raises is the finding
+            except Exception as error:  # noqa: BLE001 - an error is an observation
                 raised = error
             warnings.showwarning = shown
     finally:
@@ -190,8 +190,8 @@ def observe_call(
         for name, part in vars(loaded.module).items()
         if type(part).__module__ == loaded.module.__name__
     }
-    tensors = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
-    state: dict[str, Any] = {place: t.detach().clone() for place, t in tensors.values()}
+    tensors = {id(t): (tensor_path, t) for name, part in parts.items() for tensor_path, t in _tensors(part, name)}
+    state: dict[str, Any] = {tensor_path: t.detach().clone() for tensor_path, t in tensors.values()}
     state |= {name: _plain(part) for name, part in parts.items()}
     state["requires grad"] = {p: t.requires_grad for p, t in tensors.values() if not isinstance(t, torch.nn.Parameter)}
     returned = [t for _, t in _tensors(value, "value")]
@@ -205,23 +205,27 @@ def observe_call(
         for j, g in enumerate([*inputs, *returned[:i]])
         if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
     ]
-    state |= {f"grad left on {place}": _plain(t.grad) for place, t in tensors.values() if t.is_leaf and t.requires_grad}
+    state |= {
+        f"grad left on {tensor_path}": _plain(t.grad)
+        for tensor_path, t in tensors.values()
+        if t.is_leaf and t.requires_grad
+    }
     state["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
     return Observation(events, raised, state, _gradients(returned, list(tensors.values())))
 
 
-def _gradients(returned: list[torch.Tensor], places: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+def _gradients(returned: list[torch.Tensor], paths_and_tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
     roots = [t for t in returned if t.requires_grad]
     if not roots:
         return {}
-    leaves = [(place, t) for place, t in places if t.is_leaf and t.requires_grad]
+    leaves = [(tensor_path, t) for tensor_path, t in paths_and_tensors if t.is_leaf and t.requires_grad]
     for _, leaf in leaves:
         leaf.grad = None
     try:
         torch.autograd.backward(roots, [torch.linspace(0.5, 1.5, t.numel()).reshape(t.shape) for t in roots])
     except RuntimeError as error:
         return {"backward": type(error).__name__}
-    return {place: leaf.grad for place, leaf in leaves}
+    return {tensor_path: leaf.grad for tensor_path, leaf in leaves}
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -241,24 +245,24 @@ def _plain(value: Any, depth: int = 0) -> Any:
             return type(value).__name__
 
 
-def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(value: Any, tensor_path: str) -> Iterator[tuple[str, torch.Tensor]]:
     match value:
         case torch.Tensor():
-            yield place, value
+            yield tensor_path, value
         case torch.nn.Module():
-            yield from ((f"{place}.{name}", t) for name, t in (*value.named_parameters(), *value.named_buffers()))
+            yield from ((f"{tensor_path}.{name}", t) for name, t in (*value.named_parameters(), *value.named_buffers()))
         case dict():
             for key, item in value.items():
-                yield from _tensors(item, f"{place}[{key}]")
+                yield from _tensors(item, f"{tensor_path}[{key}]")
         case list() | tuple():
             for index, item in enumerate(value):
-                yield from _tensors(item, f"{place}[{index}]")
+                yield from _tensors(item, f"{tensor_path}[{index}]")
 
 
 def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
     """Return ways to call a program: with its own arguments, and with other tensors, sizes, numbers and globals.
 
-    A program may name further arguments that show its trap, by ``hostile()``.
+    A function ``hostile`` of the program may return further arguments, which show the program's trap.
     """
 
     def preparation_with(
@@ -279,19 +283,19 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
     values = {"": _CHANGES["as given"], ", negative": _CHANGES["negative"]}
     for suffix, change in values.items():
         for index, part in enumerate(program.make_arguments()[0]):
-            for other in _numbers_like(part):
+            for other in _alternatives_to(part):
                 ways[f"argument {index} = {other}{suffix}"] = preparation_with(change, index, other)
             if isinstance(part, list) and part:
                 for size, items in {"empty": part[:0], "shorter": part[:1], "longer": [*part, *part]}.items():
                     ways[f"argument {index} {size}{suffix}"] = preparation_with(change, index, items)
         for name, part in vars(program.module).items():
-            for other in _numbers_like(part) if name.isupper() else ():
+            for other in _alternatives_to(part) if name.isupper() else ():
                 ways[f"{name} = {other}{suffix}"] = preparation_with(change, name=name, other=other)
     return ways | _hostile_ways(program)
 
 
 def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program with the further arguments that it names."""
+    """Return ways to call a program with the arguments that its function ``hostile`` returns."""
 
     def preparation_for(index: int) -> Callable[[LoadedProgram], Any]:
         return lambda loaded: loaded.module.hostile()[index]
@@ -300,7 +304,7 @@ def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram],
     return {f"hostile {index}": preparation_for(index) for index in range(count)}
 
 
-def _numbers_like(value: Any) -> list[Any]:
+def _alternatives_to(value: Any) -> list[Any]:
     if type(value) is bool:
         return [not value]
     if type(value) is int:
@@ -323,11 +327,11 @@ def _map(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
     return value
 
 
-def _floating(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
+def _change_floating(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
     return lambda value: change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def _last(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+def _set_last(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
     def change(value: torch.Tensor) -> torch.Tensor:
         if value.numel():
             value.view(-1)[-1] = number
@@ -338,35 +342,35 @@ def _last(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 _CHANGES: dict[str, Callable[[Any], Any]] = {
     "as given": lambda value: value,
-    "negative": _floating(lambda x: -0.7 * x - 0.1),
-    "random": _floating(lambda x: torch.randn(x.shape, generator=torch.Generator().manual_seed(99)) * 5),
-    "zeros": _floating(torch.zeros_like),
-    "large": _floating(lambda x: torch.full_like(x, 1e20)),
-    "a nan": _floating(_last(math.nan)),
-    "an inf": _floating(_last(math.inf)),
-    "a zero": _floating(_last(0.0)),
-    "empty": _floating(lambda x: x[:0] if x.dim() else x),
-    "longer": _floating(lambda x: torch.cat([x, x[:1]]) if x.dim() else x),
-    "with gaps": _floating(lambda x: torch.stack([x, x], -1)[..., 0] if x.dim() else x),
-    "transposed": _floating(lambda x: (-x).transpose(0, -1).clone().transpose(0, -1) if x.dim() else x),
-    "integers": _floating(lambda x: (x * 3).round().long()),
-    "negative integers": _floating(lambda x: (x * -3).round().long()),
-    "double precision": _floating(lambda x: x.double() * 3),
-    "half precision": _floating(lambda x: x.half() * 3),
-    "zero-dimensional half precision": _floating(lambda x: x.sum().half()),
-    "two elements": _floating(lambda x: torch.stack([x, -x]) if x.numel() == 1 else x),
-    "with gradients": _floating(lambda x: x.requires_grad_()),
-    "zeros with gradients": _floating(lambda x: torch.zeros_like(x).requires_grad_()),
+    "negative": _change_floating(lambda x: -0.7 * x - 0.1),
+    "random": _change_floating(lambda x: torch.randn(x.shape, generator=torch.Generator().manual_seed(99)) * 5),
+    "zeros": _change_floating(torch.zeros_like),
+    "large": _change_floating(lambda x: torch.full_like(x, 1e20)),
+    "a nan": _change_floating(_set_last(math.nan)),
+    "an inf": _change_floating(_set_last(math.inf)),
+    "a zero": _change_floating(_set_last(0.0)),
+    "empty": _change_floating(lambda x: x[:0] if x.dim() else x),
+    "longer": _change_floating(lambda x: torch.cat([x, x[:1]]) if x.dim() else x),
+    "with gaps": _change_floating(lambda x: torch.stack([x, x], -1)[..., 0] if x.dim() else x),
+    "transposed": _change_floating(lambda x: (-x).transpose(0, -1).clone().transpose(0, -1) if x.dim() else x),
+    "integers": _change_floating(lambda x: (x * 3).round().long()),
+    "negative integers": _change_floating(lambda x: (x * -3).round().long()),
+    "double precision": _change_floating(lambda x: x.double() * 3),
+    "half precision": _change_floating(lambda x: x.half() * 3),
+    "zero-dimensional half precision": _change_floating(lambda x: x.sum().half()),
+    "two elements": _change_floating(lambda x: torch.stack([x, -x]) if x.numel() == 1 else x),
+    "with gradients": _change_floating(lambda x: x.requires_grad_()),
+    "zeros with gradients": _change_floating(lambda x: torch.zeros_like(x).requires_grad_()),
 }
 
 
-#: Calls that are not compiled, because compiling takes time and shows less for them.
+#: Changes with which programs run only uncompiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
     "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
     "negative integers", "double precision", "half precision", "zero-dimensional half precision", "two elements",
     "with gradients", "zeros with gradients",
 }  # fmt: skip
-#: Tensors of other kinds than the given ones. A program that refuses one of a group is not meant for them.
+#: Groups of changes to a different kind of tensor. If a program rejects one change of a group, the group is left out.
 _OTHER_KINDS = (
     {"integers", "negative integers"}, {"double precision"}, {"half precision"},
     {"zero-dimensional half precision"}, {"with gradients", "zeros with gradients"},
@@ -377,22 +381,22 @@ def describe_differences(expected: Observation, actual: Observation, remedy: Rem
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
-        return _raised(expected.raised, actual.raised, may_differ=may_differ)
+        return _error_differences(expected.raised, actual.raised, may_differ=may_differ)
     differences = []
-    if not may_differ and not _same(expected.events, actual.events):
+    if not may_differ and not _is_same(expected.events, actual.events):
         differences.append(f"events {expected.events} became {actual.events}")
     differences += [
         f"{name}: {expected.state.get(name)} became {actual.state.get(name)}"
         for name in sorted(expected.state.keys() | actual.state.keys())
-        if not _same(expected.state.get(name), actual.state.get(name))
+        if not _is_same(expected.state.get(name), actual.state.get(name))
         and not (may_differ and _is_declared(name, expected.state.get(name), actual.state.get(name)))
     ]
-    if _finite(expected):
+    if _is_finite(expected):
         for name in sorted(expected.gradients.keys() | actual.gradients.keys()):
             one, other = expected.gradients.get(name), actual.gradients.get(name)
-            unasked = may_differ or "with gradients" in what
-            zero = unasked and one is None and other is not None and not other.count_nonzero()
-            if not zero and not _same(one, other):
+            allows_zero_gradients = may_differ or "with gradients" in what
+            is_zero = allows_zero_gradients and one is None and other is not None and not other.count_nonzero()
+            if not is_zero and not _is_same(one, other):
                 differences.append(f"gradient of {name}: {one} became {other}")
     return differences
 
@@ -403,36 +407,42 @@ def _is_declared(name: str, expected: Any, actual: Any) -> bool:
     Random numbers may differ, and a result may be a new tensor instead of an argument or an earlier result. There are
     then fewer aliases, and the new tensor is an additional entry in ``requires grad``.
     """
-    if name == "requires grad":  # a result that is an argument has no place of its own
-        new_places = {place for place in actual.keys() - expected.keys() if not place.startswith("value")}
-        return not new_places and expected.items() <= actual.items()
+    if name == "requires grad":  # a result that is an argument has no path of its own
+        new_paths = {
+            tensor_path for tensor_path in actual.keys() - expected.keys() if not tensor_path.startswith("value")
+        }
+        return not new_paths and expected.items() <= actual.items()
     return name == "random" or (name in {"aliases", "memory"} and set(actual) <= set(expected))
 
 
-def _raised(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
+def _error_differences(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
     if expected is None or actual is None:
         return [f"raised {expected!r} became {actual!r}"]
-    # Which operation refuses an input differs; a list's own IndexError names the list.
+    # A different operation may reject the input, unless the original error is a list's own IndexError.
     kinds = RuntimeError | IndexError
-    of_operation = isinstance(expected, kinds) and isinstance(actual, kinds) and "list index" not in str(expected)
-    in_other_words = may_differ and isinstance(actual, RuntimeError)
+    are_from_operations = (
+        isinstance(expected, kinds) and isinstance(actual, kinds) and "list index" not in str(expected)
+    )
+    has_allowed_message = may_differ and isinstance(actual, RuntimeError)
     # PyTorch's own operations write sizes in two ways, depending on whether they are captured.
     texts = (str(error).partition("\n\nfrom user code")[0] for error in (expected, actual))
-    said = [text.replace("torch.Size", "").replace("(", "").replace(")", "") for text in texts]
-    same = type(expected) is type(actual) and _same(*said)
+    messages = [text.replace("torch.Size", "").replace("(", "").replace(")", "") for text in texts]
+    is_same = type(expected) is type(actual) and _is_same(*messages)
     # Before torch 2.11, Dynamo wraps any error of an operation that it captures.
-    is_wrapped = type(actual).__name__ == "TorchRuntimeError" and f"got {type(expected).__name__}'{said[0]}" in said[1]
-    if same or of_operation or in_other_words or (is_wrapped and torch.__version__ < "2.11"):
+    is_wrapped = (
+        type(actual).__name__ == "TorchRuntimeError" and f"got {type(expected).__name__}'{messages[0]}" in messages[1]
+    )
+    if is_same or are_from_operations or has_allowed_message or (is_wrapped and torch.__version__ < "2.11"):
         return []
     return [f"raised {expected!r} became {actual!r}"]
 
 
-def _finite(result: Observation) -> bool:
+def _is_finite(result: Observation) -> bool:
     tensors = [*result.gradients.values(), *(t for _, t in _tensors(result.state.get("value"), "value"))]
     return all(bool(t.isfinite().all()) for t in tensors if isinstance(t, torch.Tensor))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     match one:
@@ -441,14 +451,14 @@ def _same(one: Any, other: Any) -> bool:
             rtol, atol = (1e-2, 1e-2) if one.dtype == torch.float16 else (1e-4, 1e-5)
             return bool(has_same_form and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
         case dict():
-            return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+            return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
         case list() | tuple():
-            return len(one) == len(other) and all(map(_same, one, other))
+            return len(one) == len(other) and all(map(_is_same, one, other))
         case float():
-            close = math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-6)
-            return close or (math.isnan(one) and math.isnan(other))
+            is_close = math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-6)
+            return is_close or (math.isnan(one) and math.isnan(other))
         case str():
-            one, other = (_OF_COMPILING.sub("", text) for text in (one, other))
+            one, other = (_DETAILS_OF_COMPILING.sub("", text) for text in (one, other))
             if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
                 return False
             pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
@@ -456,14 +466,14 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _originals(
+def _observe_original(
     path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
     """Return the calls to which a claim applies, with the observations of the original."""
     ways = ways_to_call(loaded)
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}
-    elif remedy.verdict == "works but differs" and remedy.reason is not None:  # it names what else differs
+    elif remedy.verdict == "works but differs" and remedy.reason is not None:  # the reason names what else differs
         ways = {what: prepare for what, prepare in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
     expected = {what: observe_call(path, text, prepare, None) for what, prepare in ways.items()}
     refused = {what for what, result in expected.items() if result.raised is not None}
@@ -482,20 +492,20 @@ def false_claims(
         lines = program.text.split("\n")
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
-        assert "\n".join(lines) == text, "the edits and the patch say the same"
-    named = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
-    forbidden = {new for line in named for new in new_lines(remedy, line)}
+        assert "\n".join(lines) == text, "the edits and the patch are the same change"
+    remedied_lines = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
+    lines_without_breaks = {new for line in remedied_lines for new in new_lines(remedy, line)}
     compile_before = torch.compile
 
-    def compiling(fn: Any = None, **options: Any) -> Any:
+    def compile_with_backend(fn: Any = None, **options: Any) -> Any:
         options["backend"] = backend
         return compile_before(fn, **options) if fn is not None else lambda inner: compile_before(inner, **options)
 
     differences = []
-    with _settings():
-        for what, prepare, expected in _originals(path, program.text, loaded, remedy):
+    with _restore_settings():
+        for what, prepare, expected in _observe_original(path, program.text, loaded, remedy):
             if remedy.code is not None:
-                exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
+                exec(remedy.code, {"model": loaded.f})  # noqa: S102 - code from the report
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
                     f"{what}: uncompiled: {difference}"
@@ -506,19 +516,21 @@ def false_claims(
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
-            with record_break_lines(path) as broken:
-                actual = observe_call(path, text, prepare, compiling)
+            with record_break_lines(path) as broken_lines:
+                actual = observe_call(path, text, prepare, compile_with_backend)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
             call_differences = describe_differences(expected, actual, remedy, what)
-            if call_differences:  # compilation alone makes the same difference
-                usual = describe_differences(
-                    expected, observe_call(path, program.text, prepare, compiling), remedy, what
+            if call_differences:  # compiling alone may cause the same difference
+                differences_of_compiling = describe_differences(
+                    expected, observe_call(path, program.text, prepare, compile_with_backend), remedy, what
                 )
-                call_differences = [difference for difference in call_differences if difference not in usual]
+                call_differences = [
+                    difference for difference in call_differences if difference not in differences_of_compiling
+                ]
             differences += [f"{what}: {difference}" for difference in call_differences]
-            if forbidden & set(broken) and expected.raised is None:
-                differences.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
+            if lines_without_breaks & set(broken_lines) and expected.raised is None:
+                differences.append(f"{what}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
                 differences.append(f"{what}: {breaks} breaks are left")
     return differences
@@ -528,7 +540,7 @@ _DEFAULTS = torch._dynamo.config.save_config()
 
 
 @contextlib.contextmanager
-def _settings() -> Iterator[None]:
+def _restore_settings() -> Iterator[None]:
     before = torch._dynamo.config.save_config()
     try:
         yield

@@ -1,4 +1,4 @@
-"""A remedy with a working verdict works when a reader applies it; this test does not use the code of verdicts."""
+"""A remedy with a working verdict works when a reader applies it. The tests do not use the code of verdicts."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
     args, kwargs = loaded.make_arguments()
     report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend=backend), *args, **kwargs)
     assert report.remedies is not None
-    decided = {
+    breaks_with_remedies = {
         ident for remedy in report.remedies if remedy.person or remedy.verdict in WORKING for ident in remedy.breaks
     }
-    assert decided == {break_.id for break_ in report.breaks}, "each break has a remedy or a manual step"
-    alone = _UnchangedProgram(loaded, backend)
+    assert breaks_with_remedies == {break_.id for break_ in report.breaks}, "each break has a remedy or a manual step"
+    unchanged = _UnchangedProgram(loaded, backend)
     for remedy in report.remedies:
         assert (remedy.verdict == "not tried") >= (remedy.kind == "person")
         if remedy.verdict in WORKING:
-            _check_claim(alone, report, remedy, folder / "with")
+            _check_claim(unchanged, report, remedy, folder / "with")
     return report
 
 
 class _UnchangedProgram:
-    """A program without any remedy, eager and compiled, each run once."""
+    """A program without any remedy, observed once in eager mode and once compiled."""
 
     def __init__(self, loaded: LoadedProgram, backend: str) -> None:
         self.loaded = loaded
@@ -85,24 +85,26 @@ class _UnchangedProgram:
         return LoadedProgram(self.loaded.path, self.loaded.text)
 
 
-def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
+def _check_claim(unchanged: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
     what = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
-    with load_with_remedy(alone.loaded, report, remedy, folder, alone.backend) as changed:
+    with load_with_remedy(unchanged.loaded, report, remedy, folder, unchanged.backend) as changed:
         changed_runs = observe_runs(changed, variants)
         assert changed_runs.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
-        assert changed_runs.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
+        assert changed_runs.ops or not unchanged.compiled.ops, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
-            observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it would raise
+            observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it raises an error if a break is left
     for variant in variants:
-        expected, actual = alone.eager.observed[variant], changed_runs.observed[variant]
+        expected, actual = unchanged.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)
         # Differences that compilation alone causes are not due to the remedy.
-        names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]
+        names = [
+            name for name in names if name not in names_of_differences(expected, unchanged.compiled.observed[variant])
+        ]
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]
         details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in names)

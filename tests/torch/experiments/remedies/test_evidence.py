@@ -1,4 +1,4 @@
-"""Differences that compiling alone causes do not count against a change; results without values do not count for it."""
+"""Differences that compiling alone causes do not count against a change. Results without values do not count for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from jupyter_graphbreak.experiments.remedies import trial_runner
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 
 
-class Remembering(torch.nn.Module):
-    """Remembers its last sizes, but not in compiled code, as some libraries do."""
+class StoresSizesEagerly(torch.nn.Module):
+    """A module that stores its last sizes only in eager code, as some libraries do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,21 +28,21 @@ class Remembering(torch.nn.Module):
         return x + 1
 
 
-def shifted(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-    """Shifts and clamps, unless there are no shifts: no number equals this sum."""
+def shift_and_clamp(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
+    """Shift and clamp, unless there are no shifts: no shift equals the number that it is compared with."""
     if (shifts != shifts.sum().sin() + 3.5).any():
         x = (x + shifts.sum()).clamp(-50, 50)
     return x + 1
 
 
-def truncated(x: torch.Tensor) -> torch.Tensor:
-    """Adds the whole part of the sum, which no NaN has."""
+def add_truncated_sum(x: torch.Tensor) -> torch.Tensor:
+    """Add the integer part of the sum, which NaN does not have."""
     y = x * 2
     return y + int(y.sum())
 
 
-def with_kept_gradient(x: torch.Tensor) -> torch.Tensor:
-    """Adds the gradient that a copy keeps."""
+def add_copied_gradient(x: torch.Tensor) -> torch.Tensor:
+    """Add the gradient of a copy, if the copy has one."""
     gradient = copy.deepcopy(x).grad
     return x * 2 if gradient is None else x * 2 + gradient
 
@@ -55,46 +55,50 @@ def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eag
 
 
 @pytest.mark.exhaustive
-def test_state_that_only_eager_code_sets_is_no_difference() -> None:
-    (works,) = [remedy for remedy in remedies_of(Remembering(), torch.ones(3)) if remedy.verdict == "works"]
-    assert works.differences == []
-    assert works.evidence is not None
-    assert works.evidence.inputs > 5
+def test_state_that_only_eager_code_sets_is_not_a_difference() -> None:
+    (working_remedy,) = [
+        remedy for remedy in remedies_of(StoresSizesEagerly(), torch.ones(3)) if remedy.verdict == "works"
+    ]
+    assert working_remedy.differences == []
+    assert working_remedy.evidence is not None
+    assert working_remedy.evidence.inputs > 5
 
 
 @pytest.mark.exhaustive
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 600)  # compiling takes long on a busy machine
-    with_inductor = remedies_of(truncated, torch.ones(3), backend="inductor")
-    if torch.__version__.startswith("2.9."):  # its inductor writes C++ code for int(...) that does not compile
+    with_inductor = remedies_of(add_truncated_sum, torch.ones(3), backend="inductor")
+    if torch.__version__.startswith("2.9."):  # Inductor writes C++ code for int(...) that does not compile
         assert any("CppCompileError" in (remedy.reason or "") for remedy in with_inductor)
     else:
-        (works,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
-        assert works.verdict == "works on what ran"
-        assert "but the original raises OverflowError: cannot convert float infinity" in (works.reason or "")
-    (same,) = [remedy for remedy in remedies_of(truncated, torch.ones(3)) if remedy.verdict in WORKING]
+        (working_remedy,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
+        assert working_remedy.verdict == "works on what ran"
+        assert "but the original raises OverflowError: cannot convert float infinity" in (working_remedy.reason or "")
+    (same,) = [remedy for remedy in remedies_of(add_truncated_sum, torch.ones(3)) if remedy.verdict in WORKING]
     assert same.verdict == "works"
 
 
 @pytest.mark.exhaustive
 def test_a_branch_that_only_empty_tensors_take_did_not_run() -> None:
     remedies = [
-        remedy for remedy in remedies_of(shifted, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks
+        remedy for remedy in remedies_of(shift_and_clamp, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks
     ]
     working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
     assert working
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
-    assert "one side of a condition never ran" in {remedy.reason for remedy in working}
+    assert "one branch of a condition never ran" in {remedy.reason for remedy in working}
 
 
 @pytest.mark.exhaustive
 def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
     for argument in (torch.ones(3), torch.ones(3, requires_grad=True)):
         with torch.no_grad():
-            working = [remedy for remedy in remedies_of(with_kept_gradient, argument) if remedy.verdict in WORKING]
-        assert bool(working) == (torch.__version__ >= "2.13")  # before, new tensors have a .grad in compiled code
+            working = [remedy for remedy in remedies_of(add_copied_gradient, argument) if remedy.verdict in WORKING]
+        assert bool(working) == (
+            torch.__version__ >= "2.13"
+        )  # in earlier releases, new tensors have a .grad in compiled code
         for remedy in working:
             assert remedy.verdict == "works on what ran"
             assert (remedy.reason or "").endswith("with tensors that have a .grad")
-    (works, *_) = remedies_of(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
-    assert works.verdict == "works"
+    (working_remedy, *_) = remedies_of(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
+    assert working_remedy.verdict == "works"

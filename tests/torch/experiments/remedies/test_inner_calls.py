@@ -262,7 +262,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "argument", "what", "line"),
+    ("text", "name", "argument", "title", "line"),
     [
         pytest.param(
             SAMPLER,
@@ -316,12 +316,12 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     ids=["sampler", "solver", "beam_search", "gan", "layers", "global"],
 )
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
-    tmp_path: Path, text: str, name: str, argument: torch.Tensor, what: str, line: str
+    tmp_path: Path, text: str, name: str, argument: torch.Tensor, title: str, line: str
 ) -> None:
     remedy = inner_remedy(import_source(text, tmp_path), name, argument)
     assert remedy is not None
     assert (remedy.verdict, remedy.breaks) == ("works", ["b1"])
-    assert remedy.title.startswith(what)
+    assert remedy.title.startswith(title)
     assert line in (remedy.patch or "")
     assert remedy.evidence is not None
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
@@ -374,7 +374,7 @@ def test_a_model_inside_a_wrapper_has_the_name_of_its_own_variable(tmp_path: Pat
     text += "average.model = net\n\n\ndef step(x):\n    average.model.zero_grad()\n    return net(x)\n"
     x = torch.ones(2)
     subject = Subject(import_source(text, tmp_path).step, Arguments(x))
-    assert [place for place, _ in modules_of(subject, (x,), {})] == ["net", "net.0", "average"]
+    assert [path for path, _ in modules_of(subject, (x,), {})] == ["net", "net.0", "average"]
 
 
 def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: Path) -> None:
@@ -389,10 +389,10 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
     assert [call.module_paths for call in parts.calls] == [("net",)]
     assert parts.breaks == {breaks["GB0170"]}
-    strict = find_inner_calls(original, report, files)
-    assert not strict.calls
-    assert strict.part_with_one_break is not None
-    assert strict.part_with_one_break.break_ == breaks["GB0170"]
+    parts_without_breaks = find_inner_calls(original, report, files)
+    assert not parts_without_breaks.calls
+    assert parts_without_breaks.part_with_one_break is not None
+    assert parts_without_breaks.part_with_one_break.break_ == breaks["GB0170"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
@@ -449,7 +449,7 @@ class Average(torch.nn.Module):
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step(*, is_training: bool) -> None:
+def test_an_average_of_weights_is_not_part_of_the_forward_pass_of_a_training_step(*, is_training: bool) -> None:
     average, weight = Average(), torch.ones(4, requires_grad=True)
 
     def step() -> None:
@@ -462,7 +462,7 @@ def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step
     assert names == {"step", "forward", *([] if is_training else ["update"])}
 
 
-def test_the_claim_holds_when_the_change_is_applied(tmp_path: Path) -> None:
+def test_a_sampler_has_the_same_result_when_its_network_is_compiled_instead(tmp_path: Path) -> None:
     text = SAMPLER.replace('@torch.compile(backend="eager")\n', 'net.compile(backend="eager", fullgraph=True)\n')
     changed, original = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
     changed.net.load_state_dict(original.net.state_dict())

@@ -1,4 +1,4 @@
-"""A change that passes sizes as numbers is right for other sizes as well, which are compiled again."""
+"""A change that passes sizes as numbers also works for other sizes, for which it is compiled again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str)
 
 
 class Attention(torch.nn.Module):
-    """Reads lengths like the vision towers of models do."""
+    """A module that reads lengths as the vision towers of models do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,21 +74,21 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     pytest.importorskip("transformers")
     torch._dynamo.reset()
     counters.clear()
-    known, model = sizes_hook(), Attention()
+    make_known_sizes, model = sizes_hook(), Attention()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     grids = ([[1, 2, 3], [1, 1, 2]], [[1, 2, 2], [1, 2, 2]], [[1, 1, 8]], [[2, 2, 2]], [[1, 2, 3], [1, 1, 2]])
     for numbers in grids:
         grid = torch.tensor(numbers)
         x = torch.randn(int(grid.prod(-1).sum()) // 2, 2)
         gradients = []
-        for program, sizes in ((model, grid), (compiled, known(grid))):
+        for program, sizes in ((model, grid), (compiled, make_known_sizes(grid))):
             argument = x.clone().requires_grad_()
             model.zero_grad()
             result = program(argument, sizes)
             result.sum().backward()
             gradients.append((result.detach(), argument.grad, model.model.weight.grad))
-        for one, other in zip(*gradients, strict=True):
-            torch.testing.assert_close(one, other)
+        for eager_value, compiled_value in zip(*gradients, strict=True):
+            torch.testing.assert_close(eager_value, compiled_value)
     assert counters["stats"]["unique_graphs"] == len(grids) - 1
 
 
@@ -98,7 +98,7 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     reason="torch 2.9 to 2.12 lose the symbol of a mask's sum in this model: PendingUnbackedSymbolNotFound",
 )
 @pytest.mark.slow
-def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fixed_model_works_for_other_grids(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
     import tiny_models  # type: ignore[import-not-found]
@@ -108,7 +108,7 @@ def test_other_grids_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(next(code for code in SWITCHES if "class Sizes" in code), {"model": changed})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()
-    compiled: Any = torch.compile(changed, backend="eager")  # another one compiles the same graphs
+    compiled: Any = torch.compile(changed, backend="eager")  # a different backend would compile the same graphs
     for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
         arguments = {**inputs, "image_grid_thw": torch.tensor(grid)}
         with torch._dynamo.config.patch(capture_scalar_outputs=True):

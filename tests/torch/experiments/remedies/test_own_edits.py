@@ -41,10 +41,10 @@ BRANCH = """        if x.sum() > 0:
 WHERE = "        return torch.where(x.sum() > 0, x * factor, x - self.offset)\n"
 _NAMES = itertools.count()
 
-Judge = Callable[..., Remedy]
+TryPatch = Callable[..., Remedy]
 
 
-def diff(old: str, new: str, path: str) -> str:
+def make_patch(old: str, new: str, path: str) -> str:
     return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{path}", f"b/{path}"))
 
 
@@ -59,54 +59,54 @@ def load(path: Path) -> Any:
 
 
 @pytest.fixture
-def judge(tmp_path: Path) -> Judge:
-    def judge(*pairs: tuple[str, str], beside: str = "", text: str = MODULE) -> Remedy:
+def try_patch(tmp_path: Path) -> TryPatch:
+    def try_patch(*pairs: tuple[str, str], other_patch: str = "", text: str = MODULE) -> Remedy:
         file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         new = text
-        for old, instead in pairs:
+        for old, replacement in pairs:
             assert old in new
-            new = new.replace(old, instead)
+            new = new.replace(old, replacement)
         patch = tmp_path / "own.patch"
-        patch.write_text(diff(text, new, f"pkg/{file.name}") + beside)
+        patch.write_text(make_patch(text, new, f"pkg/{file.name}") + other_patch)
         report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[patch], seconds=0.0)
         assert file.read_text() == text
         assert report.remedies is not None
-        (own,) = [remedy for remedy in report.remedies if remedy.family == "own"]
-        assert own.title == "Your patch, own.patch"
-        return own
+        (remedy,) = [remedy for remedy in report.remedies if remedy.family == "own"]
+        assert remedy.title == "Your patch, own.patch"
+        return remedy
 
-    return judge
+    return try_patch
 
 
-def test_a_correct_patch_works(judge: Judge) -> None:
-    own = judge((BRANCH, WHERE))
-    assert own.verdict == "works"
-    assert "b1" in own.breaks
-    assert own.evidence is not None
-    assert own.evidence.both_sides is True
-    assert [edit.new for edit in own.edits] == [WHERE.rstrip("\n")]
+def test_a_correct_patch_works(try_patch: TryPatch) -> None:
+    remedy = try_patch((BRANCH, WHERE))
+    assert remedy.verdict == "works"
+    assert "b1" in remedy.breaks
+    assert remedy.evidence is not None
+    assert remedy.evidence.both_sides is True
+    assert [edit.new for edit in remedy.edits] == [WHERE.rstrip("\n")]
 
 
 @pytest.mark.parametrize(
-    "instead",
+    "replacement",
     [
-        "        return x * factor\n",  # right on the input that was given
+        "        return x * factor\n",  # right for the recorded input only
         WHERE.replace("> 0", "> -1000"),
         WHERE.replace("x - self", "x + self"),
         WHERE.replace("return", "x.add_(0.5)\n        return"),
     ],
 )
-def test_a_wrong_patch_has_a_different_result(judge: Judge, instead: str) -> None:
-    assert judge((BRANCH, instead)).verdict == "another result"
+def test_a_wrong_patch_has_a_different_result(try_patch: TryPatch, replacement: str) -> None:
+    assert try_patch((BRANCH, replacement)).verdict == "another result"
 
 
 @pytest.mark.exhaustive
-def test_a_patch_may_add_a_function(judge: Judge) -> None:
+def test_a_patch_may_add_a_function(try_patch: TryPatch) -> None:
     helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
     new = "        return either(x, x * factor, x - self.offset)\n"
-    assert judge((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
+    assert try_patch((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
 
 
 @pytest.mark.parametrize(
@@ -121,31 +121,31 @@ def test_a_patch_may_add_a_function(judge: Judge) -> None:
         ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
     ],
 )
-def test_changes_of_module_level_code_are_not_tried(judge: Judge, old: str, new: str, line: int) -> None:
+def test_changes_of_module_level_code_are_not_tried(try_patch: TryPatch, old: str, new: str, line: int) -> None:
     """The existing functions do not have such a change, so a verdict on them would be about a different program."""
-    own = judge((BRANCH, WHERE), (old, new))
-    assert own.verdict == "not tried"
-    assert own.reason is not None
-    assert own.reason.startswith(f"line {line} ")
+    remedy = try_patch((BRANCH, WHERE), (old, new))
+    assert remedy.verdict == "not tried"
+    assert remedy.reason is not None
+    assert remedy.reason.startswith(f"line {line} ")
 
 
-def test_a_removed_function_is_not_tried(judge: Judge) -> None:
+def test_a_removed_function_is_not_tried(try_patch: TryPatch) -> None:
     text = MODULE + "\n\ndef unused(x):\n    return x\n"
-    own = judge((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
-    assert own.verdict == "not tried"
+    remedy = try_patch((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
+    assert remedy.verdict == "not tried"
 
 
 @pytest.mark.parametrize("more", ["", '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'])
-def test_changes_of_compile_calls_are_not_tried(judge: Judge, more: str) -> None:
+def test_changes_of_compile_calls_are_not_tried(try_patch: TryPatch, more: str) -> None:
     text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
     old = '@torch.compile(backend="eager")\ndef step'
-    own = judge((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
-    assert own.verdict == "not tried"
-    assert own.reason == "it changes how a function is compiled; run the cell to see what that does"
+    remedy = try_patch((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
+    assert remedy.verdict == "not tried"
+    assert remedy.reason == "it changes how a function is compiled; run the cell to see what that does"
 
 
 @pytest.mark.exhaustive
-def test_compiling_an_inner_function_instead(judge: Judge) -> None:
+def test_a_patch_that_compiles_an_inner_function_instead_works(try_patch: TryPatch) -> None:
     text = """import torch
 
 
@@ -169,13 +169,13 @@ def step(x):
     print("mean", float(mean))
     return y
 """
-    own = judge((text, new), text=text)
-    assert own.verdict == "works"
-    assert "b1" in own.breaks
+    remedy = try_patch((text, new), text=text)
+    assert remedy.verdict == "works"
+    assert "b1" in remedy.breaks
 
 
 @pytest.mark.exhaustive
-def test_an_edit_in_a_branch_that_never_runs_is_not_fully_verified(judge: Judge) -> None:
+def test_an_edit_in_a_branch_that_never_runs_is_not_fully_verified(try_patch: TryPatch) -> None:
     text = """import torch
 
 
@@ -187,16 +187,18 @@ def step(x):
     torch._dynamo.graph_break()
     return y + 1
 """
-    own = judge(
+    remedy = try_patch(
         ("        torch._dynamo.graph_break()\n        y = y * 3", "        y = y * 4"),
         ("    torch._dynamo.graph_break()\n    return", "    return"),
         text=text,
     )
-    assert own.verdict == "works on what ran"
+    assert remedy.verdict == "works on what ran"
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(2, "another result"), (100_000, "works")])
-def test_a_change_that_shows_only_in_the_third_call(judge: Judge, threshold: int, verdict: str) -> None:
+def test_a_difference_that_shows_only_in_the_third_call_is_found(
+    try_patch: TryPatch, threshold: int, verdict: str
+) -> None:
     text = """import torch
 
 seen = []
@@ -207,43 +209,45 @@ def step(x):
     torch._dynamo.graph_break()
     return x * len(seen)
 """
-    own = judge(
+    remedy = try_patch(
         ("    seen.append(x.shape[0])\n", f"    if len(seen) < {threshold}:\n        seen.append(x.shape[0])\n"),
         ("    torch._dynamo.graph_break()\n", ""),
         text=text,
     )
-    assert own.verdict == verdict
+    assert remedy.verdict == verdict
 
 
 @pytest.mark.parametrize(
     ("new", "expected"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
 )
-def test_a_failure_has_a_reason(judge: Judge, new: str, expected: str) -> None:
-    own = judge(("return y + 1", new))
-    assert own.verdict == "fails"
-    assert expected in (own.reason or "")
+def test_a_failure_has_a_reason(try_patch: TryPatch, new: str, expected: str) -> None:
+    remedy = try_patch(("return y + 1", new))
+    assert remedy.verdict == "fails"
+    assert expected in (remedy.reason or "")
 
 
 @pytest.mark.exhaustive
-def test_a_patch_may_also_change_files_that_are_not_python(judge: Judge) -> None:
-    """A change of other Python code could change the result as well; a change of other files cannot."""
-    other = diff("x = 1\n", "x = 2\n", "pkg/other.py")
-    own = judge((BRANCH, WHERE), beside=other)
-    assert own.verdict == "not tried"
-    assert own.reason == "it also changes pkg/other.py, and nothing in that file was compiled"
-    assert judge((BRANCH, WHERE), beside=diff("old\n", "new\n", "README.md")).verdict == "works"
+def test_a_patch_may_also_change_files_that_are_not_python(try_patch: TryPatch) -> None:
+    """A change of other Python code could change the result as well. A change of other files cannot."""
+    other = make_patch("x = 1\n", "x = 2\n", "pkg/other.py")
+    remedy = try_patch((BRANCH, WHERE), other_patch=other)
+    assert remedy.verdict == "not tried"
+    assert remedy.reason == "it also changes pkg/other.py, and nothing in that file was compiled"
+    assert try_patch((BRANCH, WHERE), other_patch=make_patch("old\n", "new\n", "README.md")).verdict == "works"
 
 
 def test_a_patch_for_a_different_source_text_is_not_tried(tmp_path: Path) -> None:
     file = tmp_path / "drifted.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
-    patch.write_text(diff(MODULE.replace("x - self", "x - 2 * self"), MODULE.replace(BRANCH, WHERE), "drifted.py"))
+    patch.write_text(
+        make_patch(MODULE.replace("x - self", "x - 2 * self"), MODULE.replace(BRANCH, WHERE), "drifted.py")
+    )
     report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[str(patch)], seconds=0.0)
-    (own,) = [remedy for remedy in report.remedies or [] if remedy.family == "own"]
-    assert own.verdict == "not tried"
-    assert own.reason == "line 12 of drifted.py is not 'return x - 2 * self.offset'"
+    (remedy,) = [remedy for remedy in report.remedies or [] if remedy.family == "own"]
+    assert remedy.verdict == "not tried"
+    assert remedy.reason == "line 12 of drifted.py is not 'return x - 2 * self.offset'"
 
 
 def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
@@ -251,10 +255,10 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
     file.write_text(MODULE)
     step = load(file).step
     patch = tmp_path / "own.patch"
-    patch.write_text("mend it, please\n")
+    patch.write_text("fix it, please\n")
     with pytest.raises(ValueError, match=r"own\.patch is not a patch: a unified diff is needed"):
         jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[patch])
-    patch.write_text(diff("x = 1\n", "x = 2\n", "elsewhere.py"))
+    patch.write_text(make_patch("x = 1\n", "x = 2\n", "elsewhere.py"))
     with pytest.raises(ValueError, match=r"own\.patch was not tried: .* It changes elsewhere\.py\."):
         jupyter_graphbreak.try_remedies(step, torch.ones(3), also=[patch])
     with pytest.raises(FileNotFoundError):
@@ -262,17 +266,17 @@ def test_an_invalid_patch_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_patch_is_judged_on_the_recorded_entries_of_a_run(tmp_path: Path) -> None:
+def test_a_patch_is_tried_on_the_recorded_entries_of_a_run(tmp_path: Path) -> None:
     torch.compiler.reset()
     file = tmp_path / "kept.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
-    patch.write_text(diff(MODULE, MODULE.replace(BRANCH, WHERE), "kept.py"))
+    patch.write_text(make_patch(MODULE, MODULE.replace(BRANCH, WHERE), "kept.py"))
     compiled: Any = torch.compile(load(file).step, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
     report = run.try_remedies(also=[patch])
     assert [remedy.verdict for remedy in report.remedies or [] if remedy.family == "own"] == ["works"]
-    patch.write_text(diff("x = 1\n", "x = 2\n", "elsewhere.py"))
+    patch.write_text(make_patch("x = 1\n", "x = 2\n", "elsewhere.py"))
     report = run.try_remedies(also=[patch])
     assert [note.message.partition(":")[0] for note in report.diagnostics] == ["Your patch, own.patch was not tried"]

@@ -1,4 +1,4 @@
-"""No claim is false: pairs of programs with traps, judged by an oracle that shares no code with the verdicts."""
+"""No claim about a program with a trap is false, according to an oracle that shares no code with the verdicts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ CASES = [
     pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
     for number, program in enumerate(programs("pairs"))
 ]
-#: Programs marked "right" without a known change that works: the reader has to decide.
+#: Programs marked "right" for which no change is known to work, so the reader has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
-#: The same for changes that differ if the input has a different dtype, a list has tensors of several lengths, or only
-#: one argument requires gradients, which the verdict says.
+#: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
+#: tensors of several lengths, or if only one argument requires gradients. The verdict says so.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
         "a best value of a closure, right",
@@ -42,7 +42,7 @@ RIGHT_FOR_THE_GIVEN_KIND = frozenset(
 )
 
 
-#: The same for changes that return a new tensor where the original returns an argument itself, which the verdict says.
+#: Programs marked "right" whose change returns a new tensor instead of an argument. The verdict says so.
 RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 
 

@@ -1,4 +1,4 @@
-"""Each kind of callable is kept as one entry with its state before the call, and can run again."""
+"""Each kind of callable is recorded as one entry with its state before the call, and can run again."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: 
 
 def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
-    with record_entries() as kept_entries:
+    with record_entries() as recorded_entries:
         value = run()
-    assert kept_entries.left_out == []
-    return kept_entries.entries, value
+    assert recorded_entries.left_out == []
+    return recorded_entries.entries, value
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     assert name in entry.function
     assert entry.frame == "0/0"
     assert entry.arguments.args[-1] is not x
-    again = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
-    torch.testing.assert_close(again, value)
+    second_value = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
+    torch.testing.assert_close(second_value, value)
 
 
 def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
@@ -108,7 +108,7 @@ def test_a_recompiled_function_is_one_entry() -> None:
     assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
 
 
-def test_compiled_functions_inside_uncompiled_ones() -> None:
+def test_compiled_functions_inside_uncompiled_ones_are_separate_entries() -> None:
     inner = torch.compile(breaks, backend="eager")
 
     def outer(x: torch.Tensor) -> Any:
@@ -158,14 +158,14 @@ def test_a_break_that_only_a_later_call_has_is_fixed() -> None:
     assert [remedy.breaks for remedy in working] == [[break_.id]]
 
 
-def test_a_context_around_the_call_is_no_effect_of_code_that_names_it() -> None:
+def test_a_context_around_the_call_is_not_an_effect_of_code_that_uses_it() -> None:
     with jupyter_graphbreak.capture(entries=True) as run, torch.autocast("cpu", dtype=torch.bfloat16):
         torch.compile(InFloat32(), backend="eager")(torch.ones(2, 2))
     assert run.report.effects is None
     assert [check.equal for check in run.check().check or []] == [True]
 
 
-def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
+def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         return method(self, *args, **kwargs)
@@ -174,8 +174,8 @@ def decorated(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class DecoratedNet(Net):
-    forward = decorated(Net.forward)
-    other = decorated(Net.other)
+    forward = decorate(Net.forward)
+    other = decorate(Net.other)
 
 
 def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:

@@ -1,4 +1,4 @@
-"""The time is shared between the breaks of a program, and no question exceeds its limit."""
+"""The breaks of a program share the time for trials, and no analysis exceeds its time limit."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SlowTrialRunner:
         self._clock = clock
 
     def find_inner_calls(self, _: frozenset[str]) -> InnerCalls:
-        """Find no part to compile instead."""
+        """Find no part that could be compiled instead."""
         self.goals_of_trials.append("a part")
         return InnerCalls(())
 
@@ -107,8 +107,10 @@ def test_a_part_is_first_if_there_is_nothing_to_try_for_half_of_the_breaks(
 ) -> None:
     report = jupyter_graphbreak.explain(three_breaks, torch.ones(3))
     runner = SlowTrialRunner(report, Clock())
-    only = [Proposal("edit", "for the first break", {"s1": ""})]
-    monkeypatch.setattr(search, "proposals_for", lambda problem, _: only if problem.break_.id == "b1" else [])
+    proposals_of_first_break = [Proposal("edit", "for the first break", {"s1": ""})]
+    monkeypatch.setattr(
+        search, "proposals_for", lambda problem, _: proposals_of_first_break if problem.break_.id == "b1" else []
+    )
     Search(cast(TrialRunner, runner), time.monotonic() + 100).run()
     assert runner.goals_of_trials == ["a part", "b1"]
 
@@ -145,11 +147,11 @@ def train(x: torch.Tensor) -> float:
 def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     changes: list[Change] = []
 
-    def no_time(_: object, change: Change, *__: Any, **___: Any) -> TrialResult:
+    def report_no_time(_: object, change: Change, *__: Any, **___: Any) -> TrialResult:
         changes.append(change)
         return TrialResult(change, "not tried", NO_TIME)
 
-    monkeypatch.setattr(Search, "_run_trial", no_time)
+    monkeypatch.setattr(Search, "_run_trial", report_no_time)
     report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
     assert [change.inner_targets for change in changes[:1]] == [{("MODEL", "")}]
     assert len(report.breaks) == 2
@@ -177,25 +179,25 @@ def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pyte
 def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
     calls = []
 
-    def counted(x: torch.Tensor) -> torch.Tensor:
+    def count_call(x: torch.Tensor) -> torch.Tensor:
         calls.append(1)
         return x + 1
 
-    entry = Entry("counted", None, counted, Arguments(torch.ones(3)))
+    entry = Entry("count_call", None, count_call, Arguments(torch.ones(3)))
     with pytest.raises(TimeUpError), limit_time(time.monotonic()):
         TrialRunner(entry)
-    for ask in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
-        report = ask(counted, torch.ones(3), seconds=0.0)
+    for analysis in (jupyter_graphbreak.check, jupyter_graphbreak.measure):
+        report = analysis(count_call, torch.ones(3), seconds=0.0)
         assert [note.message.endswith("took too long and was stopped.") for note in report.diagnostics] == [True]
-    compared = jupyter_graphbreak.compare_frontends(counted, torch.ones(3), seconds=0.0)
-    assert compared.verdicts == []
-    assert "torch.compile" in compared.left_out
-    assert "There was no time left for torch.jit.trace" in str(compared)
+    comparison = jupyter_graphbreak.compare_frontends(count_call, torch.ones(3), seconds=0.0)
+    assert comparison.verdicts == []
+    assert "torch.compile" in comparison.left_out
+    assert "There was no time left for torch.jit.trace" in str(comparison)
     assert calls == []
 
 
-@pytest.mark.parametrize("ask", ["check", "values", "compare_frontends", "try_remedies"])
-def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+@pytest.mark.parametrize("analysis", ["check", "values", "compare_frontends", "try_remedies"])
+def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatch, analysis: str) -> None:
     @contextlib.contextmanager
     def slow_run(kind: RunKind) -> Iterator[None]:
         with measure_run(kind):
@@ -205,32 +207,32 @@ def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatc
     def double(x: torch.Tensor) -> torch.Tensor:
         return (x * 2).sum()
 
-    monkeypatch.undo()  # the ample time
+    monkeypatch.undo()  # without the fixture that gives trials ample time
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, thread_time=clock.monotonic)
     for module in (single_calls, rerun, finding, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
     for user in (checking, values_finding, outcome):
         monkeypatch.setattr(user, "measure_run", slow_run)
-    function: Any = double if ask == "compare_frontends" else torch.compile(double, backend="eager")
-    getattr(jupyter_graphbreak, ask)(function, torch.ones(3, requires_grad=True), seconds=20)
+    function: Any = double if analysis == "compare_frontends" else torch.compile(double, backend="eager")
+    getattr(jupyter_graphbreak, analysis)(function, torch.ones(3, requires_grad=True), seconds=20)
     assert 10 < clock.now <= 20
 
 
 def test_front_ends_reached_in_time_have_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def third_is_late() -> None:
-        reached.append(1)
-        if len(reached) == 3:
+    def raise_on_third_call() -> None:
+        front_ends.append(1)
+        if len(front_ends) == 3:
             raise TimeUpError
 
-    reached: list[int] = []
-    monkeypatch.setattr(frontends, "require_time", third_is_late)
-    compared = jupyter_graphbreak.compare_frontends(torch.sin, torch.ones(3))
-    assert [verdict.frontend for verdict in compared.verdicts] == ["torch.jit.trace", "torch.jit.script"]
-    assert compared.left_out[0] == "torch.fx.symbolic_trace"
+    front_ends: list[int] = []
+    monkeypatch.setattr(frontends, "require_time", raise_on_third_call)
+    comparison = jupyter_graphbreak.compare_frontends(torch.sin, torch.ones(3))
+    assert [verdict.frontend for verdict in comparison.verdicts] == ["torch.jit.trace", "torch.jit.script"]
+    assert comparison.left_out[0] == "torch.fx.symbolic_trace"
 
 
-def test_questions_to_a_run_respect_their_time_limit() -> None:
+def test_analyses_of_a_run_respect_their_time_limit() -> None:
     compiled = torch.compile(three_breaks, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
@@ -296,10 +298,10 @@ def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch:
         print("halfway")  # noqa: T201 - what breaks
         return x * 2
 
-    def late(*_: object) -> None:
+    def raise_time_up(*_: object) -> None:
         raise TimeUpError
 
-    monkeypatch.setattr(TrialRunner, "_compare_on_edge_cases", late)
+    monkeypatch.setattr(TrialRunner, "_compare_on_edge_cases", raise_time_up)
     report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend="eager"), torch.ones(3))
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert {remedy.reason for remedy in working} == {"there was no time to try unusual sizes and values"}
@@ -331,18 +333,18 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
 
 
 def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(graph: torch.fx.GraphModule, _: object) -> Any:
+    def add_one(graph: torch.fx.GraphModule, _: object) -> Any:
         return lambda *args: tuple(value + 1 for value in graph.forward(*args))
 
     def double(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    def late(*_: object) -> None:
+    def raise_time_up(*_: object) -> None:
         raise TimeUpError
 
     for name in ("_first_divergence", "_first_wrong_step"):
-        monkeypatch.setattr(checking, name, late)
-    report = jupyter_graphbreak.check(torch.compile(double, backend=wrong), torch.ones(3))
+        monkeypatch.setattr(checking, name, raise_time_up)
+    report = jupyter_graphbreak.check(torch.compile(double, backend=add_one), torch.ones(3))
     assert [check.equal for check in report.check or []] == [False]
     assert [(check.first, check.step) for check in report.check or []] == [(None, None)]
 
@@ -358,9 +360,9 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
         entry=Entry("branches", None, branches, Arguments(torch.ones(3))),
         why_different_backend=lambda: None,
     )  # fmt: skip
-    late = TrialResult(Change(), "not tried", NO_TIME)
+    untried = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Compute both sides with torch.where",), "edit", (goal,), (), late)
+    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried)
     outcome: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], part_with_one_break=None
     )

@@ -1,4 +1,4 @@
-"""Changes that only work together form one remedy; earlier recompile limits do not affect trials."""
+"""Changes that only work together form one remedy, and recompile limits of earlier runs do not affect trials."""
 
 from __future__ import annotations
 
@@ -156,6 +156,6 @@ def test_a_change_that_works_for_several_entries_is_one_remedy() -> None:
     assert remedy.breaks == [break_.id for break_ in report.breaks]
     assert remedy.evidence is not None
     assert (remedy.evidence.breaks_before, remedy.evidence.breaks_after) == (2, 0)
-    measured = run.measure().cost
-    assert measured is not None
-    assert [[saving.remedies for saving in entry.remedied] for entry in measured.entries] == [[[remedy.id]]] * 2
+    cost = run.measure().cost
+    assert cost is not None
+    assert [[saving.remedies for saving in entry.remedied] for entry in cost.entries] == [[[remedy.id]]] * 2

@@ -1,4 +1,4 @@
-"""Trying remedies changes nothing for the user, even if it fails or is interrupted; results so far are kept."""
+"""Trying remedies changes nothing for the user, even if it fails or is interrupted, and keeps the results so far."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ COUNT = 0
 log = logging.getLogger("a.program")
 
 
-def noisy(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
-    """Has every kind of side effect."""
+def has_side_effects(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
+    """Cause every kind of side effect."""
     global COUNT  # noqa: PLW0603 - it is what is tested
     COUNT += 1
     TABLE["seen"] += 1
@@ -54,7 +54,7 @@ def branch(x: torch.Tensor) -> torch.Tensor:
     return y + 1 if y.sum() > 0 else y - 1
 
 
-def two(x: torch.Tensor) -> torch.Tensor:
+def breaks_twice(x: torch.Tensor) -> torch.Tensor:
     torch._dynamo.graph_break()
     if x.sum() > 0:
         x = x + 1
@@ -69,7 +69,7 @@ def raises(x: torch.Tensor) -> torch.Tensor:
 
 def snapshot(*arguments: Any) -> dict[str, Any]:
     """Return everything that must not change."""
-    functions = (noisy, branch, two, raises, copy.deepcopy, torch.nn.Linear.forward)
+    functions = (has_side_effects, branch, breaks_twice, raises, copy.deepcopy, torch.nn.Linear.forward)
     return {
         "arguments": copy.deepcopy(arguments),
         "globals": (COUNT, list(HISTORY), dict(TABLE), sorted(globals())),
@@ -111,22 +111,24 @@ def test_side_effects_of_the_function_do_not_happen(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(table, "MAX_PROPOSALS", proposals)
     arguments = torch.ones(3), [0.5]
-    with warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         with assert_nothing_changes(capsys, *arguments):
-            report = jupyter_graphbreak.try_remedies(torch.compile(noisy, backend=backend), *arguments, seconds=600)
+            report = jupyter_graphbreak.try_remedies(
+                torch.compile(has_side_effects, backend=backend), *arguments, seconds=600
+            )
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
-    # pytest's handler represents the user's; records of PyTorch's trace reach no handler of the user's.
+    # pytest's handler stands for one of the user, which does not receive the records of PyTorch's trace.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []
-    assert [w for w in warned if "noisy" in str(w.message)] == []
+    assert [w for w in caught_warnings if "noisy" in str(w.message)] == []
 
 
 TOTALS = torch.zeros(2)
 STEPS = 0
 
 
-def counting(x: torch.Tensor) -> torch.Tensor:
-    """Changes a tensor, a list and a number of this module."""
+def changes_globals(x: torch.Tensor) -> torch.Tensor:
+    """Change a tensor, a list and a number of this module."""
     global STEPS  # noqa: PLW0603 - it is what is tested
     STEPS += 1
     HISTORY.append(1.0)
@@ -138,15 +140,15 @@ def counting(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "decorated",
     [
-        torch.no_grad()(counting),
-        pytest.param(torch.vmap(counting), marks=pytest.mark.exhaustive),
-        pytest.param(functools.partial(counting), marks=pytest.mark.exhaustive),
+        torch.no_grad()(changes_globals),
+        pytest.param(torch.vmap(changes_globals), marks=pytest.mark.exhaustive),
+        pytest.param(functools.partial(changes_globals), marks=pytest.mark.exhaustive),
     ],
 )
 @pytest.mark.parametrize("is_called", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any], *, is_called: bool) -> None:
-    # The root frame is PyTorch's or another module's: Dynamo would read the globals of the inner function from its
-    # module, not from the copies.
+    # The root frame belongs to PyTorch or to a different module, so Dynamo would read the globals of the inner function
+    # from its module, not from the copies.
     scope = {"decorated": decorated}
     exec("def call(x):\n    return decorated(x) + 1", scope)  # noqa: S102 - a function of a different module
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -165,15 +167,15 @@ def test_only_the_exception_of_the_function_is_raised(capsys: pytest.CaptureFixt
         jupyter_graphbreak.try_remedies(torch.compile(raises, backend="eager"), x)
 
 
-def interrupt_call(at: int) -> Callable[..., Any]:
-    """Return a replacement for running a changed program that is interrupted in one of its calls."""
+def interrupt_call(number: int) -> Callable[..., Any]:
+    """Return a replacement for ``TrialRunner._run_compiled`` that interrupts one of its calls."""
     run_compiled = TrialRunner._run_compiled
     calls = 0
 
     def interrupted(self: TrialRunner, *args: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls != at:
+        if calls != number:
             return run_compiled(self, *args)
         with interrupt_while_restoring():
             return run_compiled(self, *args)
@@ -203,37 +205,37 @@ def test_an_interrupt_keeps_the_results_so_far(
     monkeypatch.setattr(TrialRunner, "_run_compiled", interrupt_call(5))
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
-        report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
+        report = jupyter_graphbreak.try_remedies(torch.compile(breaks_twice, backend="eager"), x)
     assert report.remedies is not None
     assert [remedy.verdict in WORKING for remedy in report.remedies] == [True, False]
-    person = report.remedies[1]
-    assert (person.kind, person.verdict) == ("person", "not tried")
-    assert person.reason == "the search was interrupted"
+    manual_step = report.remedies[1]
+    assert (manual_step.kind, manual_step.verdict) == ("person", "not tried")
+    assert manual_step.reason == "the search was interrupted"
 
 
-@pytest.mark.parametrize("where", ["family", "trial"])
+@pytest.mark.parametrize("faulty_part", ["family", "trial"])
 def test_an_internal_error_does_not_prevent_the_report(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], faulty_part: str
 ) -> None:
-    def faulty(problem: Problem) -> Iterator[Proposal]:
+    def fail_in_family(problem: Problem) -> Iterator[Proposal]:
         if problem.break_.gb_type.startswith("Data"):
             raise ZeroDivisionError("in a family")
         yield from ()
 
-    def fault(*_: Any) -> Any:
+    def fail(*_: Any) -> Any:
         raise ZeroDivisionError("in the comparison")
 
-    if where == "family":
+    if faulty_part == "family":
         others = {name: table.FAMILIES[name] for name in (markers.FAMILY, branches.FAMILY)}
-        monkeypatch.setattr(table, "FAMILIES", {"faulty": faulty, **others})
+        monkeypatch.setattr(table, "FAMILIES", {"faulty": fail_in_family, **others})
     else:
-        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fault)
+        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fail)
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
-        report = jupyter_graphbreak.try_remedies(torch.compile(two, backend="eager"), x)
+        report = jupyter_graphbreak.try_remedies(torch.compile(breaks_twice, backend="eager"), x)
     assert report.remedies is not None
     assert any("ZeroDivisionError" in note.message for note in report.diagnostics)
-    if where == "family":
+    if faulty_part == "family":
         assert {b for r in report.remedies if r.verdict in WORKING for b in r.breaks} == {b.id for b in report.breaks}
     else:
         assert {remedy.verdict for remedy in report.remedies} == {"not tried"}
@@ -273,15 +275,15 @@ def test_the_users_own_functions_get_verdicts() -> None:
     assert own[1].reason is not None
 
 
-# -- Entries that a run kept.
+# -- Recorded entries.
 
 
 def test_nothing_is_copied_without_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    monkeypatch.setattr(entries, "Subject", lambda *arguments: made.append(arguments))
+    subjects: list[Any] = []
+    monkeypatch.setattr(entries, "Subject", lambda *arguments: subjects.append(arguments))
     with jupyter_graphbreak.capture() as run:
         torch.compile(branch, backend="eager")(torch.ones(3))
-    assert made == []
+    assert subjects == []
     with pytest.raises(RuntimeError, match="entries=True"):
         run.try_remedies()
 
@@ -318,7 +320,7 @@ def test_a_diagnostic_names_entries_that_are_too_large(monkeypatch: pytest.Monke
 
 
 class Scaled(torch.nn.Module):
-    """Reads its module's globals in a method, which trials do not copy."""
+    """A module whose method, which trials do not copy, reads globals of this file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,13 +333,13 @@ class Scaled(torch.nn.Module):
         return torch.nn.functional.dropout(y, 0.0)
 
 
-@pytest.mark.parametrize("question", ["check", "measure", "compare_frontends"])  # trying is tested below
-def test_no_global_of_compiled_code_stays(question: str) -> None:
+@pytest.mark.parametrize("analysis", ["check", "measure", "compare_frontends"])  # trying is tested below
+def test_no_global_of_compiled_code_stays(analysis: str) -> None:
     torch._dynamo.reset()
     scope = sys.modules[__name__].__dict__
     net = Scaled()
     before = set(scope)
-    getattr(jupyter_graphbreak, question)(torch.compile(net, backend="eager"), torch.ones(2, 3), seconds=600)
+    getattr(jupyter_graphbreak, analysis)(torch.compile(net, backend="eager"), torch.ones(2, 3), seconds=600)
     assert not set(scope) - before - {"__warningregistry__"}  # Python's own table of warnings
 
 

@@ -1,4 +1,4 @@
-"""A reproducer runs alone, reproduces the finding of the run, and is short; if there is none, an error says why."""
+"""A reproducer runs alone, reproduces the finding of the run, and is short. If there is none, an error says why."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[ScriptRunner]:
-    with ScriptRunner() as shared:
-        yield shared
+    with ScriptRunner() as script_runner:
+        yield script_runner
 
 
 @pytest.fixture
-def warm(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
+def forking_runner(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
     """Run the final script in a fork as well, which saves the time for loading PyTorch."""
 
     def run_alone(script: str, seconds: float) -> FinalRun:
@@ -48,7 +48,7 @@ def warm(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
     return runner
 
 
-def watch_case(case: str) -> Run:
+def capture_case(case: str) -> Run:
     torch._dynamo.reset()
     with contextlib.suppress(Exception), jupyter_graphbreak.capture(entries=True) as run:
         getattr(cases, case)()
@@ -56,11 +56,11 @@ def watch_case(case: str) -> Run:
 
 
 def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
-    again = run._kept_run()
-    return reproduce(again.report, again._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
+    kept_run = run._get_rerun()
+    return reproduce(kept_run.report, kept_run._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
 
-def lines_of(*names: str) -> int:
+def count_lines(*names: str) -> int:
     """Return the number of lines of functions and classes of the programs."""
     folder = Path(cases.__file__).parent
     nodes = [node for file in ("cases.py", "helpers.py") for node in ast.walk(ast.parse((folder / file).read_text()))]
@@ -91,16 +91,16 @@ def exhaustive(*values: object) -> ParameterSet:
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
-    warm: ScriptRunner, case: str, ident: str, functions: list[str], code: str
+    forking_runner: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
-    run = watch_case(case)
-    reproducer = reproduce_again(run, ident, warm)
+    run = capture_case(case)
+    reproducer = reproduce_again(run, ident, forking_runner)
     assert reproducer.script is not None, reproducer.reason
     assert code in reproducer.script
-    assert len(reproducer.script.splitlines()) <= 2 * lines_of(*functions) + 30
+    assert len(reproducer.script.splitlines()) <= 2 * count_lines(*functions) + 30
     assert "programs" not in reproducer.script
     target = target_of(run.report, ident)
-    shown, _ = warm.run(reproducer.script, SECONDS)
+    shown, _ = forking_runner.run(reproducer.script, SECONDS)
     assert target is not None
     assert shown is not None
     assert target.is_shown_by(shown, {"helpers.norm": "norm"})
@@ -116,11 +116,11 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as expected, jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
-    again = run._kept_run()
+    kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in again._kept_entries.entries if entry.function == "show")
+    entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "show")
     script = ast.unparse(
-        write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
+        write_script(entry, kept_run._kept_entries.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:
@@ -130,11 +130,11 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
 
 
 def test_script_has_the_optimizer_with_its_groups() -> None:
-    run = watch_case("step_of_an_optimizer")
-    again = run._kept_run()
+    run = capture_case("step_of_an_optimizer")
+    kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in again._kept_entries.entries if entry.function == "train")
-    text = ast.unparse(write_script(entry, again._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)
+    entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "train")
+    text = ast.unparse(write_script(entry, kept_run._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)
     assert (
         "torch.optim.SGD([{'params': regression.layers.parameters(), 'lr': 0.1, 'weight_decay': 0}, {'params': "
         "[regression.head.weight, regression.head.bias, parameter], 'weight_decay': 0.01, 'lr': 0.01}], momentum=0.9)"
@@ -146,10 +146,10 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
 
 @pytest.mark.exhaustive
 def test_script_of_a_wrong_result_fails_alone() -> None:
-    run = watch_case("wrong_result")
+    run = capture_case("wrong_result")
     run.check()
     script = run.reproducer(CHECK, seconds=SECONDS)
-    assert len(script.splitlines()) <= 2 * lines_of("mixed", "wrong_backend") + 30
+    assert len(script.splitlines()) <= 2 * count_lines("mixed", "wrong_backend") + 30
     assert "out * 1.5 if isinstance(out, torch.Tensor) else out for out in gm(*args)" in script
     assert script in script.issue
     assert "Tensor-likes are not close" in script.issue
@@ -173,8 +173,8 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_redacted_script_has_no_names_and_strings(warm: ScriptRunner) -> None:
-    reproducer = reproduce_again(watch_case("error_in_a_scope"), ERROR, warm, redacted=True)
+def test_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
+    reproducer = reproduce_again(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):
@@ -182,7 +182,7 @@ def test_redacted_script_has_no_names_and_strings(warm: ScriptRunner) -> None:
 
 
 def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
-    run = watch_case("writes_a_file")
+    run = capture_case("writes_a_file")
     Path("reproducer-test.txt").unlink()
     reproducer = reproduce_again(run, "b1", runner)
     assert reproducer.script is None
@@ -212,7 +212,7 @@ def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.Monke
 
 
 def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
-    reproducer = reproduce_again(watch_case("locked"), "b1", runner)
+    reproducer = reproduce_again(capture_case("locked"), "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "lock" in reproducer.reason
@@ -227,4 +227,4 @@ def test_report_without_copies_says_how_to_keep_them() -> None:
 
 def test_unknown_id_is_an_error(runner: ScriptRunner) -> None:
     with pytest.raises(LookupError, match="b77"):
-        reproduce_again(watch_case("wrong_sizes"), "b77", runner)
+        reproduce_again(capture_case("wrong_sizes"), "b77", runner)

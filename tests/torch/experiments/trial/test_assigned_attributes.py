@@ -15,7 +15,11 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryOwner, assigned_attributes, library_parts
+from jupyter_graphbreak.experiments.trial.assigned_attributes import (
+    LibraryModuleOrClass,
+    assigned_attributes,
+    library_parts,
+)
 from tests.support.sampling import sample_parameters
 
 ONES = torch.ones(3)
@@ -34,7 +38,7 @@ class Part(metaclass=Meta):
     pass
 """
 #: Statements that change a user module, and an expression for what they change.
-OF_USER = {
+CHANGES_OF_USER_MODULES = {
     "an attribute": ("own.COUNT += 1", "own.COUNT"),
     "a new attribute": ("own.NEW = 1", "hasattr(own, 'NEW')"),
     "an import in the function": ("import own as other\n    other.COUNT += 1", "own.COUNT"),
@@ -45,7 +49,7 @@ OF_USER = {
     "a module in a module": ("own.own_part.VALUE += 1", "own.own_part.VALUE"),
 }
 #: Statements that change a module of a library or of Python.
-OF_LIBRARY = {
+CHANGES_OF_LIBRARIES = {
     "a standard function": ("json.dumps = str", "json.dumps is str"),
     "a new attribute": ("torch.calls = getattr(torch, 'calls', 0) + 1", "getattr(torch, 'calls', 0)"),
     "a class": (
@@ -94,35 +98,35 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     (tmp_path / "own.py").write_text(MODULE)
     (tmp_path / "own_part.py").write_text("VALUE = 0\n")
 
-    def make(statement: str, changed: str) -> Any:
+    def write_program(statement: str, changed: str) -> Any:
         text = PROGRAM.replace("STATEMENT", statement).replace("CHANGED", changed)
         (tmp_path / "own_program.py").write_text(text)
         importlib.invalidate_caches()
         return importlib.import_module("own_program")
 
-    yield make
+    yield write_program
     for name in ("own", "own_part", "own_program"):
         sys.modules.pop(name, None)
 
 
-@pytest.mark.parametrize("case", sample_parameters(OF_USER, 4))
+@pytest.mark.parametrize("case", sample_parameters(CHANGES_OF_USER_MODULES, 4))
 def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
-    module = program(*OF_USER[case])
+    module = program(*CHANGES_OF_USER_MODULES[case])
     before = module.changed()
-    compared = jupyter_graphbreak.compare_frontends(module.step, ONES)
+    comparison = jupyter_graphbreak.compare_frontends(module.step, ONES)
     assert module.changed() == before
-    assert compared.effects is None
-    assert compared.verdicts
+    assert comparison.effects is None
+    assert comparison.verdicts
 
 
-@pytest.mark.parametrize("case", OF_LIBRARY)
+@pytest.mark.parametrize("case", CHANGES_OF_LIBRARIES)
 def test_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
-    module = program(*OF_LIBRARY[case])
+    module = program(*CHANGES_OF_LIBRARIES[case])
     before = module.changed()
     report = jupyter_graphbreak.try_remedies(module.step, ONES, seconds=600)
-    compared = jupyter_graphbreak.compare_frontends(module.step, ONES)
+    comparison = jupyter_graphbreak.compare_frontends(module.step, ONES)
     assert module.changed() == before
-    for effects in (report.effects, compared.effects):
+    for effects in (report.effects, comparison.effects):
         assert [(effect.kind, effect.location and effect.location.line) for effect in effects or []] == [
             ("state", LINE)
         ]
@@ -138,13 +142,13 @@ def test_finds_attribute_assignments_in_code() -> None:
         value.four = json.dumps
 
     assert isinstance(assigns, FunctionType)
-    assigned = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
-    assert assigned == {("json", "one"), ("torch.nn", "two"), ("json", "three")}
+    attributes = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
+    assert attributes == {("json", "one"), ("torch.nn", "two"), ("json", "three")}
 
 
 @pytest.mark.parametrize("marks_callees_last", [False, True])
 def test_called_classes_do_not_count_as_passed_on(marks_callees_last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_in_python_3_13(code: Any) -> Iterator[dis.Instruction]:
+    def instructions_of_python_3_13(code: Any) -> Iterator[dis.Instruction]:
         for instruction in instructions(code):
             mark, separator, name = instruction.argrepr.partition(" + ")
             yield instruction._replace(argrepr=f"{name} + {mark}") if separator else instruction
@@ -155,7 +159,7 @@ def test_called_classes_do_not_count_as_passed_on(marks_callees_last: bool, monk
 
     instructions = dis.get_instructions
     if marks_callees_last and sys.version_info < (3, 13):
-        monkeypatch.setattr(dis, "get_instructions", as_in_python_3_13)
+        monkeypatch.setattr(dis, "get_instructions", instructions_of_python_3_13)
     f.__code__ = f.__code__.replace()  # the result for a code object is cached
-    owners = [part.owner for part in library_parts([f]) if isinstance(part, LibraryOwner)]  # type: ignore[list-item]
+    owners = [part.owner for part in library_parts([f]) if isinstance(part, LibraryModuleOrClass)]  # type: ignore[list-item]
     assert owners == [json]

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 
 class Proxy:
-    """Like a proxy of ``wrapt``."""
+    """An object like a proxy of ``wrapt``."""
 
     __slots__ = ("__wrapped__",)
 
@@ -39,21 +39,21 @@ class Counter:
         self.calls += 1
 
 
-def claiming(kind: type) -> Any:
+def make_claiming_object(kind: type) -> Any:
     """Return an object that claims to be of a type."""
     return type("Claiming", (), {"__class__": property(lambda _: kind)})()
 
 
-def raising(_: Any) -> Any:
+def raise_error(_: Any) -> Any:
     raise RuntimeError
 
 
 class Unreadable:
-    __class__ = property(raising)
+    __class__ = property(raise_error)
 
 
 class RaisesOnFieldAccess(type):
-    __dataclass_fields__ = property(raising)
+    __dataclass_fields__ = property(raise_error)
 
 
 class UnreadableFields(metaclass=RaisesOnFieldAccess):
@@ -61,14 +61,17 @@ class UnreadableFields(metaclass=RaisesOnFieldAccess):
 
 
 COUNTER, ITEMS, WEIGHT = Counter(), [1.0], torch.zeros(3)
-CLAIMING = {
+OBJECTS = {
     "mock of a tensor": mock.Mock(spec=torch.Tensor),
     "mock of a module": mock.MagicMock(spec=torch.nn.Module),
     "mock of an optimizer": mock.Mock(spec=torch.optim.SGD),
     "mock of a dict": mock.MagicMock(spec=dict),
     "mock of an int": mock.Mock(spec=int),
     "mock of a function": mock.create_autospec(lambda x: x),
-    **{f"claims {kind.__name__}": claiming(kind) for kind in (list, dict, type, type(raising), torch.nn.Linear)},
+    **{
+        f"claims {kind.__name__}": make_claiming_object(kind)
+        for kind in (list, dict, type, type(raise_error), torch.nn.Linear)
+    },
     "unreadable": Unreadable(),
     "unreadable fields": UnreadableFields(),
     "class with unreadable fields": UnreadableFields,
@@ -78,14 +81,16 @@ CLAIMING = {
     "proxy of a counter": Proxy(COUNTER),
 }
 
-#: Copies of the other mocks take long.
-CHANGED = {name: value for name, value in CLAIMING.items() if not name.startswith("mock") or name == "mock of a tensor"}
+#: The objects that a test changes. Copying the other mocks would take long.
+CHANGEABLE_OBJECTS = {
+    name: value for name, value in OBJECTS.items() if not name.startswith("mock") or name == "mock of a tensor"
+}
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def use() -> None:
+def change_objects() -> None:
     """Change all objects that can be changed."""
-    objects = CHANGED
+    objects = CHANGEABLE_OBJECTS
     objects["mock of a tensor"].add_(1)
     objects["weak proxy"].add()
     objects["proxy of a counter"].add()
@@ -95,14 +100,14 @@ def use() -> None:
 
 def step(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
-    use()
+    change_objects()
     if y.sum() > 0:
         y = y + 1
     return y
 
 
 def state() -> Any:
-    return COUNTER.calls, len(ITEMS), WEIGHT.sum().item(), len(CHANGED["mock of a tensor"].mock_calls)
+    return COUNTER.calls, len(ITEMS), WEIGHT.sum().item(), len(CHANGEABLE_OBJECTS["mock of a tensor"].mock_calls)
 
 
 @pytest.mark.exhaustive
@@ -115,25 +120,25 @@ def test_trials_of_a_program_that_uses_such_objects_change_nothing() -> None:
     assert state() == before
 
 
-@pytest.mark.parametrize("name", CLAIMING)
+@pytest.mark.parametrize("name", OBJECTS)
 def test_a_copy_has_the_real_type_and_the_same_state(name: str) -> None:
-    value = CLAIMING[name]
-    failed: list[Any] = []
-    copied = clone({"it": value}, failures=failed)["it"]
-    assert not failed
+    value = OBJECTS[name]
+    failures: list[Any] = []
+    copied = clone({"it": value}, failures=failures)["it"]
+    assert not failures
     assert type(copied).__qualname__ == type(value).__qualname__
     assert describe_difference(value, copied) is None
 
 
-def test_a_proxy_of_a_copy_stands_for_the_copy() -> None:
+def test_a_copied_proxy_refers_to_the_copied_object() -> None:
     for make in (weakref.proxy, Proxy):
         counter = Counter()
         original, proxy = clone([counter, make(counter)])
         proxy.add()
         assert (original.calls, counter.calls) == (1, 0)
-    alone = clone(Proxy(ITEMS))
-    alone.append(3.0)
-    assert describe_difference(alone, Proxy(ITEMS)) is not None
+    copied_proxy = clone(Proxy(ITEMS))
+    copied_proxy.append(3.0)
+    assert describe_difference(copied_proxy, Proxy(ITEMS)) is not None
     assert is_data(Proxy(ITEMS))
     assert is_data(weakref.proxy(COUNTER))
 

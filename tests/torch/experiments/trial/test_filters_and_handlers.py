@@ -21,8 +21,8 @@ LOG = logging.getLogger("trial.with.handlers")
 EVENTS: list[str] = []
 
 
-class Recording(logging.Handler):
-    """Records messages in a global and in an attribute."""
+class RecordingHandler(logging.Handler):
+    """A handler that records messages in a global and in an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class Recording(logging.Handler):
         EVENTS.append(record.getMessage())
 
 
-class Strict(logging.Handler):
-    """Raises an exception for each record."""
+class RaisingHandler(logging.Handler):
+    """A handler that raises an exception for each record."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LookupError(record.getMessage())
@@ -69,43 +69,43 @@ def notes_then_logs(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_recording_handler_receives_records_in_order(log: logging.Logger) -> None:
-    handler = Recording()
+    handler = RecordingHandler()
     log.addHandler(handler)
-    one, other = result_of(logs_then_notes), result_of(notes_then_logs)
-    assert one.state["EVENTS"] == ["logged", "noted"]
-    assert one.state["the attributes of the handler Recording"]["messages"] == ["logged"]
-    assert any(difference.kind == "state" for difference in differences(one, other))
+    first, second = result_of(logs_then_notes), result_of(notes_then_logs)
+    assert first.state["EVENTS"] == ["logged", "noted"]
+    assert first.state["the attributes of the handler RecordingHandler"]["messages"] == ["logged"]
+    assert any(difference.kind == "state" for difference in differences(first, second))
     assert (handler.messages, EVENTS) == ([], [])
 
 
 def test_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
-    log.addHandler(Strict())
+    log.addHandler(RaisingHandler())
     result = result_of(logs_then_notes)
-    assert isinstance(result.raised, LookupError)
+    assert isinstance(result.error, LookupError)
     assert result.state["EVENTS"] == []
 
 
 def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> None:
-    handler = Recording()
+    handler = RecordingHandler()
     handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
     log.addHandler(handler)
     result = result_of(logs_then_notes)
-    assert result.raised is None
+    assert result.error is None
     assert [text for _, _, text in result.effects.logged] == ["logged"]
     assert handler.messages == []
 
 
-class Counting(logging.Filter):
-    """Counts records in an attribute, in a global and in its class."""
+class CountingFilter(logging.Filter):
+    """A filter that counts records in an attribute, in a global and in its class."""
 
     total = 0
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[str] = []
+        self.messages: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        self.seen.append(record.getMessage())
+        self.messages.append(record.getMessage())
         EVENTS.append(record.getMessage())
         type(self).total += 1
         return record.getMessage() != "dropped"
@@ -118,12 +118,12 @@ def logs_two(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
-    original = Counting()
+    original = CountingFilter()
     log.addFilter(original)
     result = result_of(logs_two)
     assert [text for _, _, text in result.effects.logged] == ["logged"]
     assert result.state["EVENTS"] == ["dropped", "logged"]
-    assert (original.seen, EVENTS, Counting.total) == ([], [], 0)
+    assert (original.messages, EVENTS, CountingFilter.total) == ([], [], 0)
 
 
 def note_record(record: logging.LogRecord) -> bool:
@@ -137,23 +137,23 @@ def test_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None:
     assert EVENTS == []
 
 
-class Closing:
-    """Has a destructor, so it cannot be copied."""
+class HasDestructor:
+    """An object with a destructor, so that it cannot be copied."""
 
     def __del__(self) -> None:
         """Close nothing."""
 
 
 def test_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> None:
-    original = Counting()
-    original.kept = Closing()  # type: ignore[attr-defined]
+    original = CountingFilter()
+    original.kept = HasDestructor()  # type: ignore[attr-defined]
     log.addFilter(original)
     assert [text for _, _, text in result_of(logs_two).effects.logged] == ["dropped", "logged"]
-    assert original.seen == []
+    assert original.messages == []
 
 
 def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
-    original = Counting()
+    original = CountingFilter()
     log.addFilter(original)
 
     inside = threading.Event()
@@ -169,10 +169,10 @@ def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
         with capture_effects(subject.handlers, subject.filters):
             inside.set()
             thread.join()
-    assert original.seen == ["from elsewhere"]
+    assert original.messages == ["from elsewhere"]
 
 
-def twice(x: torch.Tensor) -> torch.Tensor:
+def warn_twice(x: torch.Tensor) -> torch.Tensor:
     for _ in range(2):
         warnings.warn("careful", stacklevel=1)
     return x
@@ -186,9 +186,9 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
         warnings.simplefilter(action)
         before = list(warnings.filters)
         for _ in range(2):  # a warning shown once is shown once per run
-            result = result_of(twice)
+            result = result_of(warn_twice)
             if shown is None:
-                assert isinstance(result.raised, UserWarning)
+                assert isinstance(result.error, UserWarning)
             else:
                 assert len(result.effects.warned) == shown
         assert warnings.filters == before

@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, Ori
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.inputs import Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandbox_runs
+from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -40,25 +40,25 @@ IDS = torch.tensor([[2, 5, 9]])
 
 
 def inputs_by_name(fn: Any, *args: Any) -> dict[str, Input]:
-    return {other.example.what: other for other in other_inputs(Arguments(*args), fn)}
+    return {input_.example.what: input_ for input_ in derived_inputs(Arguments(*args), fn)}
 
 
 def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
-    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
-    ids = [other.arguments.args[0] for other in inputs]
+    inputs = [input_ for input_ in derived_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not input_.is_special]
+    ids = [input_.arguments.args[0] for input_ in inputs]
     assert len(ids) > 5
     assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
     assert sum(not torch.equal(tensor, IDS) for tensor in ids) >= 3
     assert torch.equal(inputs_by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
-    assert -2.0 in [other.arguments.args[1].item() for other in inputs]
+    assert -2.0 in [input_.arguments.args[1].item() for input_ in inputs]
 
 
 def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> None:
     model = Model()
     weight = torch.ones(10, 4)
     for fn in (lambda ids: model(ids), lambda ids: torch.nn.functional.embedding(ids, weight)):  # noqa: PLW0108
-        assert all(int(other.arguments.args[0].min()) >= 2 for other in other_inputs(Arguments(IDS), fn))
+        assert all(int(input_.arguments.args[0].min()) >= 2 for input_ in derived_inputs(Arguments(IDS), fn))
 
 
 def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -66,40 +66,40 @@ def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 
 
 def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
-    """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and later the process ends."""
+    """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and the process crashes later."""
 
     def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         return repeated(x, counts)
 
     arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
     for fn in (repeated, through_a_function):
-        inputs = [*other_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
-        counts = [other.arguments.args[1] for other in inputs]
+        inputs = [*derived_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
+        counts = [input_.arguments.args[1] for input_ in inputs]
         assert len(counts) > 20
         assert all(not tensor.numel() or tensor.min() >= 0 for tensor in counts)
 
 
-def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
+def test_integers_that_are_not_indices_are_negated_and_reordered() -> None:
     inputs = inputs_by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(inputs["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
     assert torch.equal(inputs["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
 
 
 def test_numbers_and_tables_of_the_code_become_lengths_and_values() -> None:
-    alone = types.FunctionType((lambda x: x[:100] / (x.max() - 6.5)).__code__, {})
-    inputs = edge_inputs(Arguments(torch.ones(3)), alone, {"table": torch.ones(40)})
-    edges = [other.arguments.args[0] for other in inputs]
+    function_without_globals = types.FunctionType((lambda x: x[:100] / (x.max() - 6.5)).__code__, {})
+    inputs = edge_inputs(Arguments(torch.ones(3)), function_without_globals, {"table": torch.ones(40)})
+    edges = [input_.arguments.args[0] for input_ in inputs]
     assert {40, 41, 100, 101} <= {x.numel() for x in edges}
     assert any((x == 6.5).all() for x in edges)
 
 
-def test_any_string_may_be_a_different_one() -> None:
+def test_a_string_argument_gets_a_different_value() -> None:
     inputs = edge_inputs(Arguments(torch.ones(3), "sum"), lambda x, name: getattr(x, name)(), {})
-    assert "not sum" in [other.arguments.args[1] for other in inputs]
+    assert "not sum" in [input_.arguments.args[1] for input_ in inputs]
 
 
 def test_products_of_integers_overflow() -> None:
-    edges = [other.arguments.args[0] for other in edge_inputs(Arguments(torch.tensor([1, 2])), lambda x: x + 1, {})]
+    edges = [input_.arguments.args[0] for input_ in edge_inputs(Arguments(torch.tensor([1, 2])), lambda x: x + 1, {})]
     assert any((x == -torch.iinfo(torch.int64).max).all() for x in edges)
 
 
@@ -110,7 +110,7 @@ class Output:
 
 
 class Encoding(UserDict[str, Any]):
-    """Like the output of a tokenizer."""
+    """A dict-like class such as the output of a tokenizer."""
 
 
 class Pair(NamedTuple):
@@ -143,26 +143,26 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
 
 def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
     model = torch.nn.Linear(2, 1)
-    others = list(other_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
+    others = list(derived_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
     assert others
-    assert all(other.arguments.args[0] is model is other.arguments.args[1][0] for other in others)
+    assert all(input_.arguments.args[0] is model is input_.arguments.args[1][0] for input_ in others)
 
 
 def test_reference_detects_changes_repeatability_and_randomness() -> None:
-    seen: list[int] = []
+    calls: list[int] = []
 
     def f(x: torch.Tensor) -> torch.Tensor:
-        seen.append(1)
+        calls.append(1)
         return x + torch.rand(2)
 
     with sandbox_runs():
-        reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
+        reference = Reference(f, next(derived_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
-    assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
+    assert (reference.changed_names, reference.is_repeatable, reference.is_random, calls) == ({"calls"}, True, True, [])
     assert cases[0].example().what == "the first input again"
-    assert len(cases[0].expected.state["seen"]) == 2
+    assert len(cases[0].expected.state["calls"]) == 2
     assert cases[-1].example().what == "the first input a fourth time"
-    assert len(cases[-1].expected.state["seen"]) == 4
+    assert len(cases[-1].expected.state["calls"]) == 4
 
 
 @pytest.mark.timeout(60)
@@ -175,7 +175,7 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
 
     arguments = Arguments(torch.ones(2), 3)
     with sandbox_runs():
-        reference = Reference(last_of, next(other_inputs(arguments, last_of)))
+        reference = Reference(last_of, next(derived_inputs(arguments, last_of)))
         assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(arguments, last_of, {}))
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
     assert counts
@@ -194,8 +194,8 @@ def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() 
     exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
-        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
-    with pytest.raises(LineLimitError), line_limit():
+        Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
+    with pytest.raises(LineLimitError), limit_lines():
         namespace["endless"]()
 
 
@@ -206,7 +206,7 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
     def scaled(x: torch.Tensor) -> Any:
         return x * local.step
 
-    assert Reference(scaled, next(other_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
+    assert Reference(scaled, next(derived_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
 
 
 @pytest.mark.timeout(60)
@@ -216,7 +216,7 @@ def test_a_run_stops_before_it_waits_for_a_different_thread() -> None:
         return x + waiting.get()
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
-        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
+        Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
 
 
 @pytest.mark.timeout(60)
@@ -228,7 +228,7 @@ def test_a_run_stops_before_it_sleeps_for_long() -> None:
     for seconds in (0.001, 100.0):
         expectation = pytest.raises(TrialStoppedError, match="sleeps for 100 s")
         with sandbox_runs(), expectation if seconds > 1 else contextlib.nullcontext():
-            Reference(wait, next(other_inputs(Arguments(torch.ones(2), seconds), wait)))
+            Reference(wait, next(derived_inputs(Arguments(torch.ones(2), seconds), wait)))
 
 
 def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
@@ -244,26 +244,26 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
 
     arguments = Arguments(torch.ones(1, 2))
     with sandbox_runs():
-        reference = Reference(Recurrent(), next(other_inputs(arguments, lambda x: x)))
+        reference = Reference(Recurrent(), next(derived_inputs(arguments, lambda x: x)))
         (again,) = reference.cases([arguments])
-    assert reference.changed == {"self"}
+    assert reference.changed_names == {"self"}
     assert again.expected.backward_error is None
     assert again.expected.gradients
 
 
 def inputs_by_kind(fn: Any, *args: Any) -> dict[str, list[Input]]:
-    """Return the edge inputs with tensors of other kinds, by kind."""
+    """Return the edge inputs by the different kind of tensor that they have, if any."""
     result: dict[str, list[Input]] = {}
-    for other in edge_inputs(Arguments(*args), fn, {}):
-        result.setdefault(other.different_kind, []).append(other)
+    for input_ in edge_inputs(Arguments(*args), fn, {}):
+        result.setdefault(input_.different_kind, []).append(input_)
     return result
 
 
 def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count() -> None:
     cases = inputs_by_kind(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
-    assert [other.arguments.args[0].dtype for other in cases] == [torch.bool] * 3
-    assert {bool(other.arguments.args[0].any()) for other in cases} == {True, False}
-    assert all(other.counts_errors_only for other in cases)
+    assert [input_.arguments.args[0].dtype for input_ in cases] == [torch.bool] * 3
+    assert {bool(input_.arguments.args[0].any()) for input_ in cases} == {True, False}
+    assert all(input_.counts_errors_only for input_ in cases)
     assert "bool tensors" not in inputs_by_kind(lambda x: x + 1, torch.tensor([1, 2]))
 
 
@@ -301,8 +301,8 @@ def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
 
 def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     cases_by_kind = inputs_by_kind(lambda x, y: x + y, torch.arange(3.0), torch.arange(3.0))
-    one, other = cases_by_kind["y with one more dimension"][0].arguments.args
-    assert (one.shape, other.shape) == ((3,), (2, 3))
+    x, y = cases_by_kind["y with one more dimension"][0].arguments.args
+    assert (x.shape, y.shape) == ((3,), (2, 3))
     assert "x with one more dimension" not in inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
 
 
@@ -345,7 +345,7 @@ def test_tensors_that_require_gradients_are_also_not_finite() -> None:
 
 def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> None:
     inputs = list(edge_inputs(Arguments(torch.ones(1)), lambda x: x, {"gain": 2.0}))
-    values = [other.arguments.args[0] for other in inputs if other.state == {"gain": 0.0} and other.different_kind]
+    values = [input_.arguments.args[0] for input_ in inputs if input_.state == {"gain": 0.0} and input_.different_kind]
     assert [value.sign().tolist() for value in values if value.requires_grad] == [[1.0], [-1.0], [1.0]]
 
 
@@ -357,9 +357,9 @@ def test_one_of_several_tensors_requires_gradients() -> None:
 
 
 def test_one_of_several_tensors_has_a_different_precision() -> None:
-    found = inputs_by_kind(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
-    assert [case.arguments.args[0].dtype for case in found["x as float64"]] == [torch.float64] * 2
-    assert [case.arguments.args[1].dtype for case in found["w as float32"]] == [torch.float32] * 2
+    inputs_by_difference = inputs_by_kind(lambda x, w: x * w, torch.ones(3), torch.ones(3, dtype=torch.float64))
+    assert [case.arguments.args[0].dtype for case in inputs_by_difference["x as float64"]] == [torch.float64] * 2
+    assert [case.arguments.args[1].dtype for case in inputs_by_difference["w as float32"]] == [torch.float32] * 2
     assert not any(" as float" in kind for kind in inputs_by_kind(lambda x, n: x * n, torch.ones(3), torch.tensor(2)))
 
 
@@ -368,7 +368,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
     cases = [
         case for case in Original(entry).edge_cases() if case.input.different_kind == "tensors that require gradients"
     ]
-    assert {case.expected.raised is None for case in cases} == {True, False}
+    assert {case.expected.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
@@ -406,13 +406,13 @@ class Mode(enum.Enum):
 TABLE = {"same": 1, "keep": 2}
 
 
-def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition() -> None:
+def test_strings_and_enumerations_take_different_values_for_both_branches_of_a_condition() -> None:
     def choose(x: torch.Tensor, name: str, mode: Mode) -> torch.Tensor:
         scaled: torch.Tensor = x * TABLE[name] + mode.value
         return scaled
 
     arguments = Arguments(torch.arange(3.0), "same", Mode.B)
-    arguments_by_input = {other.example.what: other.arguments.args for other in edge_inputs(arguments, choose, {})}
+    arguments_by_input = {input_.example.what: input_.arguments.args for input_ in edge_inputs(arguments, choose, {})}
     assert arguments_by_input["name = 'keep'"][1] == "keep"
     assert arguments_by_input["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
     modes = {args[2] for args in arguments_by_input.values()}
@@ -437,7 +437,7 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     inputs = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    states = [other.state for other in inputs if other.state and not other.different_kind]
+    states = [input_.state for input_ in inputs if input_.state and not input_.different_kind]
     assert states == [{"model.rule": "not double"}] * 4
 
 
@@ -466,7 +466,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
     longer = [case for case in Original(entry).edge_cases() if case.input.different_kind == "a longer last item"]
-    assert {case.expected.raised is None for case in longer} == {True, False}
+    assert {case.expected.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 
 
@@ -494,11 +494,11 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
 def test_a_call_whose_signature_refuses_its_arguments_has_inputs() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
     torch.optim.lr_scheduler.StepLR(optimizer, 1)  # gives `optimizer.step` the signature of the unbound method
-    descriptions = [other.example.what for other in edge_inputs(Arguments(), optimizer.step, {})]
+    descriptions = [input_.example.what for input_ in edge_inputs(Arguments(), optimizer.step, {})]
     assert any(what.startswith("closure = ") for what in descriptions), descriptions
 
 
-def refuse_all() -> None:
+def accept_no_argument() -> None:
     """Accept no argument."""
 
 
@@ -509,5 +509,5 @@ def refuse_all() -> None:
 def test_an_argument_that_the_signature_refuses_is_replaced(
     name: str, args: tuple[int, ...], kwargs: dict[str, int]
 ) -> None:
-    changed = Arguments(1, 2, b=4).with_argument(refuse_all, name, 3)
+    changed = Arguments(1, 2, b=4).with_argument(accept_no_argument, name, 3)
     assert (changed.args, changed.kwargs) == (args, kwargs)

@@ -1,4 +1,4 @@
-"""Copies share large memory as long as no run changes it; available memory respects the container's limit."""
+"""Copies share large memory as long as no run changes it, and the available memory respects a container's limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 
@@ -29,7 +29,7 @@ def weight_address(subject: Subject) -> int:
     return int(subject.call.weight.untyped_storage().data_ptr())
 
 
-class Changes(torch.nn.Linear):
+class ChangesWeight(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             self.weight.data.add_(x.sum())  # bypasses the version counter
@@ -38,43 +38,43 @@ class Changes(torch.nn.Linear):
 
 def test_subjects_share_unchanged_memory() -> None:
     model = torch.nn.Linear(LARGE, LARGE)
-    with shared_run_setup(CallModes.now()):
-        one, other = Subject(model), Subject(model)
-        assert weight_address(one) == weight_address(other) != model.weight.data_ptr()
-        result = run(one.call, one, Arguments(torch.ones(2, LARGE)))
-        assert weight_address(one) == weight_address(other)
-    assert describe_difference(one.initial_state, result.state) is None
+    with share_run_setup(CallModes.now()):
+        first, second = Subject(model), Subject(model)
+        assert weight_address(first) == weight_address(second) != model.weight.data_ptr()
+        result = run(first.call, first, Arguments(torch.ones(2, LARGE)))
+        assert weight_address(first) == weight_address(second)
+    assert describe_difference(first.initial_state, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 
 def test_changed_memory_is_restored_before_the_next_run() -> None:
-    model = Changes(LARGE, LARGE)
+    model = ChangesWeight(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with shared_run_setup(CallModes.now()):
-        one, other = Subject(model), Subject(model)
+    with share_run_setup(CallModes.now()):
+        first, second = Subject(model), Subject(model)
         results = []
-        for subject in (one, other, one):
+        for subject in (first, second, first):
             subject.restore()
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
         for result in results:
             assert describe_difference(results[0].value, result.value) is None
             assert describe_difference(result.state_before, result.state) is not None
-        one.restore()
-        assert torch.equal(one.call.weight, before)
+        first.restore()
+        assert torch.equal(first.call.weight, before)
     assert torch.equal(model.weight, before)
 
 
 def test_changed_memory_can_be_detached() -> None:
-    model = Changes(LARGE, LARGE)
+    model = ChangesWeight(LARGE, LARGE)
     before = model.weight.detach().clone()
-    with shared_run_setup(CallModes.now()):
-        one, other = Subject(model), Subject(model)
-        run(one.call, one, Arguments(torch.ones(2, LARGE)))
-        one.detach_changed_memory()
-        assert torch.equal(other.call.weight, before)
-        assert torch.equal(one.call.weight, before + 2 * LARGE)
-        one.restore()
-        assert torch.equal(one.call.weight, before)
+    with share_run_setup(CallModes.now()):
+        first, second = Subject(model), Subject(model)
+        run(first.call, first, Arguments(torch.ones(2, LARGE)))
+        first.detach_changed_memory()
+        assert torch.equal(second.call.weight, before)
+        assert torch.equal(first.call.weight, before + 2 * LARGE)
+        first.restore()
+        assert torch.equal(first.call.weight, before)
 
 
 def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,13 +82,13 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
     monkeypatch.setattr(memory, "_COLLECTED_BYTES", model.weight.nbytes - 1)
     gc.disable()
     try:
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             subject: Any = Subject(model)
             subject.cycle = subject
             reference = weakref.ref(subject)
             del subject
         assert reference() is not None
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             Subject(model)
         assert reference() is None
     finally:
@@ -96,27 +96,27 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
 
 
 def test_runs_use_one_stored_copy_and_restore_it() -> None:
-    model: Any = Changes(LARGE, LARGE)
+    model: Any = ChangesWeight(LARGE, LARGE)
     model.calls = 0
     torch._dynamo.reset()
-    with record_entries() as kept_entries:
+    with record_entries() as recorded_entries:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
-    (entry,) = kept_entries.entries
+    (entry,) = recorded_entries.entries
     large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
     before = large_tensor.detach().clone()
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
-        (working,) = {
+        (address,) = {
             item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
         }
-        assert working == large_tensor.data_ptr()  # not copied again: the original can restore it
+        assert address == large_tensor.data_ptr()  # not copied again: the original can restore it
         large_tensor.data.zero_()
     assert torch.equal(large_tensor, before)
     with torch.no_grad():
         model.weight.fill_(3)
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
-        (working,) = {
+        (address,) = {
             item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
         } - {large_tensor.data_ptr()}
     assert torch.equal(large_tensor, before)
@@ -132,27 +132,27 @@ def test_digest_needs_one_temporary_tensor() -> None:
     assert len([size for size in allocated if size > 1 << 20]) == 1
 
 
-class Reentrant(torch.nn.Linear):
-    """Applies its weight twice; a reentrant checkpoint computes the second part of its gradient separately."""
+class AppliesWeightTwiceInCheckpoint(torch.nn.Linear):
+    """A layer that applies its weight twice. The checkpoint computes the second part of the gradient separately."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = checkpoint(super().forward, super().forward(x), use_reentrant=True)
         return y
 
 
-class Twice(torch.nn.Linear):
+class AppliesWeightTwice(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(super().forward(x))
 
 
 def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
-    argument = Twice(LARGE, LARGE)
-    once = Reentrant(LARGE, LARGE)
-    once.load_state_dict(argument.state_dict())
+    argument = AppliesWeightTwice(LARGE, LARGE)
+    checkpointed = AppliesWeightTwiceInCheckpoint(LARGE, LARGE)
+    checkpointed.load_state_dict(argument.state_dict())
     results = []
-    for module in (argument, once):
+    for module in (argument, checkpointed):
         module.weight.grad = torch.ones_like(module.weight)
-        with shared_run_setup(CallModes.now()):
+        with share_run_setup(CallModes.now()):
             subject = Subject(module)
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
             assert subject.call.weight.grad is not None
@@ -171,7 +171,7 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         return clone(value, **options)
 
     monkeypatch.setattr(outcome, "clone", counting_clone)
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         subject = Subject(model)
         run(subject.call, subject, Arguments(torch.ones(2, LARGE)))
     assert existing_gradients == [1, 1]
@@ -183,11 +183,11 @@ def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     argument = torch.randn(1100, 1000).to(dtype)
     assert describe_difference(digest(argument), digest(argument.clone())) is None
     for row, column in ((0, 0), (700, 3), (1099, 999)):
-        other = argument.clone()
-        other[row, column] += 1
-        assert describe_difference(digest(argument), digest(other)) is not None
-        other[row, column] = float("nan")
-        assert describe_difference(digest(argument), digest(other)) is not None
+        second = argument.clone()
+        second[row, column] += 1
+        assert describe_difference(digest(argument), digest(second)) is not None
+        second[row, column] = float("nan")
+        assert describe_difference(digest(argument), digest(second)) is not None
     assert not digest(torch.zeros_like(argument)).any()
     assert describe_difference(digest(argument), digest(argument.flip(0))) is not None
 
@@ -231,7 +231,7 @@ def test_a_state_to_compare_keeps_no_copies_alive() -> None:
     def call(x: torch.Tensor) -> torch.Tensor:
         return helper(x)
 
-    with shared_run_setup(CallModes.now()):
+    with share_run_setup(CallModes.now()):
         subject = Subject(call)
         state = subject.state()
         copied_module = next(value for name, value in subject.roots() if name == "model")

@@ -18,7 +18,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.inputs import other_inputs
+from jupyter_graphbreak.experiments.trial.inputs import derived_inputs
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -26,15 +26,15 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 
 class Metric(torch.nn.Module):
-    """Wraps its own methods in ``__init__``, like torchmetrics, and drops them when it is pickled."""
+    """A module that wraps its own methods in ``__init__``, as in torchmetrics, and drops them when it is pickled."""
 
     def __init__(self) -> None:
         super().__init__()
         self.total = torch.zeros(())
-        self.update = self._wrapped(self.update)  # type: ignore[method-assign]
+        self.update = self._wrap(self.update)  # type: ignore[method-assign]
         self.lock = threading.RLock()
 
-    def _wrapped(self, update: Any) -> Any:
+    def _wrap(self, update: Any) -> Any:
         @functools.wraps(update)
         def wrapped(*args: Any) -> None:
             self.calls = getattr(self, "calls", 0) + 1
@@ -47,7 +47,7 @@ class Metric(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.update = self._wrapped(self.update)  # type: ignore[method-assign]
+        self.update = self._wrap(self.update)  # type: ignore[method-assign]
 
     def update(self, x: torch.Tensor) -> None:
         with self.lock:
@@ -59,8 +59,8 @@ def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
         result = run(subject.call, subject, subject.arguments)
-    if result.raised is not None:
-        raise result.raised
+    if result.error is not None:
+        raise result.error
     return subject, result
 
 
@@ -80,7 +80,7 @@ def test_copied_scheduler_steps_the_copied_optimizer() -> None:
         return optimizer.param_groups[0]["lr"]
 
     subject, result = run_on_copies(step, torch.ones(1, 2))
-    values: Any = {place.name: place.read() for place in subject._bindings}
+    values: Any = {binding.name: binding.read() for binding in subject._bindings}
     assert values["scheduler"].optimizer is values["optimizer"]
     assert values["optimizer"].param_groups[0]["params"][0] is values["model"].weight
     assert result.value == 0.5
@@ -109,8 +109,8 @@ def test_metric_is_copied_with_its_wrapped_methods() -> None:
 
 def test_hooks_and_their_handles_belong_to_the_copy() -> None:
     model = torch.nn.Linear(2, 2)
-    seen: list[int] = []
-    handle = model.register_forward_hook(lambda *_: seen.append(1))
+    calls: list[int] = []
+    handle = model.register_forward_hook(lambda *_: calls.append(1))
 
     def f(x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = model(x)
@@ -118,7 +118,7 @@ def test_hooks_and_their_handles_belong_to_the_copy() -> None:
         return y
 
     run_on_copies(f, torch.ones(1, 2))
-    assert seen == []
+    assert calls == []
     assert len(model._forward_hooks) == 1
 
 
@@ -183,7 +183,7 @@ def test_all_kinds_of_containers_are_copied() -> None:
 
 
 class Pair(tuple[Any, ...]):
-    """Is no sequence, although it is a tuple."""
+    """A tuple that is not a sequence."""
 
     __slots__ = ()
 
@@ -191,7 +191,7 @@ class Pair(tuple[Any, ...]):
         raise NotImplementedError
 
 
-def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
+def test_tuple_subclass_that_is_not_a_sequence_is_copied() -> None:
     model: Any = torch.nn.Linear(2, 2)
     model.pair = Pair(([1], 2))
 
@@ -204,7 +204,7 @@ def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
 
 
 class Handle:
-    """Counts in its destructor."""
+    """An object whose destructor counts its calls."""
 
     freed = 0
 
@@ -239,17 +239,17 @@ def times(number: int) -> torch.Tensor:
     return torch.ones(2) * number
 
 
-def yielding(*numbers: int) -> Iterator[torch.Tensor]:
+def yield_multiples(*numbers: int) -> Iterator[torch.Tensor]:
     yield from map(times, numbers)
 
 
 ONE_SHOT_ITERATORS: dict[str, Callable[[], Iterator[Any]]] = {
     "generator expression": lambda: (times(number) for number in (1, 2)),
-    "generator function": lambda: yielding(1, 2),
+    "generator function": lambda: yield_multiples(1, 2),
     "map": lambda: map(times, [1, 2]),
     "filter": lambda: filter(torch.is_tensor, map(times, [1, 2])),
     "chain": lambda: itertools.chain(map(times, [1]), map(times, [2])),
-    "islice": lambda: itertools.islice(yielding(1, 2, 3), 2),
+    "islice": lambda: itertools.islice(yield_multiples(1, 2, 3), 2),
 }
 
 
@@ -262,8 +262,12 @@ def test_a_report_until_an_iterator_is_advanced_shows_the_break_of_the_program(n
     (expected, *_) = jupyter_graphbreak.explain(add_next, x, make()).breaks
     items = make()
     report = jupyter_graphbreak.check(torch.compile(add_next, backend="eager"), x, items)
-    (found,) = report.breaks
-    assert (found.gb_id, found.explanation, found.location) == (expected.gb_id, expected.explanation, expected.location)
+    (break_,) = report.breaks
+    assert (break_.gb_id, break_.explanation, break_.location) == (
+        expected.gb_id,
+        expected.explanation,
+        expected.location,
+    )
     assert [effect.what for effect in report.effects or []] == ["advances an iterator that cannot be copied"]
     assert len(list(items)) == 2
 
@@ -282,7 +286,7 @@ def test_a_report_until_a_file_is_written_names_the_line_of_the_program(tmp_path
 
 
 class OneSize(UserDict[str, torch.Tensor]):
-    """Accepts tensors of one size only, like a tensordict."""
+    """A dict that accepts only tensors of one size, like a tensordict."""
 
     def __setitem__(self, key: str, value: torch.Tensor) -> None:
         if value.shape[:1] != (4,):
@@ -294,7 +298,7 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     def f(batch: OneSize) -> torch.Tensor:
         return batch["a"].sum()
 
-    inputs = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    inputs = list(derived_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
     assert inputs
     assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
 
@@ -344,7 +348,7 @@ def test_the_content_of_streams_in_memory_is_compared() -> None:
 
 
 class Lazy:
-    """Computes its number when it is compared, like the transforms of matplotlib."""
+    """An object that computes its number when it is compared, like the transforms of matplotlib."""
 
     number: float | None = None
 

@@ -110,7 +110,7 @@ def raises_something_else() -> Any:
     "different error",
     "raises RuntimeError: refused, but the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
 )
-def an_operation_refuses_in_other_words() -> Any:
+def an_operation_refuses_with_a_different_message() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("refused")
 
@@ -129,7 +129,7 @@ def a_graph_refuses_what_the_original_refuses() -> Any:
 
 
 @case("exception", "raises RuntimeError: Runtime assertion failed, but the original returns tensor([1., 1., 1.])")
-def a_graph_refuses_what_the_original_takes() -> Any:
+def a_graph_refuses_what_the_original_accepts() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("Runtime assertion failed")
 
@@ -138,24 +138,24 @@ def a_graph_refuses_what_the_original_takes() -> Any:
 
 @case("exception", "raises RuntimeError: b, but the original raises RuntimeError: a")
 def a_statement_raises_what_operations_raise() -> Any:
-    def raising(text: str) -> Any:
+    def make_raising_function(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
             raise RuntimeError(text)
 
         return f
 
-    return raising("a"), raising("b")
+    return make_raising_function("a"), make_raising_function("b")
 
 
 @case("exception", "raises ValueError: b, but the original raises ValueError: a")
 def raises_with_a_different_message() -> Any:
-    def raising(text: str) -> Any:
+    def make_raising_function(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
             raise ValueError(text)
 
         return f
 
-    return raising("a"), raising("b")
+    return make_raising_function("a"), make_raising_function("b")
 
 
 @case("argument", "leaves the argument x different: tensor([1., 1., 1.]) instead of tensor([2., 2., 2.])")
@@ -187,7 +187,7 @@ def zero_gradient() -> Any:
 
 
 @case("gradient", "gives the argument y the gradient tensor(", leaf(1), leaf(2))
-def gradient_where_there_is_none() -> Any:
+def gradient_instead_of_none() -> Any:
     return lambda x, y: (x * 2).detach() + x * 0 + 1, lambda x, y: (x * 2).detach() + x * 0 + 1 + y - y.detach()
 
 
@@ -201,12 +201,12 @@ class NoBackward(torch.autograd.Function):
         raise RuntimeError("not so")
 
 
-refusing: Any = NoBackward.apply
+raise_in_backward: Any = NoBackward.apply
 
 
 @case("gradient", "raises RuntimeError: not so in the backward pass, but the original raises nothing", leaf(1))
 def raises_in_backward() -> Any:
-    return lambda x: x * 1, lambda x: refusing(x)
+    return lambda x: x * 1, lambda x: raise_in_backward(x)
 
 
 @case("gradient", "leaves a different .grad on the argument x: None", leaf(1, 1))
@@ -261,7 +261,7 @@ def separate_list() -> Any:
 
 @case("state", "leaves seen different: 0 items instead of 1")
 def closure() -> Any:
-    def making(append: bool) -> Any:
+    def make_function(append: bool) -> Any:
         seen: list[int] = []
 
         def f(x: torch.Tensor) -> torch.Tensor:
@@ -271,7 +271,7 @@ def closure() -> Any:
 
         return f
 
-    return making(True), making(False)
+    return make_function(True), make_function(False)
 
 
 @case("state", "leaves the grad mode different: True instead of False")
@@ -344,7 +344,7 @@ def numpy_random() -> Any:
 
 
 class Tagged(torch.Tensor):
-    """A class of tensors."""
+    """A subclass of tensors."""
 
 
 class WithValueError(ValueError):
@@ -385,28 +385,28 @@ def order_of_keys() -> Any:
 
 @case("exception", "raises WithValueError with different attributes: 2 instead of 1 at ['value']")
 def attribute_of_an_error() -> Any:
-    def raising(value: int) -> Callable[[Any], Any]:
+    def make_raising_function(value: int) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
             raise WithValueError(value)
 
         return f
 
-    return raising(1), raising(2)
+    return make_raising_function(1), make_raising_function(2)
 
 
-DECLARED = {
+ACCEPTABLE_KINDS = {
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "lost alias",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_each_difference_is_reported_alone(name: str) -> None:
+def test_each_case_has_exactly_one_difference(name: str) -> None:
     original, changed, kind, text, args = CASES[name]
     (difference,) = run_and_compare(original, changed, *args)
     assert difference.kind == kind
     assert difference.text.startswith(text)
-    assert difference.is_acceptable == (kind in DECLARED)
+    assert difference.is_acceptable == (kind in ACCEPTABLE_KINDS)
 
 
 def test_signs_of_zeros_are_compared_on_request() -> None:
@@ -422,7 +422,7 @@ class Tally(torch.nn.Module):
         self.count = torch.zeros(2)
 
 
-def test_a_tensor_that_is_replaced_instead_of_changed_in_place() -> None:
+def test_replacing_a_tensor_instead_of_changing_it_in_place_is_a_difference() -> None:
     def add_in_place(tally: Tally) -> None:
         tally.count += 1
 
@@ -452,7 +452,7 @@ def test_gradients_of_parameters_are_named() -> None:
 
 
 def test_without_gradients_nothing_runs_backward() -> None:
-    assert run_once(lambda x: refusing(x), leaf(1), gradients=False).backward_error is None
+    assert run_once(lambda x: raise_in_backward(x), leaf(1), gradients=False).backward_error is None
     assert run_once(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
@@ -467,12 +467,12 @@ def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
 
 
 def test_without_values_only_shapes_and_presence_count() -> None:
-    def noisy(x: torch.Tensor) -> torch.Tensor:
+    def print_random_number(x: torch.Tensor) -> torch.Tensor:
         print(torch.rand(1))
         return x * torch.rand(3)
 
     args = leaf(1, 1, 1)
-    pair = run_once(noisy, args), run_once(noisy, args, seed=1)
+    pair = run_once(print_random_number, args), run_once(print_random_number, args, seed=1)
     assert {item.kind for item in differences(*pair)} == {"value", "printed", "random state"}
     assert differences(*pair, compares_values=False) == []
     silent = run_once(lambda x: x * torch.rand(3), args)
@@ -480,7 +480,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "actual", "same"),
+    ("expected", "actual", "is_same"),
     [
         ("loss 0.12345", "loss 0.12346", True),
         ("loss 0.12345", "loss 0.12355", False),
@@ -498,8 +498,8 @@ def test_without_values_only_shapes_and_presence_count() -> None:
         ("\r100%|##| 2/2 [00:00<00:00, 9.0it/s]", "\r100%|##| 2/2 [00:00<00:00, 9.0it/s, loss=1]", False),
     ],
 )
-def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
-    assert is_same_text(expected, actual) is same
+def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, is_same: bool) -> None:
+    assert is_same_text(expected, actual) is is_same
 
 
 @pytest.mark.parametrize(
@@ -527,10 +527,10 @@ def position() -> int:
 
 def test_pending_seed_of_an_unused_device_stays() -> None:
     torch.manual_seed(7)
-    waiting = torch.cuda._lazy_seed_tracker.get_calls()
-    assert waiting or torch.cuda.is_initialized()
+    pending_calls = torch.cuda._lazy_seed_tracker.get_calls()
+    assert pending_calls or torch.cuda.is_initialized()
     run_once(torch.rand_like, torch.ones(3))
-    assert torch.cuda._lazy_seed_tracker.get_calls() == waiting
+    assert torch.cuda._lazy_seed_tracker.get_calls() == pending_calls
 
 
 def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
@@ -560,7 +560,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
 
-    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, make_raising_function=False)
     warnings.simplefilter("default")
     log: Any = LOG
 
@@ -579,7 +579,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     assert (len(recwarn), len(caplog.records)) == (1, 1)
 
 
-def test_messages_of_the_compiler_are_no_difference() -> None:
+def test_messages_of_the_compiler_are_not_a_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     with sandbox_runs():
         original, other = Subject(model), Subject(model)
@@ -589,46 +589,46 @@ def test_messages_of_the_compiler_are_no_difference() -> None:
     assert differences(expected, actual) == []
 
 
-class Counted(torch.nn.Module):
-    """Counts its calls, and keeps a tensor."""
+class CountsCalls(torch.nn.Module):
+    """A module that counts its calls and stores a tensor."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls, self.last, self.by = 0, torch.zeros(2), 1
+        self.calls, self.last, self.factor = 0, torch.zeros(2), 1
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls, self.last = self.calls + 1, x * self.by
+        self.calls, self.last = self.calls + 1, x * self.factor
         return x + 1
 
 
-def passing_on(self: Counted, x: torch.Tensor) -> torch.Tensor:
+def call_forward(self: CountsCalls, x: torch.Tensor) -> torch.Tensor:
     return type(self).forward(self, x)
 
 
-def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
-    switched = Counted()
+def test_state_set_by_a_switch_before_the_runs_is_not_a_difference() -> None:
+    switched = CountsCalls()
     switched.calls_by_hand = 3  # type: ignore[assignment]
-    switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
+    switched.forward = types.MethodType(call_forward, switched)  # type: ignore[method-assign]
     switched.register_forward_pre_hook(lambda module, arguments: arguments)
-    assert run_and_compare(Counted(), switched, torch.ones(2)) == []
+    assert run_and_compare(CountsCalls(), switched, torch.ones(2)) == []
 
 
 def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
-    class Remembering(Counted):
+    class StoresContainer(CountsCalls):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.seen: Any = [] if self.by == 1 else ()
+            self.seen: Any = [] if self.factor == 1 else ()
             return x + 1
 
-    switched = Remembering()
-    switched.by = 2
-    (difference,) = run_and_compare(Remembering(), switched, torch.ones(2))
+    switched = StoresContainer()
+    switched.factor = 2
+    (difference,) = run_and_compare(StoresContainer(), switched, torch.ones(2))
     assert (difference.kind, difference.text) == ("state", "leaves self.seen different")
 
 
 def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
-    switched = Counted()
-    switched.by = 2
-    (difference,) = run_and_compare(Counted(), switched, torch.ones(2))
+    switched = CountsCalls()
+    switched.factor = 2
+    (difference,) = run_and_compare(CountsCalls(), switched, torch.ones(2))
     assert (difference.kind, difference.text) == ("state", "leaves self.last different")
 
 

@@ -1,4 +1,4 @@
-"""Copied functions and the methods they call see the same globals, and variables with one name stay apart."""
+"""Copied functions and the methods they call see the same globals. Variables with the same name stay separate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
 TICKS: list[int] = []
@@ -60,13 +60,13 @@ def total(x: torch.Tensor) -> torch.Tensor:
     return x * METER.total + TOTAL
 
 
-def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
-    """Copy a function as an entry, let it run in the process, and return the results of two runs of the entry."""
+def results_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
+    """Record a function as an entry, call the function once, and return the results of two runs of the entry."""
     x = torch.ones(())
     entry = Subject(fn, Arguments(x), StorageRecorder())
     fn(x)
     assert entry.arguments is not None
-    with sandbox_runs(), shared_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
+    with sandbox_runs(), share_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
         subject = Subject(entry.call, entry.arguments)
         results = []
         for _ in range(2):
@@ -77,13 +77,13 @@ def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
 
 def test_function_reads_the_list_that_a_method_changes() -> None:
     TICKS.clear()
-    assert runs_of_entry(count) == [1.0, 1.0]
+    assert results_of_entry(count) == [1.0, 1.0]
     assert TICKS == [1]
 
 
 def test_function_reads_the_global_that_its_methods_assign() -> None:
     globals()["TOTAL"] = 0
-    assert runs_of_entry(total) == [4.0, 4.0]
+    assert results_of_entry(total) == [4.0, 4.0]
     assert TOTAL == 2
 
 
@@ -95,7 +95,7 @@ def test_function_that_a_method_calls_as_well_changes_only_copies() -> None:
     assert TICKS == []
 
 
-def test_variables_of_one_name_are_restored_and_compared_separately() -> None:
+def test_variables_with_the_same_name_are_restored_and_compared_separately() -> None:
     def counter() -> Callable[[], int]:
         items: list[int] = []
 
@@ -107,10 +107,10 @@ def test_variables_of_one_name_are_restored_and_compared_separately() -> None:
 
     first, second = counter(), counter()
 
-    def both(x: torch.Tensor) -> torch.Tensor:
+    def use_both_counters(x: torch.Tensor) -> torch.Tensor:
         return x * (10 * first() + second())
 
-    subject = Subject(both, Arguments(torch.ones(())))
+    subject = Subject(use_both_counters, Arguments(torch.ones(())))
     for _ in range(2):
         subject.restore()
         assert subject.call(torch.ones(())) == 11

@@ -46,7 +46,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
-#: The first two end the process or the test; Dynamo fails to compile calls in the next two; the last waits for input.
+#: Programs that are never called for real: they end the process or the test, fail in Dynamo, or wait for input.
 NEVER_REAL = {"exits", "ends_process", "dumps_array", "saves_traced_function", "asks_for_password"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
@@ -62,12 +62,12 @@ SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
 SIGNALLED: list[int] = []
-#: Exit functions that the functions register; those that libraries register on import are no effects.
+#: Exit functions that the programs register. Those that libraries register on import are not effects.
 REGISTERED: list[Any] = []
 
 
 def commented_effect(function: Callable[..., Any]) -> tuple[str, int] | None:
-    """Return the kind and the line of a function's effect, from the comment at that line."""
+    """Return the kind and the line of a function's effect, according to the comment on that line."""
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, start=first):
         comment = line.rpartition("# ")[2].strip()
@@ -83,7 +83,7 @@ WITH_EFFECTS = [
     and function.__module__ == programs.__name__
     and commented_effect(function) is not None
 ]
-#: `make test` runs one in sixteen.
+#: `make test` runs one of sixteen functions.
 EFFECTS = [
     pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 16 else [])
     for number, function in enumerate(WITH_EFFECTS)
@@ -91,11 +91,11 @@ EFFECTS = [
 
 
 @pytest.fixture(autouse=True)
-def restored_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def restore_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("line\n" * 100))
     monkeypatch.delenv("SIDE_EFFECT", raising=False)
-    monkeypatch.setenv("TZ", "Asia/Tokyo")  # which only `time.tzset` makes Python use
+    monkeypatch.setenv("TZ", "Asia/Tokyo")  # Python uses it only after `time.tzset`
     register = atexit.register
 
     def register_and_count(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -139,14 +139,14 @@ def restored_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def visible_state() -> dict[str, Any]:
-    """Return everything that the functions may change."""
+    """Return everything that the programs may change."""
     received = b""
     with contextlib.suppress(BlockingIOError):
         received = programs.OTHER_END.recv(1000, 2)  # MSG_PEEK
     return {
         "bases": programs.Toolbox.__bases__,
         "folder": os.getcwd(),  # noqa: PTH109 - as the functions change it
-        "files": FOLDER and contents(FOLDER[0]),
+        "files": FOLDER and read_contents(FOLDER[0]),
         "received": received,
         "rows": programs.CONNECTION.execute("select count(*) from rows").fetchall(),
         "queued": programs.QUEUE.empty(),
@@ -223,7 +223,7 @@ FOLDER: list[Path] = []
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compilers() -> None:
+def load_lazy_modules() -> None:
     """Load the modules that PyTorch imports lazily."""
     compiled: Callable[..., Any] = torch.compile(programs.finish, backend="eager")
     compiled(torch.ones(3))
@@ -236,7 +236,7 @@ def folder(tmp_path: Path) -> Iterator[None]:
     FOLDER.clear()
 
 
-def contents(folder: Path) -> dict[str, Any]:
+def read_contents(folder: Path) -> dict[str, Any]:
     """Return the files of a folder with their modes and contents."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mode, path.read_bytes() if path.is_file() else None)
@@ -313,18 +313,18 @@ PARALLEL: list[torch.nn.Module] = []
 def test_a_trial_never_communicates_with_other_processes() -> None:
     PARALLEL[:] = [torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))]
     for function in (reduces, reduces_functionally, runs_in_parallel):
-        checked = jupyter_graphbreak.check(torch.compile(function, backend="eager"), torch.ones(3))
-        (effect,) = checked.effects or []
+        report = jupyter_graphbreak.check(torch.compile(function, backend="eager"), torch.ones(3))
+        (effect,) = report.effects or []
         assert effect.kind == "network", function.__name__
         assert effect.location is not None
         assert effect.what == "communicates with other processes"
-        assert not checked.check
-    checked = jupyter_graphbreak.check(torch.compile(counts_processes, backend="eager"), torch.ones(3))
-    assert [check.equal for check in checked.check or []] == [True]
+        assert not report.check
+    report = jupyter_graphbreak.check(torch.compile(counts_processes, backend="eager"), torch.ones(3))
+    assert [check.equal for check in report.check or []] == [True]
     PARALLEL.clear()
 
 
-def hands_work_to_a_library(x: torch.Tensor) -> torch.Tensor:
+def passes_work_to_a_library(x: torch.Tensor) -> torch.Tensor:
     pool: Any = vars(concurrent.futures)["a_pool"]
     pool.apply(write_row) if hasattr(pool, "apply") else pool.submit(write_row).result()
     y: torch.Tensor = programs.finish(x)
@@ -342,16 +342,16 @@ def write_row() -> None:
 def test_work_for_a_pool_that_a_library_holds_is_an_effect(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]
 ) -> None:
-    effect = ("process", inspect.getsourcelines(hands_work_to_a_library)[1] + 2)
+    effect = ("process", inspect.getsourcelines(passes_work_to_a_library)[1] + 2)
     with make(1) as pool:
         monkeypatch.setattr(concurrent.futures, "a_pool", pool, raising=False)
         pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
         for call in SINGLE_CALLS:
-            result = call(torch.compile(hands_work_to_a_library, backend="eager"), torch.ones(3))
+            result = call(torch.compile(passes_work_to_a_library, backend="eager"), torch.ones(3))
             assert kinds_and_lines(result)[:1] == [effect], call.__name__
         assert not Path("counted.txt").exists()
         with jupyter_graphbreak.capture(entries=True) as run:
-            torch.compile(hands_work_to_a_library, backend="eager")(torch.ones(3))
+            torch.compile(passes_work_to_a_library, backend="eager")(torch.ones(3))
         run.try_remedies()
         run.measure()
         assert effect in kinds_and_lines(run.check())
@@ -376,7 +376,7 @@ def checkpointed(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_monitor_of_a_progress_bar_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor", None)
     compiled = torch.compile(checkpointed, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -392,8 +392,8 @@ def test_monitor_of_a_progress_bar_is_no_effect(monkeypatch: pytest.MonkeyPatch)
         monitor.exit()
 
 
-def test_listening_to_the_trace_is_no_effect_of_a_function_that_reads_a_level() -> None:
-    # The capture adds a handler to a logger of PyTorch; names such as `level` are those of loggers.
+def test_recording_the_trace_is_not_an_effect_of_a_function_that_reads_a_level() -> None:
+    # The capture adds a handler to a logger of PyTorch. Loggers also have an attribute `level`.
     class Mixer:
         level = 2.0
 
@@ -413,14 +413,14 @@ def test_effect_that_an_outer_guard_refuses_is_named() -> None:
         raise EffectRefusedError(effect)
 
 
-def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_of_progress_bars_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor_interval", 0)
     monkeypatch.delattr(tqdm, "_lock", raising=False)
     monkeypatch.delattr(TqdmDefaultWriteLock, "mp_lock", raising=False)
-    checked = jupyter_graphbreak.check(torch.compile(torch.sin, backend="eager"), torch.ones(3))
+    report = jupyter_graphbreak.check(torch.compile(torch.sin, backend="eager"), torch.ones(3))
     assert hasattr(TqdmDefaultWriteLock, "mp_lock"), "the check interprets a graph, which creates a progress bar"
-    assert checked.effects is None
-    assert [check.equal for check in checked.check or []] == [True]
+    assert report.effects is None
+    assert [check.equal for check in report.check or []] == [True]
 
 
 @pytest.mark.parametrize(
@@ -442,15 +442,15 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
     assert visible_state() == before
 
 
-class Kept:
+class Copied:
     """An object of which trials make copies."""
 
 
-KEPT = Kept()
+COPIED = Copied()
 
 
-def reads_kept(x: torch.Tensor) -> torch.Tensor:
-    if KEPT is not None:
+def reads_copied(x: torch.Tensor) -> torch.Tensor:
+    if COPIED is not None:
         x = x + 1
     y: torch.Tensor = programs.finish(x)
     return y
@@ -463,9 +463,9 @@ def reads_kept(x: torch.Tensor) -> torch.Tensor:
 def test_no_copy_outlives_an_experiment() -> None:
     # Dynamo keeps backends, and the guards of code that was compiled for an object which is never deleted.
     for call in SINGLE_CALLS:
-        call(torch.compile(reads_kept, backend="eager"), torch.ones(3))
+        call(torch.compile(reads_copied, backend="eager"), torch.ones(3))
         gc.collect()
-        copies = [item for item in gc.get_objects() if type(item) is Kept and item is not KEPT]
+        copies = [item for item in gc.get_objects() if type(item) is Copied and item is not COPIED]
         assert not copies, call.__name__
 
 

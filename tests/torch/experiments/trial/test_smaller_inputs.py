@@ -58,7 +58,7 @@ def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch
 
 
 def test_an_input_is_not_smaller_if_other_lines_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference_of_slow_function(monkeypatch, large_only).base.arguments.args[0].numel() == 64
+    assert reference_of_slow_function(monkeypatch, large_only).base_input.arguments.args[0].numel() == 64
 
 
 def test_a_slow_function_is_called_again_only_if_other_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:

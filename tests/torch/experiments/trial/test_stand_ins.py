@@ -91,7 +91,7 @@ def counts(stream: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.add(x, stream.count)
 
 
-#: A function, the object that it uses, and the description of the effect.
+#: For each kind of object: a function that uses it, a function that creates it, and the description of the effect.
 STOPPED: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] = {
     "DataLoader": (takes_batch, lambda _: iter(DataLoader(TensorDataset(ONES))), "takes a batch from a DataLoader"),
     "file": (writes, lambda path: path.open("w"), "uses the open file"),
@@ -135,10 +135,10 @@ def test_the_breaks_of_a_stopped_call_are_those_of_the_real_call(name: str, tmp_
     assert breaks_of(report) == breaks_of_run(fn, make(tmp_path / "real"), ONES)
 
 
-@pytest.mark.parametrize("analyse", [jupyter_graphbreak.measure, jupyter_graphbreak.try_remedies])
-def test_other_analyses_report_the_same_break(analyse: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("analyze", [jupyter_graphbreak.measure, jupyter_graphbreak.try_remedies])
+def test_other_analyses_report_the_same_break(analyze: Callable[..., Any]) -> None:
     batches = iter(DataLoader(TensorDataset(ONES)))
-    breaks = breaks_of(analyse(takes_batch, batches, ONES))
+    breaks = breaks_of(analyze(takes_batch, batches, ONES))
     assert breaks == breaks_of_run(takes_batch, batches, ONES)
     assert len(breaks) == 1
 
@@ -157,7 +157,7 @@ def test_reading_an_attribute_of_a_file_breaks_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_break_at_a_standard_stream_names_the_stream(*, is_replaced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vars(sys.stdout), "write", raising=False)
-    if is_replaced:  # as a test leaves it that replaced the method with pytest's monkeypatch
+    if is_replaced:  # as after a test that replaced the method with pytest's monkeypatch
         monkeypatch.setitem(vars(sys.stdout), "write", sys.stdout.write)
     report = jupyter_graphbreak.check(writes, sys.stdout, ONES)
     assert breaks_of(report) == breaks_of_run(writes, sys.stdout, ONES)

@@ -117,7 +117,7 @@ STOPPED = {
     "the engine of quantized tensors": ("torch.backends.quantized.engine = 'onednn'",
                                         "torch.backends.quantized.engine"),
 }  # fmt: skip
-#: The kinds of effects, unless they are changes of state.
+#: The kinds of the effects. Those that are missing here are changes of state.
 KINDS = {
     **dict.fromkeys(
         ("memory of processes", "the signal of an interrupt", "another process", "tensors in a file"), "process"
@@ -136,7 +136,7 @@ KINDS = {
     ),
     **dict.fromkeys(("a thread", "a process"), "process"),
 }  # fmt: skip
-#: The same for what a trial may change, because it can be undone.
+#: Statements that a trial may run, because their changes can be undone, and an expression for what they change.
 UNDONE = {
     "a module without a file": ("MADE.n += 1", "MADE.n"),
     "a list of a module without a file": ("MADE.items.append(1)", "MADE.items"),
@@ -374,7 +374,7 @@ class VideoWriter:
     def fourcc():
         return 1
 """
-#: Packages that need not be installed, as far as trials know their functions.
+#: Stand-ins for packages that may not be installed, with the functions that trials know.
 PACKAGES = {
     "cv2/__init__.py": IMAGES,
     "own_packages.dist-info/METADATA": "",
@@ -406,39 +406,48 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
     (folder / "own_decorates.py").write_text("import own\n@own.noted\ndef f():\n    return 1\n")
     (folder / "own_derives.py").write_text("import own\nclass New(own.Noted):\n    pass\n")
     (folder / "own_defines.py").write_text(DEFINES)
-    made: list[str] = []
+    program_names: list[str] = []
 
-    def make(statement: str, changed: str) -> Any:
-        name = f"own_program_{len(made)}"
-        made.append(name)
+    def write_program(statement: str, changed: str) -> Any:
+        name = f"own_program_{len(program_names)}"
+        program_names.append(name)
         code = f"def step(x):\n    {statement}\n    return x * 2\ndef changed():\n    return repr({changed})\n"
         (folder / f"{name}.py").write_text(PROGRAM + code)
         importlib.invalidate_caches()
         return importlib.import_module(name)
 
-    yield make
-    for name in made:
+    yield write_program
+    for name in program_names:
         sys.modules[name].COROUTINE.close()
-        for opened in ("OUT", "ARCHIVE", "PACKED", "HANDLER", "SENDS"):
-            getattr(sys.modules[name], opened).close()
+        for attribute in ("OUT", "ARCHIVE", "PACKED", "HANDLER", "SENDS"):
+            getattr(sys.modules[name], attribute).close()
         for end in sys.modules[name].ENDS:
             end.close()
     patch.undo()
-    for name in ("own", "own_made", "own_changes", "own_keeps", "own_decorates", "own_derives", "own_defines", *made):
+    for name in (
+        "own",
+        "own_made",
+        "own_changes",
+        "own_keeps",
+        "own_decorates",
+        "own_derives",
+        "own_defines",
+        *program_names,
+    ):
         sys.modules.pop(name, None)
 
 
-def trial(step: Callable[..., Any]) -> None:
+def run_trial(step: Callable[..., Any]) -> None:
     subject = Subject(step)
     run(subject.call, subject, Arguments(torch.ones(3)), runs_backward=False)
 
 
 @pytest.mark.parametrize("case", STOPPED)
-def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None:
+def test_a_trial_is_stopped_before_the_change(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*STOPPED[case])
     before = module.changed()
     with pytest.raises(TrialStoppedError) as stopped:
-        trial(module.step)
+        run_trial(module.step)
     effect = stopped.value.effect
     assert module.changed() == before
     assert effect.kind == KINDS.get(case, "state")
@@ -450,19 +459,19 @@ def test_trial_is_stopped(program: Callable[[str, str], Any], case: str) -> None
 def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*UNDONE[case])
     before = module.changed()
-    trial(module.step)
+    run_trial(module.step)
     assert module.changed() == before
 
 
 def test_a_trial_sets_no_monitor_of_the_interpreter(
     program: Callable[[str, str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[int] = []
-    monkeypatch.setattr(sys, "monitoring", types.SimpleNamespace(use_tool_id=used.append), raising=False)
+    tool_ids: list[int] = []
+    monkeypatch.setattr(sys, "monitoring", types.SimpleNamespace(use_tool_id=tool_ids.append), raising=False)
     module = program("sys.monitoring.use_tool_id(3)", "None")
     with pytest.raises(TrialStoppedError) as stopped:
-        trial(module.step)
-    assert used == []
+        run_trial(module.step)
+    assert tool_ids == []
     assert stopped.value.effect.kind == "state"
 
 

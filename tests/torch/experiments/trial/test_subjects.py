@@ -15,8 +15,8 @@ import torch
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
@@ -36,12 +36,12 @@ def run_repeatedly(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[R
         for _ in range(times):
             subject.restore()
             results.append(run(subject.call, subject, subject.arguments))
-    for other in results[1:]:
-        assert describe_difference(results[0].value, other.value) is None
-        assert describe_difference(results[0].state, other.state) is None
-        assert describe_difference(results[0].arguments, other.arguments) is None
-        assert describe_difference(results[0].gradients, other.gradients) is None
-        assert results[0].aliases == other.aliases
+    for later_result in results[1:]:
+        assert describe_difference(results[0].value, later_result.value) is None
+        assert describe_difference(results[0].state, later_result.state) is None
+        assert describe_difference(results[0].arguments, later_result.arguments) is None
+        assert describe_difference(results[0].gradients, later_result.gradients) is None
+        assert results[0].aliases == later_result.aliases
     return subject, results
 
 
@@ -178,24 +178,24 @@ def test_a_kernel_that_only_the_dispatcher_refers_to_changes_copies() -> None:
     assert OPERATOR_CALLS == []
 
 
-class Noting(torch.Tensor):
+class CountsFunctionCalls(torch.Tensor):
     calls = 0
 
     @classmethod
     def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
-        Noting.calls += 1
+        CountsFunctionCalls.calls += 1
         return super().__torch_function__(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() -> None:
-    noting, plain = torch.ones(3).as_subclass(Noting), torch.zeros(4)
-    part = plain[1:].as_subclass(Noting)
-    before = Noting.calls
-    with shared_run_setup(CallModes.now()):
+    noting, plain = torch.ones(3).as_subclass(CountsFunctionCalls), torch.zeros(4)
+    part = plain[1:].as_subclass(CountsFunctionCalls)
+    before = CountsFunctionCalls.calls
+    with share_run_setup(CallModes.now()):
         subject, (first, _) = run_repeatedly(lambda x: x.mul_(2) + noting + plain.sum(), part)
-    assert (type(first.value), Noting.calls) == (Noting, before)
-    assert subject.initial_state["Noting.calls"] == before
-    assert first.state["Noting.calls"] > before
+    assert (type(first.value), CountsFunctionCalls.calls) == (CountsFunctionCalls, before)
+    assert subject.initial_state["CountsFunctionCalls.calls"] == before
+    assert first.state["CountsFunctionCalls.calls"] > before
 
 
 class Ticking:
@@ -291,7 +291,7 @@ def test_hooks_receive_only_copies() -> None:
     assert seen == []
 
 
-def test_parametrizations_and_closures_in_modules() -> None:
+def test_parametrizations_and_closures_in_modules_change_copies() -> None:
     calls: list[int] = []
 
     class Double(torch.nn.Module):
@@ -314,7 +314,7 @@ def test_parametrizations_and_closures_in_modules() -> None:
     assert "the parameter parametrizations.weight.original" in (first.gradients or {})
 
 
-class Counting(torch.nn.Module):
+class CountsCalls(torch.nn.Module):
     """A module whose methods read and write globals and class attributes."""
 
     calls = 0
@@ -329,12 +329,14 @@ class Counting(torch.nn.Module):
         return x * COUNT
 
 
-@pytest.mark.parametrize("fn", [Counting(), lambda x: Counting()(x + 0)], ids=["a module", "a function that makes one"])
+@pytest.mark.parametrize(
+    "fn", [CountsCalls(), lambda x: CountsCalls()(x + 0)], ids=["a module", "a function that makes one"]
+)
 def test_globals_and_class_attributes_are_changed_only_during_the_run(fn: Any) -> None:
     _, (first, _) = run_repeatedly(fn, ONES)
-    assert (first.state["COUNT"], first.state["HISTORY"], first.state["Counting.calls"]) == (1, [3.0], 1)
-    assert first.state["Counting.sizes"] == [3]
-    assert (COUNT, HISTORY, Counting.calls, Counting.sizes) == (0, [], 0, [])
+    assert (first.state["COUNT"], first.state["HISTORY"], first.state["CountsCalls.calls"]) == (1, [3.0], 1)
+    assert first.state["CountsCalls.sizes"] == [3]
+    assert (COUNT, HISTORY, CountsCalls.calls, CountsCalls.sizes) == (0, [], 0, [])
 
 
 def test_defaults_and_attributes_of_functions_are_copied() -> None:
@@ -417,22 +419,22 @@ def test_copied_lock_is_free() -> None:
         assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
-def says(x: float) -> float:
+def add_one(x: float) -> float:
     print(end="")  # noqa: T201 - a name that no module defines
     return x + 1
 
 
-def says_within(x: float) -> float:
-    return says(x) * 2
+def add_one_and_double(x: float) -> float:
+    return add_one(x) * 2
 
 
 def test_two_functions_call_the_same_copy_of_a_third() -> None:
     def f(x: float) -> float:
-        return says_within(x) + says(x)
+        return add_one_and_double(x) + add_one(x)
 
     subject = Subject(f)
     assert subject.call(1.0) == 6.0
-    assert subject.call.__globals__["says_within"].__globals__["says"] is subject.call.__globals__["says"]
+    assert subject.call.__globals__["add_one_and_double"].__globals__["add_one"] is subject.call.__globals__["add_one"]
     assert "print" not in subject.call.__globals__
 
 
@@ -442,26 +444,26 @@ def outermost_roots() -> list[str]:
 
 
 def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
-    written = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
+    source_text = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {"__name__": "user_module"}
-        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
+        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
         _, results = run_repeatedly(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)
         assert namespace["SEEN"] == []
 
 
 def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
-    written = "def f():\n" + "    while True:\n        pass\n"
+    source_text = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
-        exec(compile(written, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
-        with pytest.raises(LineLimitError), line_limit():
+        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
+        with pytest.raises(LineLimitError), limit_lines():
             namespace["f"]()
 
 
 class Generated(torch.nn.Module):
-    """Contains a module whose class PyTorch generates, and would generate again for each copy."""
+    """A module with a part whose class PyTorch generates, and would generate again for each copy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -475,7 +477,7 @@ def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> N
     module = Generated().train()
     before = copy.deepcopy(module.state_dict())
     subject, results = run_repeatedly(module, torch.randn(4, 3))
-    assert results[0].raised is None
+    assert results[0].error is None
     traced = subject.call.traced
     assert type(traced) is type(module.traced)
     assert traced.graph is module.traced.graph
@@ -502,7 +504,7 @@ def test_runs_do_not_change_an_assigned_tensor() -> None:
 
 
 class Runner:
-    """Like accelerate's Accelerator: copying it returns the object itself, and all instances share one state."""
+    """An object like accelerate's Accelerator: a copy is the object itself, and all instances share one state."""
 
     shared: ClassVar[dict[str, Any]] = {}
 
@@ -574,7 +576,7 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
 
 
 class Keeper:
-    """Its copies share its list."""
+    """An object whose copies share its list."""
 
     def __init__(self, items: list[int]) -> None:
         self.items = items
@@ -604,14 +606,14 @@ def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch
 
 
 def test_tensor_that_its_class_copies_as_itself_is_copied() -> None:
-    class Kept(torch.Tensor):
-        def __deepcopy__(self, _: Any) -> Kept:
+    class CopiedAsItself(torch.Tensor):
+        def __deepcopy__(self, _: Any) -> CopiedAsItself:
             return self
 
-    kept = torch.zeros(1).as_subclass(Kept)
+    kept = torch.zeros(1).as_subclass(CopiedAsItself)
     copied = clone(kept)
     copied.add_(1)
-    assert (type(copied), kept.item()) == (Kept, 0.0)
+    assert (type(copied), kept.item()) == (CopiedAsItself, 0.0)
 
 
 def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run() -> None:

@@ -26,7 +26,7 @@ TENSORS = {
 
 @pytest.mark.parametrize("name", TENSORS)
 def test_parts_of_a_tensor_have_the_range_of_the_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    def facts() -> list[object]:
+    def range_values() -> list[object]:
         range_ = range_of(TENSORS[name])
         bounds = range_.shape, range_.dtype, range_.elements, range_.nan, range_.inf, range_.low, range_.high
         return [
@@ -35,6 +35,6 @@ def test_parts_of_a_tensor_have_the_range_of_the_whole(monkeypatch: pytest.Monke
             nonfinite_flags(TENSORS[name]),
         ]
 
-    expected = facts()
+    expected = range_values()
     monkeypatch.setattr(ranges, "_ELEMENTS_IN_PART", 4)
-    assert facts() == expected
+    assert range_values() == expected

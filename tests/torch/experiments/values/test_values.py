@@ -46,13 +46,13 @@ def sentences(report: Report) -> list[str]:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def looked_up(x: torch.Tensor) -> torch.Tensor:
+def divide_zero(x: torch.Tensor) -> torch.Tensor:
     return (x - x) / (x - x)
 
 
 def with_breaks(x: torch.Tensor) -> torch.Tensor:
     y = x.sigmoid() * 2
-    y = y + looked_up(y)
+    y = y + divide_zero(y)
     torch._dynamo.graph_break()
     total: torch.Tensor = y.cos().sum()
     return total
@@ -65,10 +65,10 @@ def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly
     assert report.summary.graphs == plain.summary.graphs == 3
     assert report.summary.breaks == plain.summary.breaks == 2
     values = only_entry(report)
-    line = line_of(looked_up, "x - x")
+    line = line_of(divide_zero, "x - x")
     assert findings(values)[0] == ("forward", "nan", "div", line, None)
     assert sentences(report)[0] == (
-        f"NaN first appears at test_values.py:{line} in looked_up (div), not compiled: 3 of 3 elements, float32"
+        f"NaN first appears at test_values.py:{line} in divide_zero (div), not compiled: 3 of 3 elements, float32"
     )
     by_line = {value.location.line: value for value in values.lines}
     assert by_line[line].graph is None
@@ -80,20 +80,20 @@ def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly
     assert x.grad is None
 
 
-def rooted(x: torch.Tensor) -> torch.Tensor:
+def root(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     z = y.sqrt()
     return z.sum()
 
 
-def test_inf_only_in_the_backward_pass() -> None:
+def test_inf_that_appears_only_in_the_backward_pass_is_found() -> None:
     x = torch.tensor([0.0, 4.0, 9.0], requires_grad=True)
-    report = jupyter_graphbreak.values(compile_with(rooted), x)
+    report = jupyter_graphbreak.values(compile_with(root), x)
     values = only_entry(report)
-    assert findings(values) == [("backward", "inf", "sqrt", line_of(rooted, "sqrt"), "A")]
+    assert findings(values) == [("backward", "inf", "sqrt", line_of(root, "sqrt"), "A")]
     assert values.first[0].eager == "same"
     assert values.results[0].gradient_inf == 1
-    scaled = next(value for value in values.lines if value.location.line == line_of(rooted, "x * 2"))
+    scaled = next(value for value in values.lines if value.location.line == line_of(root, "x * 2"))
     assert scaled.backward is not None
     assert (scaled.forward.inf, scaled.backward.inf, scaled.backward.elements) == (0, 1, 3)
     assert sentences(report)[0].startswith("In the backward pass, Inf first appears at test_values.py:")
@@ -106,32 +106,32 @@ def own_backward(x: torch.Tensor) -> torch.Tensor:
     return x.grad + 1
 
 
-def test_a_backward_pass_within_the_call() -> None:
+def test_nan_in_a_backward_pass_within_the_call_is_found() -> None:
     x = torch.ones(2, requires_grad=True)
     values = only_entry(jupyter_graphbreak.values(compile_with(own_backward), x))
     assert ("backward", "nan", "sqrt", line_of(own_backward, "sqrt"), "A") in findings(values)
     assert x.grad is None
 
 
-def attended(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def attend(scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     scores = scores.masked_fill(mask, float("-inf"))
     weights = scores.softmax(-1)
     return weights @ weights
 
 
-def test_a_mask_that_the_program_writes_is_no_finding() -> None:
+def test_a_mask_that_the_program_writes_is_not_a_finding() -> None:
     mask = torch.zeros(4, 4, dtype=torch.bool)
     mask[0, 1] = True
-    values = only_entry(jupyter_graphbreak.values(compile_with(attended), torch.randn(4, 4), mask))
+    values = only_entry(jupyter_graphbreak.values(compile_with(attend), torch.randn(4, 4), mask))
     assert values.first == []
     assert values.lines[0].forward.inf == 1
     mask[1] = True
-    values = only_entry(jupyter_graphbreak.values(compile_with(attended), torch.randn(4, 4), mask))
-    assert findings(values) == [("forward", "nan", "softmax", line_of(attended, "softmax"), "A")]
+    values = only_entry(jupyter_graphbreak.values(compile_with(attend), torch.randn(4, 4), mask))
+    assert findings(values) == [("forward", "nan", "softmax", line_of(attend, "softmax"), "A")]
     assert (values.first[0].count, values.first[0].elements) == (4, 16)
 
 
-def scaled_up(x: torch.Tensor) -> torch.Tensor:
+def scale_up(x: torch.Tensor) -> torch.Tensor:
     y = x * 300
     y = y * 300
     y /= 30000
@@ -143,9 +143,9 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
         return lambda *args: tuple(part.half() for part in module(*(arg.float() for arg in args)))
 
     x = torch.full((4,), 200.0, dtype=torch.float16)
-    report = jupyter_graphbreak.values(compile_with(scaled_up, fused), x)
+    report = jupyter_graphbreak.values(compile_with(scale_up, fused), x)
     values = only_entry(report)
-    second = line_of(scaled_up, "y * 300")
+    second = line_of(scale_up, "y * 300")
     assert findings(values) == [("forward", "inf", "mul", second, "A")]
     assert values.first[0].eager == "same"
     assert "the largest float16 is 65504" in sentences(report)[0]
@@ -153,11 +153,11 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
     assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
 
 
-def test_nan_that_only_the_backend_makes() -> None:
+def test_nan_that_only_the_backend_creates_is_attributed_to_it() -> None:
     def broken(module: Any, _: Any) -> Any:
         return lambda *args: tuple(part * math.nan for part in module(*args))
 
-    report = jupyter_graphbreak.values(compile_with(rooted, broken), torch.ones(3))
+    report = jupyter_graphbreak.values(compile_with(root, broken), torch.ones(3))
     assert only_entry(report).first == []
     assert sentences(report)[1] == (
         "Only the code of broken gives NaN in the result: the operations one by one do not; `--check` names the first "
@@ -228,7 +228,7 @@ def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
     assert only_entry(run.values()).call == 1
 
 
-def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> None:
+def test_values_of_a_graph_that_runs_several_times_are_combined() -> None:
     net = Net()
     torch.nn.init.constant_(net.inner.weight, -0.3)
     torch.nn.init.zeros_(net.inner.bias)
@@ -257,7 +257,7 @@ def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> N
 
 
 def test_the_operations_of_one_line_are_listed() -> None:
-    line = line_of(scaled_up, "y * 300")
+    line = line_of(scale_up, "y * 300")
     sigmoid = line_of(with_breaks, "sigmoid")
     report = jupyter_graphbreak.values(
         compile_with(with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
@@ -279,7 +279,7 @@ def fails(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def test_a_call_that_raises_because_of_nan() -> None:
+def test_a_call_that_raises_because_of_nan_has_findings() -> None:
     report = jupyter_graphbreak.values(compile_with(fails), torch.tensor([-1.0]))
     assert findings(only_entry(report)) == [("forward", "nan", "log", line_of(fails, "x.log"), "A")]
     assert any("raises ArithmeticError" in sentence for sentence in sentences(report))
@@ -308,7 +308,7 @@ def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
     return cast, wave, unsigned, sparse, empty, integers > 1
 
 
-def test_tensors_of_every_kind() -> None:
+def test_tensors_of_every_kind_have_values() -> None:
     values = only_entry(jupyter_graphbreak.values(compile_with(kinds), torch.ones(4), torch.arange(3)))
     by_type = {value.forward.dtype: value.forward for value in values.lines}
     assert values.first == []
@@ -319,7 +319,7 @@ def test_tensors_of_every_kind() -> None:
 
 
 def test_large_numbers_stay_as_they_are() -> None:
-    report = jupyter_graphbreak.values(compile_with(rooted), torch.full((2,), 1e30))
+    report = jupyter_graphbreak.values(compile_with(root), torch.full((2,), 1e30))
     (row,) = [
         row for section in measurement_sections(report) for row in section.rows if row.details and "mul" in row.label
     ]

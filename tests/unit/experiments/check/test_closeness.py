@@ -19,9 +19,9 @@ def test_a_gradient_near_zero_may_be_the_rounding_of_larger_gradients() -> None:
     zero = torch.zeros(64, dtype=torch.float64)
     eager, compiled = (_random_numbers(64, seed).float() * 1e-4 for seed in (1, 2))
     exact = DoublePrecisionResults(50.0, zero, zero + 1e-14)
-    assert difference_beyond_rounding(eager, compiled, exact, gradients=True) is None
-    assert difference_beyond_rounding(eager, compiled, exact._replace(largest=0.1), gradients=True) is not None
-    assert difference_beyond_rounding(eager, compiled * 100, exact, gradients=True) is not None
+    assert difference_beyond_rounding(eager, compiled, exact, are_gradients=True) is None
+    assert difference_beyond_rounding(eager, compiled, exact._replace(largest=0.1), are_gradients=True) is not None
+    assert difference_beyond_rounding(eager, compiled * 100, exact, are_gradients=True) is not None
     assert describe_difference(eager, compiled, largest=100.0) is None
     assert describe_difference(eager, compiled * 100, largest=100.0) is not None
 
@@ -41,8 +41,8 @@ def test_a_large_result_is_compared_with_its_result_in_double_precision() -> Non
     exact = DoublePrecisionResults(500.0, *(clone(value, digests={}) for value in (numbers, numbers * (1 + 1e-7))))
     eager = numbers.float()
     expected, rounded, wrong = (clone(value, digests={}) for value in (eager, eager + 4e-4, eager * 1.01))
-    assert difference_beyond_rounding(expected, rounded, exact, gradients=True) is None
-    assert difference_beyond_rounding(expected, wrong, exact, gradients=True) is not None
+    assert difference_beyond_rounding(expected, rounded, exact, are_gradients=True) is None
+    assert difference_beyond_rounding(expected, wrong, exact, are_gradients=True) is not None
 
 
 def test_large_results_in_half_precision_are_compared_with_digests() -> None:

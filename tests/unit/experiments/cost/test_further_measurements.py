@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_graphbreak.experiments.cost import further_measurements
-from jupyter_graphbreak.experiments.cost.further_measurements import (
+from jupyter_graphbreak.experiments.cost import entry_cost
+from jupyter_graphbreak.experiments.cost.entry_cost import (
     MEASUREMENTS,
     MIN_BASIS_S,
     FurtherMeasurement,
@@ -31,11 +31,11 @@ class SlowToCompile:
 
 
 def measure(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
-    monkeypatch.setattr(further_measurements, "MEASUREMENTS", rows)
+    monkeypatch.setattr(entry_cost, "MEASUREMENTS", rows)
     steady_state = cast("Any", SteadyState)(
         "the entry", eager=None, compiled=None, correspondence=SlowToCompile(), locate=None
     )
-    return with_further_measurements(COST, steady_state, seconds=seconds, end=time.monotonic() + 1000.0)
+    return with_further_measurements(COST, steady_state, elapsed_s=seconds, end=time.monotonic() + 1000.0)
 
 
 def test_rows_fill_their_fields_in_order_and_can_read_earlier_results(

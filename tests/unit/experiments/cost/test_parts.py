@@ -13,8 +13,8 @@ from jupyter_graphbreak.experiments.cost.entry_cost import count_operations_outs
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OWNER,
     Overhead,
-    Owner,
-    Owners,
+    TimeOwner,
+    TimeOwners,
     divide_into_parts,
     graph_to_break_us,
     mark_us,
@@ -45,10 +45,10 @@ def test_a_profile_contains_lookup_times_and_operations_outside_graphs() -> None
     assert lookup_us_by_frame([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
 
 
-GRAPH, INNER_GRAPH = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
-ENTRY_GUARDS, RESUME_GUARDS = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
-FIRST_BREAK, SECOND_BREAK = Owner("outside", None, "b1"), Owner("outside", None, "b2")
-CALLEE_GUARDS = Owner("guards", "C", "b2", "2/0")
+GRAPH, INNER_GRAPH = TimeOwner("graph", "A", None, "0/0"), TimeOwner("graph", "B", None, "1/0")
+ENTRY_GUARDS, RESUME_GUARDS = TimeOwner("guards", "A", None, "0/0"), TimeOwner("guards", "B", "b1", "1/0")
+FIRST_BREAK, SECOND_BREAK = TimeOwner("outside", None, "b1"), TimeOwner("outside", None, "b2")
+CALLEE_GUARDS = TimeOwner("guards", "C", "b2", "2/0")
 
 
 def call_of(*marks: tuple[str, str, float], total: float) -> CallTime:
@@ -78,7 +78,7 @@ CALL_WITH_BREAKS = call_of(
 
 
 def test_the_time_between_marks_is_assigned_to_its_owner() -> None:
-    owners = Owners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, graph_to_break_us=3.0))
+    owners = TimeOwners(two_breaks(), ["0/0", "1/0"], {"2/0": 4.0}, Overhead(mark_us=1.0, graph_to_break_us=3.0))
     assert owners.times_by_owner(CALL_WITH_BREAKS) == pytest.approx(
         {
             ENTRY_GUARDS: 19.5 + 5.0 + 3.0,
@@ -106,13 +106,13 @@ def test_time_in_an_eager_resume_function_belongs_to_the_break_that_makes_it_eag
         skipped=[Skipped("k1", "1/0", "f", None, "graph break in a loop", "b2")],
     )
     marks = [("entered", "0/0", 1.0), ("resumes", "0/0", 3.0), ("left", "0/0", 9.0)]
-    times = Owners(report).times_by_owner(call_of(*marks, total=9.0))
-    assert (times[Owner("outside", None, "b1")], times[Owner("outside", None, "b2")]) == (2.0, 6.0)
+    times = TimeOwners(report).times_by_owner(call_of(*marks, total=9.0))
+    assert (times[TimeOwner("outside", None, "b1")], times[TimeOwner("outside", None, "b2")]) == (2.0, 6.0)
 
 
 def test_a_frame_that_an_exception_leaves_is_closed() -> None:
     marks = [("entered", "0/0", 5.0), ("entered", "1/0", 6.0), ("left", "0/0", 7.0)]
-    times = Owners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
+    times = TimeOwners(two_breaks()).times_by_owner(call_of(*marks, total=10.0))
     assert times[NO_OWNER] == 3.0
 
 
@@ -127,18 +127,18 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
         call_of(("graph", "0", 10.0), ("graph ends", "0", total - 20.0), total=total)
         for total in (104.0, 98.0, 112.0, 300.0, 90.0, 102.0)
     ]
-    total, parts = divide_into_parts(calls, Owners(two_breaks(), ["0/0"]))
+    total, parts = divide_into_parts(calls, TimeOwners(two_breaks(), ["0/0"]))
     assert (total.median_us, total.runs) == (103.0, 6)
     assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
     assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
-    total, parts = divide_into_parts(calls[2:], Owners(two_breaks(), ["0/0"]))  # calls with a wide spread
+    total, parts = divide_into_parts(calls[2:], TimeOwners(two_breaks(), ["0/0"]))  # calls with a wide spread
     assert sum(part.time.median_us for part in parts) == total.median_us == 107.0
 
 
 def test_overhead_is_subtracted_from_the_call() -> None:
-    owners = Owners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
+    owners = TimeOwners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(CALL_WITH_BREAKS.total_us, CALL_WITH_BREAKS.marks, 0, 100.0)
     total, parts = divide_into_parts([call], owners)
     # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.

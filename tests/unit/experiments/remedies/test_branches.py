@@ -386,12 +386,12 @@ def test_an_alias_of_torch_is_used_and_a_missing_import_is_added() -> None:
 def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
     proposals = proposals_of("branch", problem(make_function("if x.sum() > 0: x = x.sin()", "return x"), "x.sum() > 0"))
     assert [proposal.title for proposal in proposals] == [
-        "Compute both sides with torch.where",
-        "Pass both sides to torch.cond",
+        "Compute both branches with torch.where",
+        "Pass both branches to torch.cond",
     ]
     assert "torch.cond(x.sum() > 0, lambda: x.sin(), lambda: x.clone())" in proposals[1].texts["s1"]
     for arm in ("torch.dropout(x, 0.1, True)", "self.layer(x)", "torch.rand_like(x)"):
         break_problem = problem(make_function(f"if x.sum() > 0: x = {arm}", "return x"), "x.sum() > 0")
         assert [proposal.title for proposal in proposals_of("branch", break_problem)] == [
-            "Compute both sides with torch.where"
+            "Compute both branches with torch.where"
         ]

@@ -34,11 +34,11 @@ def f(x):
 
 
 def conditions(family: str, text: str, code: str, gb_id: str) -> list[tuple[str, tuple[bool, ...]]]:
-    """Return the tests that code of the first proposal moves past, and the sides of each test that must run."""
+    """Return the tests that code of the first proposal moves past, each with its required results."""
     text = textwrap.dedent(text)
     first = proposals_of(family, problem(text, code, gb_id, entry="def f("))[0]
     lines = text.split("\n")
-    return [(lines[c.line - 1][c.column : c.end_column], c.sides) for c in first.conditions]
+    return [(lines[c.line - 1][c.column : c.end_column], c.required_results) for c in first.conditions]
 
 
 def indent_for_template(code: str) -> str:
@@ -158,4 +158,4 @@ def test_a_setting_that_prints_at_the_end_of_the_graph_has_conditions() -> None:
     text = PRINT.format(before="pass", after=indent_for_template("if x.dim() > 1:\n    y = opts.layer(ys)"))
     proposals = proposals_of("output", problem(text, "print(ys)", "GB0059", entry="def f("))
     setting = next(proposal for proposal in proposals if proposal.settings)
-    assert [condition.sides for condition in setting.conditions] == [(True,)]
+    assert [condition.required_results for condition in setting.conditions] == [(True,)]

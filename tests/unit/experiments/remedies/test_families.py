@@ -178,7 +178,7 @@ def test_a_progress_bar_is_skipped_when_compiling() -> None:
 def test_a_call_independent_of_the_function_moves_before_it() -> None:
     text = "import torch\ndef f(x):\n    home = os.path.expanduser('~')\n    return x * len(home)\n"
     (first,) = proposals_of("hoisting", problem(text, "os.path.expanduser('~')", "GB0007", entry="def f("))
-    assert first.compiles_itself
+    assert first.compiles_inner_function
     assert first.texts["s1"] == (
         "import torch\n@torch.compile\ndef _f_compiled(home, x):\n    return x * len(home)\n\n\n"
         "def f(x):\n    home = os.path.expanduser('~')\n    return _f_compiled(home, x)\n"

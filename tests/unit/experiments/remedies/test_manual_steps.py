@@ -34,7 +34,7 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
         ("{x, y}", "GB0222", "an order"),
         ("cache[x]", "GB0366", "keys that are constants"),
         ("model.generate(ids)", "GB0170", "model's forward"),
-        ("x.sum() > 0", "GB0170", "both sides"),
+        ("x.sum() > 0", "GB0170", "both branches"),
         ("x.sum() > 0", "GB0170", "its maximum number of times"),
         ("grid.tolist()", "GB0033", "known before the call"),
         ("while x.sum() > 0:", "GB0170", "maximum number of iterations"),
@@ -72,9 +72,10 @@ def test_the_users_code_is_quoted_unchanged() -> None:
 def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
     assert "torch.where" in manual_step_of_break(EMPTY, branch)
-    step = manual_step_of_break(EMPTY, branch, ["Compute both sides with torch.where"])
+    step = manual_step_of_break(EMPTY, branch, ["Compute both branches with torch.where"])
     assert step.endswith("torch.where was tried and did not work.")
-    assert manual_step_of_break(EMPTY, branch, ["Pass both sides to torch.cond"]) == manual_step_of_break(EMPTY, branch)
+    unaffected_step = manual_step_of_break(EMPTY, branch, ["Pass both branches to torch.cond"])
+    assert unaffected_step == manual_step_of_break(EMPTY, branch)
 
 
 def test_the_step_of_a_flag_is_a_python_bool() -> None:

@@ -55,7 +55,7 @@ y = f(torch.ones(3))
 def test_all_output_moves_after_the_call() -> None:
     (first, *_) = proposals_of("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
     assert first.texts["s1"] == AFTER
-    assert first.compiles_itself
+    assert first.compiles_inner_function
     assert first.title == "Print after the call"
 
 
@@ -190,7 +190,7 @@ def test_a_method_calls_a_top_level_function() -> None:
     assert proposed_texts("output", break_problem)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
     break_problem = replace(break_problem, report=changed(break_problem.report, sources=[library]))
-    assert not any(proposal.compiles_itself for proposal in proposals_of("output", break_problem))
+    assert not any(proposal.compiles_inner_function for proposal in proposals_of("output", break_problem))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_a_check_whose_error_is_handled_stays_in_place(block: str, check: str) -
 def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     entry = "def f(" if "def f(" in text else None
     proposals = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
-    assert not any(proposal.compiles_itself for proposal in proposals)
+    assert not any(proposal.compiles_inner_function for proposal in proposals)
 
 
 def test_every_proposed_text_is_valid_python() -> None:

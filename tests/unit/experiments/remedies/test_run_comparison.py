@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compare_breaks,
     without_expected_edge_differences,
 )
-from jupyter_graphbreak.experiments.trial.difference import Difference, Kind
+from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
 from jupyter_graphbreak.experiments.trial.outcome import Result
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
@@ -46,7 +46,7 @@ def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
 def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
     comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
     assert comparison.removed_breaks == {"b2"}
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "print"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
@@ -90,7 +90,7 @@ def test_lines_that_are_replaced_together_count_as_one() -> None:
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
     assert comparison.removed_breaks == frozenset()
-    assert comparison.breaks_of_other_cause["b1"].gb_type == "mask"
+    assert comparison.breaks_with_different_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 
 
@@ -129,7 +129,9 @@ def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_origin
 @pytest.mark.parametrize(
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
 )
-def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(kind: Kind, note: str | None) -> None:
+def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
+    kind: DifferenceKind, note: str | None
+) -> None:
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )
@@ -162,7 +164,7 @@ def _raise_error() -> None:
 def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted(
     operation: Callable[[], object], different_kind: str, *, is_difference: bool
 ) -> None:
-    expected = Result(raised=_error_of(operation))
+    expected = Result(error=_error_of(operation))
     case: Any = SimpleNamespace(
         expected=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
     )

@@ -1,4 +1,4 @@
-"""Instrumented source text records the sides of conditions that a run takes, and otherwise does the same."""
+"""Instrumented source text records the results of conditions during a run, and otherwise does the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import builtins
 import pytest
 
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrument_text, record_sides
+from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrument_text, record_test_results
 
 TEXT = """
 def f(x, ä="ü"):
@@ -32,17 +32,17 @@ def condition(column: int, end_column: int) -> Condition:
     return Condition("", 1, column, 1, end_column)
 
 
-def test_the_sides_of_several_runs_are_recorded() -> None:
+def test_the_results_of_several_runs_are_recorded() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
     exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
     f = scope["f"]
     assert callable(f)
-    with record_sides() as sides:
+    with record_test_results() as results:
         assert [f(5), f(1)] == ["big!", "small?"]
-        assert dict(sides) == {0: {True, False}, 1: {True}, 2: {True, False}}
+        assert dict(results) == {0: {True, False}, 1: {True}, 2: {True, False}}
         assert f(-1) == "negative?"
-    assert sides[1] == {True, False}
+    assert results[1] == {True, False}
 
 
 def test_instrumented_text_keeps_its_lines() -> None:
@@ -64,10 +64,10 @@ def test_instrumented_text_keeps_its_lines() -> None:
 )
 def test_nested_conditions_are_recorded(text: str, tests: list[Condition]) -> None:
     changed = instrument_text(text, dict(enumerate(tests)))
-    with record_sides() as sides:
+    with record_test_results() as results:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
-    assert set(sides) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
+    assert set(results) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
 
 def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
@@ -84,23 +84,23 @@ def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
 
     counting_bool = CountingBool()
     changed = instrument_text("1 if value else 2", {0: condition(5, 10)})
-    with record_sides() as sides:
+    with record_test_results() as results:
         assert eval(changed, {"value": counting_bool}) == 2  # noqa: S307 - our own text
-    with record_sides(), pytest.raises(ValueError, match="ambiguous"):
+    with record_test_results(), pytest.raises(ValueError, match="ambiguous"):
         eval(changed, {"value": FailingBool()})  # noqa: S307 - our own text
-    assert (counting_bool.times, dict(sides)) == (1, {0: {False}})
+    assert (counting_bool.times, dict(results)) == (1, {0: {False}})
 
 
 def test_code_that_is_not_a_test_is_recorded_if_it_is_evaluated() -> None:
-    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
-    with record_sides() as sides:
+    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, required_results=())})
+    with record_test_results() as results:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
-        assert not sides
+        assert not results
         assert eval(changed, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
-    assert dict(sides) == {0: {None}}
+    assert dict(results) == {0: {None}}
 
 
 def test_the_recorder_is_removed_from_builtins() -> None:
-    with record_sides():
+    with record_test_results():
         assert hasattr(builtins, RECORDER_NAME)
     assert not hasattr(builtins, RECORDER_NAME)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class StackNode:
     """Locations that several stacks share, and the different ways in which these stacks continue."""
 
-    places: list[Location]
+    locations: list[Location]
     children: list[StackNode]
 
 
@@ -66,7 +66,7 @@ _MAX_CODE_LINES = 20
 def location_text(report: Report, location: Location | None) -> str:
     """Return a location in words: "line 14 in step", "modeling_bart.py:660 in f"."""
     if location is None:
-        return "an unknown place"
+        return "an unknown location"
     source = lookup.sources(report).get(location.source)
     if source is None:
         text = f"line {location.line}"

@@ -1,4 +1,4 @@
-"""Read the sides of a branch as values: the final value of each target, or the returned value."""
+"""Read the branches of an ``if`` as values: the final value of each target, or the returned value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
-from jupyter_graphbreak.experiments.families.site import names_bound, outer_names
+from jupyter_graphbreak.experiments.families.site import global_and_nonlocal_names, names_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _IN_PLACE_METHODS = {
     "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
     "scatter_", "scatter_add_", "sqrt_", "sub_",
 }  # fmt: skip
-#: Functions with side effects, which must not run on the side that is not taken.
+#: Functions with side effects, which must not run in the branch that is not taken.
 SIDE_EFFECT_FUNCTIONS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
@@ -47,13 +47,13 @@ RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform
 
 
 @dataclass
-class BranchSide:
-    """One side of a branch.
+class Branch:
+    """One branch of an ``if``.
 
     Parameters
     ----------
     lines : list of str
-        Statements that assign the values that later statements of the side read.
+        Statements that assign the values that later statements of the branch read.
     values : dict
         The assigned values, by the source text of the target.
     in_place_targets : set of str
@@ -61,7 +61,7 @@ class BranchSide:
     result : Value or None
         The returned value.
     returns : bool
-        Whether the side returns.
+        Whether the branch returns.
     nested_tests : list of ast.expr
         The tests of nested branches.
     """
@@ -74,8 +74,8 @@ class BranchSide:
     nested_tests: list[ast.expr] = field(default_factory=list)
 
 
-class _UnsupportedSideError(Exception):
-    """The side does something that cannot be done regardless of the condition."""
+class _UnsupportedBranchError(Exception):
+    """The branch does something that cannot be done regardless of the condition."""
 
 
 def has_no_side_effects(node: ast.expr) -> bool:
@@ -88,49 +88,51 @@ def has_no_side_effects(node: ast.expr) -> bool:
     return True
 
 
-def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> BranchSide | None:
-    """Return the values that a side computes; ``None`` if it cannot be computed regardless of the condition.
+def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
+    """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
 
     Parameters
     ----------
     block : sequence of ast.stmt
-        The side's statements.
+        The branch's statements.
     suffix : str
-        The suffix of the names that are created for the side.
+        The suffix of the names that are created for the branch.
     torch_name : str
         The name under which the source imports the torch package.
     """
     try:
-        return _SideReader(draft, suffix, torch_name).read(block)
-    except _UnsupportedSideError:
+        return _BranchReader(draft, suffix, torch_name).read(block)
+    except _UnsupportedBranchError:
         return None
 
 
-def read_sides(draft: Draft, branch: ast.If, torch_name: str, suffix: str = "") -> tuple[BranchSide, BranchSide] | None:
-    """Return both sides of a branch; ``None`` if one of them cannot be computed regardless of the condition."""
-    if_side = read_side(draft, branch.body, f"{suffix}_if", torch_name)
-    else_side = read_side(draft, branch.orelse, f"{suffix}_else", torch_name)
-    return None if if_side is None or else_side is None else (if_side, else_side)
+def read_branches(
+    draft: Draft, if_statement: ast.If, torch_name: str, suffix: str = ""
+) -> tuple[Branch, Branch] | None:
+    """Return both branches of an ``if``; ``None`` if one of them cannot be computed regardless of the condition."""
+    if_branch = read_branch(draft, if_statement.body, f"{suffix}_if", torch_name)
+    else_branch = read_branch(draft, if_statement.orelse, f"{suffix}_else", torch_name)
+    return None if if_branch is None or else_branch is None else (if_branch, else_branch)
 
 
-class _SideReader:
+class _BranchReader:
     def __init__(self, draft: Draft, suffix: str, torch_name: str) -> None:
         self._draft = draft
         self._suffix = suffix
         self._torch_name = torch_name
-        self._names_of_side: set[str] = set()  # names that only this side uses
+        self._names_of_branch: set[str] = set()  # names that only this branch uses
         self._current_texts: dict[str, str] = {}  # the text of each target's current value
-        self._side = BranchSide()
+        self._branch = Branch()
 
-    def read(self, block: Sequence[ast.stmt]) -> BranchSide:
+    def read(self, block: Sequence[ast.stmt]) -> Branch:
         if block:
-            nodes_of_side = {node for part in block for node in ast.walk(part)}
+            nodes_of_branch = {node for part in block for node in ast.walk(part)}
             scope = self._draft.enclosing_function(block[0]) or self._draft.tree
-            names_outside = outer_names(scope) | {
-                node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and node not in nodes_of_side
+            names_outside = global_and_nonlocal_names(scope) | {
+                node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and node not in nodes_of_branch
             }
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
-            self._names_of_side = names_bound(ast.Module(list(block), [])) - names_outside - arguments
+            self._names_of_branch = names_bound(ast.Module(list(block), [])) - names_outside - arguments
         for index, statement in enumerate(block):
             later_statements = block[index + 1 :]
             names_read_later = {
@@ -140,7 +142,7 @@ class _SideReader:
                 if _is_read(node)
             }
             self._read_statement(statement, names_read_later, is_last=index == len(block) - 1)
-        return self._side
+        return self._branch
 
     def _read_statement(self, statement: ast.stmt, names_read_later: set[str], *, is_last: bool) -> None:
         if isinstance(statement, ast.Pass):
@@ -163,48 +165,48 @@ class _SideReader:
                 names_read_later,
             )
         elif isinstance(statement, ast.Return) and is_last:
-            self._side.returns = True
-            self._side.result = (
+            self._branch.returns = True
+            self._branch.result = (
                 value_of(statement.value, self._resolved_text) if statement.value is not None else "None"
             )
         elif isinstance(statement, ast.If):
-            self._read_branch(statement, names_read_later, is_last=is_last)
+            self._read_if(statement, names_read_later, is_last=is_last)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             self._change_in_place(statement.value, names_read_later)
         else:
-            raise _UnsupportedSideError
+            raise _UnsupportedBranchError
 
     def _assign(self, target: ast.expr, value: ast.expr, names_read_later: set[str]) -> None:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
-                raise _UnsupportedSideError
+                raise _UnsupportedBranchError
             texts = [self._resolved_text(node) for node in value.elts]
             for node, text in zip(target.elts, texts, strict=True):
                 self._set_value(ast.unparse(node), text, names_read_later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
             self._set_value(ast.unparse(target), self._resolved_text(value), names_read_later)
         else:
-            raise _UnsupportedSideError
+            raise _UnsupportedBranchError
 
     def _change_in_place(self, call: ast.Call, names_read_later: set[str]) -> None:
         target, text = self._changed_target(call)
-        is_assigned_before = target in self._side.values and target not in self._side.in_place_targets
-        if is_assigned_before and target not in self._names_of_side:
-            raise _UnsupportedSideError
-        self._side.in_place_targets.discard(target)
+        is_assigned_before = target in self._branch.values and target not in self._branch.in_place_targets
+        if is_assigned_before and target not in self._names_of_branch:
+            raise _UnsupportedBranchError
+        self._branch.in_place_targets.discard(target)
         self._set_value(target, text, names_read_later)
         if not is_assigned_before:
-            self._side.in_place_targets.add(target)
+            self._branch.in_place_targets.add(target)
 
     def _changed_target(self, node: ast.expr) -> tuple[str, str]:
         """Return the target that in-place methods such as ``add_`` change, and the expression for its new value."""
         if not isinstance(node, ast.Call):
             if not isinstance(node, ast.Name | ast.Attribute):
-                raise _UnsupportedSideError
+                raise _UnsupportedBranchError
             target = ast.unparse(node)
             return target, self._current_texts.get(target, target)
         if not isinstance(node.func, ast.Attribute):
-            raise _UnsupportedSideError
+            raise _UnsupportedBranchError
         target, text = self._changed_target(node.func.value)
         method = node.func.attr
         positional_texts = [self._resolved_text(part) for part in node.args]
@@ -216,47 +218,47 @@ class _SideReader:
         if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
             return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
-            raise _UnsupportedSideError
+            raise _UnsupportedBranchError
         return target, f"{as_operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
 
     def _set_value(self, target: str, text: str, names_read_later: set[str]) -> None:
-        if target in self._side.in_place_targets:
-            raise _UnsupportedSideError
+        if target in self._branch.in_place_targets:
+            raise _UnsupportedBranchError
         if target in names_read_later:
-            name = target if target in self._names_of_side else target.replace(".", "_") + self._suffix
+            name = target if target in self._names_of_branch else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
-                raise _UnsupportedSideError
-            self._side.lines.append(f"{name} = {parenthesize_lines(text)}")
+                raise _UnsupportedBranchError
+            self._branch.lines.append(f"{name} = {parenthesize_lines(text)}")
             text = name
         self._current_texts[target] = text
-        self._side.values[target] = text
+        self._branch.values[target] = text
 
-    def _read_branch(self, branch: ast.If, names_read_later: set[str], *, is_last: bool) -> None:
-        if self._side.values or is_host_test(branch.test):
-            raise _UnsupportedSideError
-        condition = tensor_condition(self._draft, branch.test, self._torch_name)
-        sides = read_sides(self._draft, branch, self._torch_name, self._suffix)
-        if condition is None or sides is None or sides[0].in_place_targets or sides[1].in_place_targets:
-            raise _UnsupportedSideError
-        if_side, else_side = sides
+    def _read_if(self, if_statement: ast.If, names_read_later: set[str], *, is_last: bool) -> None:
+        if self._branch.values or is_host_test(if_statement.test):
+            raise _UnsupportedBranchError
+        condition = tensor_condition(self._draft, if_statement.test, self._torch_name)
+        branches = read_branches(self._draft, if_statement, self._torch_name, self._suffix)
+        if condition is None or branches is None or branches[0].in_place_targets or branches[1].in_place_targets:
+            raise _UnsupportedBranchError
+        if_branch, else_branch = branches
         select = functools.partial(where_call, self._torch_name)
-        self._side.lines += [*if_side.lines, *else_side.lines]
-        self._side.nested_tests += [branch.test, *if_side.nested_tests, *else_side.nested_tests]
-        if if_side.returns and else_side.returns and is_last:
-            result = select_value(condition, if_side.result, else_side.result, select)
+        self._branch.lines += [*if_branch.lines, *else_branch.lines]
+        self._branch.nested_tests += [if_statement.test, *if_branch.nested_tests, *else_branch.nested_tests]
+        if if_branch.returns and else_branch.returns and is_last:
+            result = select_value(condition, if_branch.result, else_branch.result, select)
             if result is None:
-                raise _UnsupportedSideError
-            self._side.returns, self._side.result = True, result
-        elif if_side.returns or else_side.returns:
-            raise _UnsupportedSideError
+                raise _UnsupportedBranchError
+            self._branch.returns, self._branch.result = True, result
+        elif if_branch.returns or else_branch.returns:
+            raise _UnsupportedBranchError
         else:
-            for target in {**if_side.values, **else_side.values}:
-                texts = if_side.values.get(target, target), else_side.values.get(target, target)
+            for target in {**if_branch.values, **else_branch.values}:
+                texts = if_branch.values.get(target, target), else_branch.values.get(target, target)
                 self._set_value(target, select(condition, *texts), names_read_later)
 
     def _resolved_text(self, node: ast.expr) -> str:
         if not has_no_side_effects(node):
-            raise _UnsupportedSideError
+            raise _UnsupportedBranchError
         reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
         changes = {part: self._current_texts[name] for part, name in reads.items() if name in self._current_texts}
         if node in changes:
@@ -299,7 +301,7 @@ def _is_read(node: ast.AST) -> bool:
 
 
 def parenthesize_lines(text: str) -> str:
-    """Return the right side of an assignment, in parentheses if it spans several lines."""
+    """Return the right-hand side of an assignment, in parentheses if it spans several lines."""
     return f"({text})" if "\n" in text else text
 
 
@@ -311,7 +313,13 @@ def where_call(torch_name: str, condition: str, if_text: str, else_text: str) ->
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value that selects between two values, member by member; ``None`` if their members do not match."""
+    """Return a value that selects between two values, member by member; ``None`` if their members do not match.
+
+    Parameters
+    ----------
+    choose : callable
+        Returns the source text that selects between two expressions, given the condition and both expressions.
+    """
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value

@@ -198,7 +198,8 @@ CAUSES = (
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
-            "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
+            "call it before the compiled function and pass its result as an argument, or call it after; Dynamo cannot "
+            "trace it"
         ),
         is_named_by_call=True,
     ),
@@ -382,7 +383,7 @@ CAUSES = (
         "GB0056",
         ("Failed to mutate tensor data attribute",),
         title="Assignment to `Tensor.data`",
-        advice="make a new tensor instead of changing .data, or do it outside of the compiled function",
+        advice="make a new tensor instead of changing .data, or change .data outside of the compiled function",
     ),
     KnownCause(
         "GB0058",
@@ -435,7 +436,7 @@ CAUSES = (
         "GB0069",
         ("Import failure",),
         title="`import` that fails",
-        advice="import it once, before the compiled function, and store whether it succeeded",
+        advice="import it once, before the compiled function, and store whether that succeeded",
         manual_step=ManualStep(
             "Decide where to check whether the package is installed: once, before the compiled function."
         ),
@@ -466,7 +467,7 @@ CAUSES = (
         "GB0087",
         ("NotImplementedError/UnsupportedFakeTensorException when running FX node",),
         title="Operator without a fake kernel",
-        advice="give the operator a meta kernel with torch.library.register_fake",
+        advice="give the operator a fake kernel with torch.library.register_fake",
         page="escape_hatches.md#custom-operators-one-opaque-operation",
     ),
     KnownCause(
@@ -539,7 +540,9 @@ CAUSES = (
         "GB0107",
         ("Tensor.random_ op",),
         title="`Tensor.random_()`",
-        advice="draw a new tensor with torch.randint_like(x, low, high); if x must stay the same tensor, use x.copy_()",
+        advice=(
+            "draw a new tensor, y = torch.randint_like(x, low, high); if x must stay the same tensor, write x.copy_(y)"
+        ),
         rewrites=("draw with randint_like",),
     ),
     KnownCause(
@@ -719,8 +722,8 @@ CAUSES = (
         title="Method of an object that Dynamo does not know",
         former_messages=("call_method UserDefinedObjectVariable(...) ...",),
         advice=(
-            "create it in the compiled function, or pass it as a list or a tensor; turn an iterator "
-            "into a list with list(...)"
+            "create the object in the compiled function, or pass a list or a tensor instead; turn an iterator into a "
+            "list with list(...)"
         ),
         is_named_by_call=True,
     ),
@@ -791,7 +794,7 @@ CAUSES = (
         "GB0172",
         ("async_op=True for distributed collectives",),
         title="Asynchronous collective",
-        advice="leave async_op=True out: the compiler overlaps what it can; or call the collective outside",
+        advice="leave async_op=True out; or call the collective outside of the compiled function",
         page="training.md#collectives-in-compiled-code",
     ),
     KnownCause(
@@ -878,7 +881,7 @@ CAUSES = (
         "GB0208",
         ("torch.* op returned non-Tensor",),
         title="torch function that returns no tensor",
-        advice="set or enter it outside of the compiled function: it returns no tensor",
+        advice="call it, or enter it as a context, outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT_STEP,
         rewrites=("format with str.format",),
     ),
@@ -931,7 +934,9 @@ CAUSES = (
         "GB0225",
         ("Attempted to use tensor creation function with requires_grad=True",),
         title="Tensor created with `requires_grad=True`",
-        advice="create the tensor before the compiled function, or call requires_grad_() on it",
+        advice=(
+            "create the tensor before the compiled function, or leave requires_grad out if nothing reads its gradient"
+        ),
     ),
     KnownCause(
         "GB0231",
@@ -1067,7 +1072,7 @@ CAUSES = (
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
         title="`print` or logging of a value that is neither a tensor nor a string",
-        advice="pass only constants, tensors or f-strings of them, or print it after the call",
+        advice="pass only constants, tensors, or f-strings made of them; or print the value after the call",
         former_text="Reordering debugging function",
         since="2.10",
     ),
@@ -1128,7 +1133,7 @@ CAUSES = (
         "GB0365",
         ("Dynamo cannot determine whether the underlying object is hashable",),
         title="Dictionary key that Dynamo cannot hash",
-        advice="use a key that is a string or a number",
+        advice="use a string or a number as the key",
         manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
@@ -1136,7 +1141,7 @@ CAUSES = (
         "GB0366",
         ("Dynamo cannot determine the hash of an object",),
         title="Dictionary key that Dynamo cannot hash",
-        advice="use a key that is a string or a number",
+        advice="use a string or a number as the key",
         manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
@@ -1151,7 +1156,7 @@ CAUSES = (
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call to `torch._dynamo.disable()`",
-        advice="outside of the compiled function, disable the function that must run eagerly",
+        advice="disable the function that must run eagerly before the compiled function is called, not inside it",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1159,7 +1164,7 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call to `torch.compiler.disable()`",
-        advice="outside of the compiled function, disable the function that must run eagerly",
+        advice="disable the function that must run eagerly before the compiled function is called, not inside it",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1175,7 +1180,7 @@ CAUSES = (
         "GB0811",
         ("missing tp_iter",),
         title="Iteration over an object that Dynamo does not know",
-        advice="turn it into a list before the compiled function and iterate over that",
+        advice="turn it into a list before the compiled function, and iterate over the list",
         since="2.13",
     ),
     KnownCause(
@@ -1199,8 +1204,8 @@ CAUSES = (
         ("Attempted to copy.deepcopy a tensor",),
         title="`copy.deepcopy` of a tensor",
         advice=(
-            "copy it with x.detach().clone(); without detach(), gradients flow through the copy, and "
-            "deepcopy does not allow that"
+            "copy it with x.detach().clone(): detach() keeps gradients from flowing through the copy, as through a "
+            "deep copy"
         ),
         rewrites=("copy with clone()",),
         since="2.12",
@@ -1270,7 +1275,7 @@ CAUSES = (
         "GB5173",
         ("Tensor device mismatch",),
         title="Tensors on different devices",
-        advice="move both tensors to one device; if the function creates one of them, pass device=x.device",
+        advice="move both tensors to the same device; if the function creates one of them, pass device=x.device",
         manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
         since="2.13",

@@ -1156,7 +1156,7 @@ CAUSES = (
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call to `torch._dynamo.disable()`",
-        advice="disable the function that must run eagerly before the compiled function is called, not inside it",
+        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1164,7 +1164,7 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call to `torch.compiler.disable()`",
-        advice="disable the function that must run eagerly before the compiled function is called, not inside it",
+        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1204,8 +1204,8 @@ CAUSES = (
         ("Attempted to copy.deepcopy a tensor",),
         title="`copy.deepcopy` of a tensor",
         advice=(
-            "copy it with x.detach().clone(): detach() keeps gradients from flowing through the copy, as through a "
-            "deep copy"
+            "copy it with x.detach().clone(), which has no gradient history, like a deep copy; without detach(), "
+            "gradients flow through the copy"
         ),
         rewrites=("copy with clone()",),
         since="2.12",

@@ -796,7 +796,7 @@ BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close 
 reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
 torch.prod and fmin differ in my comparison | cost#results-that-differ | its own copy
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
-an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
+an assert is ignored after a print | known_bugs#wrong-results | that fails raises nothing
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two

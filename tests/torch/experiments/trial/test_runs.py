@@ -560,7 +560,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
 
-    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, make_raising_function=False)
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)
     warnings.simplefilter("default")
     log: Any = LOG
 

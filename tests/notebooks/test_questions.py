@@ -318,7 +318,7 @@ functions made by exec() reach the limit | recompiles#instances-share-one-count 
 strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
-new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
+new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
 NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
@@ -353,7 +353,7 @@ sorted order of strides of the two branches' output | messages#while-dynamo-trac
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
 cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
-Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Ask with `if`
+Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Test with `if`
 pytree-flattenable | messages_export#arguments-and-results | register_dataclass
 explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
@@ -572,7 +572,7 @@ Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl
 cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
-np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
+np.issubdtype(array.dtype, ...) | causes/gb0157 | Read the tensor's attribute
 BatchNorm in training mode | traced#layers-and-losses | `nn.BatchNorm1d`
 torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | or its old name
 tensorrt as a backend | cost#which-backend-one-of-your-own | openvino

@@ -925,6 +925,10 @@ Failed to load model class AnyModel | messages#jupyter-and-this-package | in Jup
 CompiledFunctionBackward returned nan values | messages_training#backward-passes-inference-mode | once uncompiled
 Mixing fake modes NYI | messages#fake-tensors-types-devices | two traces
 higher order operator must be captured completely | messages#while-dynamo-traces | Got graph break/error
+cannot assign module before Module.__init__() call | messages#in-the-call-or-in-a-setting | super().__init__()
+tensors in the cudagraph pool not tracked as outputs | messages_kernels#cuda-graphs | such as a workspace
+infer_schema: Tensor is not a type | messages_kernels#custom-operators-the-definition | not under `TYPE_CHECKING`
+user stack suppressed due to duplicate graph break | messages_warnings#breaks-and-recompiles | the same break again
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
 coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
 the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"

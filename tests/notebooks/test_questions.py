@@ -255,7 +255,7 @@ PermissionError in torchinductor's folder | messages_kernels#files-and-caches | 
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
 BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
 _prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends the warning
-Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
+Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit the number of files
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
@@ -738,7 +738,6 @@ does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | with 2.1
-FakeRootModule with torchsummary | messages#while-dynamo-traces | Both work in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
 Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]

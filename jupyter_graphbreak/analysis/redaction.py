@@ -113,7 +113,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     },
     "Scope": {"id": "id parent breaks", "kept": "setting value form", "parts": "location", "removed": "note"},
     "WhatIf": {"id": "error_on_graph_break fullgraph captured"},
-    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head"},
+    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head", "id": "version"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
     "PathDifference": {"op": "function", "parts": "location branch lines skipped", "answer": "compiled eager"},

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as replace_fields
+
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     METHOD_OWNER,
@@ -24,7 +26,7 @@ from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, t
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import HeadKind, Location
@@ -61,6 +63,10 @@ _TENSOR_TYPE_GUARD = re.compile(
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
+#: The names that a wrapper of torch gives the arguments of the function that it wraps.
+_WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
+_WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
@@ -73,6 +79,11 @@ _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
     "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+)
+#: The advice if the compilations for several modules reached the limit that they share.
+_ADVICE_ON_INSTANCES_AT_LIMIT = (
+    "raise `torch._dynamo.config.recompile_limit` above the number of instances or, with a recent release, give each "
+    "its own limit: `torch.compile(..., isolate_recompiles=True)`"
 )
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
@@ -138,6 +149,8 @@ class Recompilation:
         Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
     is_caused_by_instances : bool
         Whether each compilation is the first one for a different module: such recompiles are expected.
+    instance_count : int
+        The number of modules for which the function was compiled; 1 if unknown.
     is_merged : bool
         Whether this stands for several functions.
     """
@@ -153,6 +166,7 @@ class Recompilation:
     is_caused_by_results: bool = False
     is_caused_by_gradients: bool = False
     is_caused_by_instances: bool = False
+    instance_count: int = 1
     is_merged: bool = False
 
     @property
@@ -173,6 +187,12 @@ class Recompilation:
         if not compilations_left:
             consequence = "the next one makes it run eagerly"
         return f"{self.compilation_count} of {self.limit} compilations used: {consequence}"
+
+    @property
+    def compilations_text(self) -> str:
+        """The number of compilations in words: "3 times", "4 times for 2 instances"."""
+        instances = f" for {self.instance_count} instances" if self.instance_count > 1 else ""
+        return f"{times_text(self.compilation_count)}{instances}"
 
     @property
     def times_text(self) -> str:
@@ -219,38 +239,93 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
     library_sources = {source.id for source in report.sources if source.kind == "library"}
-    functions = [
-        _make_recompilation(
-            recompiles,
+    instances = {frame.id: frame.instance for frame in report.frames}
+    functions = []
+    for recompiles in by_function.values():
+        function = _make_recompilation(
+            _reasons_of_same_instance(recompiles, instances),
             limit_or_zero,
             library_sources,
             is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
         )
-        for recompiles in by_function.values()
-    ]
-    return [
-        _describe_instances(function) if _has_one_compilation_per_instance(report, function) else function
-        for function in functions
-    ]
+        if function.location is not None and is_wrapper_of_torch(report, function.location):
+            function = replace(function, guards=list(map(_name_arguments, function.guards)))
+        functions.append(_with_instances(function, _first_compilations(recompiles, instances)))
+    return functions
 
 
-def _has_one_compilation_per_instance(report: Report, recompilation: Recompilation) -> bool:
-    """Return whether a function was compiled once for each of several modules, and the limit was not reached."""
-    by_id = lookup.frames(report)
-    recompiled_frames = [by_id[ident] for ident in recompilation.frames if ident in by_id]
-    first = by_id.get(recompiled_frames[0].recompile_of or "") if recompiled_frames else None
-    frames = [first, *recompiled_frames] if first is not None else []
-    instances = {frame.instance for frame in frames} - {None}
-    return not recompilation.limit_hit and len(instances) == len(recompilation.frames) + 1
+def _name_arguments(guard: FailedGuard) -> FailedGuard:
+    """Replace the names that a wrapper of torch gives the arguments: ``args[0]`` becomes "the first argument"."""
+    variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", guard.variation))
+    advice = _WRAPPED_KEYWORD.sub(r"\1", guard.advice)
+    argument = _WRAPPED_ARGUMENT.search(advice)
+    if argument is not None:
+        advice = f"{_WRAPPED_ARGUMENT.sub('x', advice)}; `x` stands for {_argument_text(argument)}"
+    return replace(guard, variation=variation, advice=advice)
 
 
-def _describe_instances(recompilation: Recompilation) -> Recompilation:
-    """Return the description of a function that was compiled once for each of several modules."""
-    advice = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
+def _argument_text(argument: re.Match[str]) -> str:
+    number = int(argument[1])
+    return f"the {_ORDINALS[number]} argument" if number < len(_ORDINALS) else f"argument {number + 1}"
+
+
+def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str, int | None]) -> set[str]:
+    """Return the ids of the recompiled frames that are the first compilation for their module.
+
+    Parameters
+    ----------
+    instances : mapping
+        The number of the module that each frame is compiled for, as far as it is known.
+    """
+    known = {instances.get(recompiles[0].of or "")}
+    first_frames: set[str] = set()
+    for recompile in recompiles if known != {None} else ():
+        instance = instances.get(recompile.frame)
+        if instance not in {None, *known}:
+            first_frames.add(recompile.frame)
+        known.add(instance)
+    return first_frames
+
+
+def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
+    """Drop the reasons why the code compiled for one module does not suit a different one.
+
+    They stay if each module was compiled only once, because there are no other reasons then.
+    """
+    first_frames = _first_compilations(recompiles, instances)
+    if not first_frames or first_frames.issuperset(
+        recompile.frame for recompile in recompiles if not recompile.limit_hit
+    ):
+        return recompiles
+    result = []
+    for recompile in recompiles:
+        instance = instances.get(recompile.frame)
+        same = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
+        is_first = recompile.frame in first_frames
+        result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
+    return result
+
+
+def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:
+    """Return the description of a recompiled function with the modules that it was compiled for.
+
+    Parameters
+    ----------
+    first_frames : set of str
+        The ids of the recompiled frames that are the first compilation for their module.
+    """
+    if not first_frames:
+        return recompilation
+    recompilation = replace(recompilation, instance_count=len(first_frames) + 1)
+    if len(first_frames) < len(recompilation.frames):
+        advice = _ADVICE_ON_INSTANCES_AT_LIMIT if recompilation.limit_hit else ""
+        instances = FailedGuard("a different instance", len(first_frames), [], advice)
+        return replace(recompilation, guards=[instances, *recompilation.guards])
+    advice_once = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
     return replace(
         recompilation,
-        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice, strict=False)],
+        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice_once, strict=False)],
         is_caused_by_results=False,
         is_caused_by_gradients=False,
         is_caused_by_instances=True,
@@ -330,7 +405,7 @@ def limited_functions_text(report: Report) -> str:
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
     if not wrapped_functions and len(names) == 1 and limited[0].compilation_count:
-        verb = f"was compiled {times_text(limited[0].compilation_count)} and {verb}"
+        verb = f"was compiled {limited[0].compilations_text} and {verb}"
     return f"{' and '.join(names)} {verb}"
 
 

@@ -375,12 +375,12 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
         return f"{count_text(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
-    times = f"compiled {times_text(function.compilation_count)}" if function.compilation_count else "compiled again"
+    times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     if function.is_caused_by_instances:
-        reason = ", once for each instance"
+        times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"
     return f"{one_line(name)} was {times}{judgment}{reason}"
 
 

@@ -95,9 +95,9 @@ test-front-end: $(NODE_MODULES)
 browser:
 	@$(BIN)/python tests/support/find_browser.py
 
-# Compiles PyTorch to bytecode once, before several test processes load it at the same time.
+# Compiles PyTorch and the tests to bytecode once, before several test processes load them at the same time.
 bytecode:
-	@$(BIN)/python tests/support/warm_processes.py --load
+	@$(BIN)/python tests/support/warm_processes.py --load $(ARGS)
 
 # --- Environments ------------------------------------------------------------------------------------------------
 

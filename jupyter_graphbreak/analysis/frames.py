@@ -86,9 +86,11 @@ def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled",
 def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
-    stack = frame.start.stack
-    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns
-    return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
+    filenames = (entry.filename for entry in reversed(frame.start.stack))
+    # The call of a compiled module reaches its ``forward`` through functions of ``torch.nn.Module``.
+    caller_filename = next((name for name in filenames if not name.endswith("torch/nn/modules/module.py")), None)
+    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns.
+    return "entry" if caller_filename is None or caller_filename.endswith("eval_frame.py") else "call"
 
 
 def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:

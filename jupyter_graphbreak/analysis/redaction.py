@@ -241,7 +241,9 @@ def is_setting(name: str) -> bool:
 def is_cause(gb_id: str | None, gb_type: str) -> bool:
     """Return whether PyTorch's registry has a cause of graph breaks with this name and, if given, this GB id."""
     names = _names_by_id()
-    return gb_type in names.get(gb_id, ()) if gb_id is not None else any(gb_type in known for known in names.values())
+    if gb_id is not None:
+        return gb_type in names.get(gb_id, ())
+    return any(gb_type in names_of_id for names_of_id in names.values())
 
 
 def is_registry_text(text: str) -> bool:

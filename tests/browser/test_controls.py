@@ -464,7 +464,9 @@ def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) ->
 def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
     """A run shows its progress. During a second run, the page and the panel still show the first report."""
     function = "@torch.compile(backend='eager')\ndef f(x):\n    print('one')\n    return x + 1\nf(torch.ones(2))"
-    slow = f"%%compile_explain\n{function}\nimport time\ntime.sleep(5)"
+    # Each run of the cell ends when the test creates the file.
+    wait = "while not os.path.exists('end'):\n    time.sleep(0.05)\nos.remove('end')"
+    slow = f"%%compile_explain\n{function}\nimport os, time\n{wait}"
     lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
     opened = open_in_lab(open_page, lab, "previous", kernel=True)
     page = opened.page
@@ -479,6 +481,7 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     opened.save_screenshot("lab-progress")
     assert len(progress_texts) >= 4, progress_texts
     assert all(re.search(r"\d+\.\d s$", text) for text in progress_texts)
+    (lab.folder / "end").touch()
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
     expect(progress).to_have_count(0)
@@ -498,6 +501,7 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     for key in ("x", "d", "d", "b"):
         page.keyboard.press(key)
     assert cell_contents(page) == before
+    (lab.folder / "end").touch()
     expect(progress).to_have_count(0, timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
     expect(report).to_have_count(1)

@@ -15,6 +15,8 @@ pytest.importorskip("mcp")
 import anyio
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
+from tests.support import warm_processes
+
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
 
@@ -50,6 +52,12 @@ PATCH = """\
 
 
 @pytest.fixture
+def warm_python(fork_server_folder: Path) -> str:
+    """Return a Python that starts with PyTorch loaded."""
+    return str(Path(warm_processes.use_warm_commands(fork_server_folder), "python"))
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
@@ -61,12 +69,23 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def run_session(folder: Path, use_tools: Callable[[ClientSession], Awaitable[None]], *options: str) -> None:
-    """Start the server for a folder, and call its tools in one session."""
+#: Starts the server with a different Python for the programs that it runs.
+WITH_OTHER_PYTHON = "import sys; sys.executable = sys.argv.pop(1); from jupyter_graphbreak.cli import main; main()"
+
+
+def run_session(
+    folder: Path, use_tools: Callable[[ClientSession], Awaitable[None]], *options: str, python: str | None = None
+) -> None:
+    """Start the server for a folder, and call its tools in one session.
+
+    Parameters
+    ----------
+    python : str or None
+        The Python that runs the programs; by default the one that runs the server.
+    """
+    start = ["-m", "jupyter_graphbreak"] if python is None else ["-c", WITH_OTHER_PYTHON, python]
     server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "jupyter_graphbreak", "mcp", "--folder", str(folder), *options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        command=sys.executable, args=[*start, "mcp", "--folder", str(folder), *options], env=dict(os.environ)
     )
 
     async def run() -> None:
@@ -109,7 +128,7 @@ def test_without_permission_nothing_runs_and_no_file_outside_the_folder_is_read(
 
 
 @pytest.mark.slow
-def test_a_program_is_explained_and_a_patch_is_accepted(project: Path) -> None:
+def test_a_program_is_explained_and_a_patch_is_accepted(project: Path, warm_python: str) -> None:
     async def use_tools(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert {"explain_script", "judge_patch", "measure", "run_notebook"} <= tools
@@ -123,17 +142,17 @@ def test_a_program_is_explained_and_a_patch_is_accepted(project: Path) -> None:
         assert right["evidence"]["breaks_after"] == 0
         assert (project / "train.py").read_text() == PROGRAM
 
-    run_session(project, use_tools, "--allow-run")
+    run_session(project, use_tools, "--allow-run", python=warm_python)
 
 
 @pytest.mark.exhaustive
-def test_a_wrong_patch_is_not_accepted(project: Path) -> None:
+def test_a_wrong_patch_is_not_accepted(project: Path, warm_python: str) -> None:
     async def use_tools(session: ClientSession) -> None:
         wrong = await call_tool(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
         assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
         assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
 
-    run_session(project, use_tools, "--allow-run")
+    run_session(project, use_tools, "--allow-run", python=warm_python)
 
 
 @pytest.mark.slow

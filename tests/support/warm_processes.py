@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,14 @@ _MODULES = (
     "torch._inductor.compile_fx", "torch.utils.cpp_extension", "anywidget", "nbformat", "nbclient",
 )  # fmt: skip
 _SERVER_START_LIMIT_S = 120.0
+#: The times of measurements in tests, by module and name: shorter than those that users need.
+_SHORT_TIMES = {
+    ("entry_cost", "VARIANT_S"): 0.2,
+    ("guards", "_AFTER_CALLS_NS"): 50_000_000,
+    ("timing", "_RATIO_S"): 0.3,
+}
+#: The modules whose measurements have a budget of seconds and of runs.
+_MODULES_WITH_BUDGET = ("alternatives", "operations")
 
 
 def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
@@ -169,7 +178,8 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
     fork_arguments : list of str
         Further arguments if the command runs in a fork.
     """
-    is_forkable = command[:1] in (["-m"], ["-c"]) or (command and not command[0].startswith("-"))
+    words = command[1:] if command[:1] == ["-P"] else command
+    is_forkable = words[:1] in (["-m"], ["-c"]) or (words and not words[0].startswith("-"))
     if not is_forkable or not _can_fork(folder, dict(os.environ)):
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - our own interpreter
     connection = _request_fork(folder, [*command, *fork_arguments], dict(os.environ), Path.cwd(), [0, 1, 2])
@@ -220,7 +230,18 @@ def load() -> None:
     templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
     for name in templates.list_templates():
         templates.get_template(name)
-    importlib.import_module("jupyter_graphbreak.experiments.cost.entry_cost").VARIANT_S = 0.3  # type: ignore[attr-defined]
+    for owner, name, value in short_measurements():
+        setattr(owner, name, value)
+
+
+def short_measurements() -> Iterator[tuple[types.ModuleType, str, Any]]:
+    """Yield each module and name that limits how long this package measures, and the value for tests."""
+    package = "jupyter_graphbreak.experiments.cost"
+    for (module, name), value in _SHORT_TIMES.items():
+        yield importlib.import_module(f"{package}.{module}"), name, value
+    budget = importlib.import_module(f"{package}.timing").Budget(seconds=0.1, runs=60)
+    for module in _MODULES_WITH_BUDGET:
+        yield importlib.import_module(f"{package}.{module}"), "_BUDGET", budget
 
 
 def serve(folder: Path) -> None:
@@ -284,6 +305,9 @@ def _run_here(first: str, *others: str) -> int:
     """Run a script, a module or code as ``python`` does, and return the exit status."""
     try:
         match first:
+            case "-P":  # the path has no folder of the program
+                del sys.path[0]
+                return _run_here(*others)
             case "-m":
                 sys.argv = [*others]
                 if others[0] == "pytest":  # pytest warns about plugins that are already imported
@@ -305,6 +329,16 @@ def _run_here(first: str, *others: str) -> int:
         sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
         return 1
     return 0
+
+
+def collect_tests(options: list[str]) -> int:
+    """Make pytest compile the tests to bytecode; return its exit status."""
+    sys.path[0] = ""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        status = importlib.import_module("pytest").main(["--collect-only", "-q", "-p", "no:cacheprovider", *options])
+    if status:
+        sys.stderr.write(output.getvalue())
+    return int(status)
 
 
 def _unload_package() -> None:
@@ -332,8 +366,9 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--serve", folder]:
             serve(Path(folder))
-        case ["--load"]:
+        case ["--load", *options]:
             load()
+            sys.exit(collect_tests(options))
         case ["--kernel", folder, *arguments]:
             run_kernel(Path(folder), arguments)
         case ["--command", folder, *command]:

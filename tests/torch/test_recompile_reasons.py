@@ -340,6 +340,26 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
 
 
+def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_marked() -> None:
+    model: Any = torch.compile(Doubled(4), backend="eager")
+    with capture() as run:
+        for size in (2, 3):
+            model(torch.ones(size, 4))
+    assert {frame.role for frame in run.report.frames} == {"entry"}
+    (again,) = recompilations(run.report)
+    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic(x, 0)` before the call")
+
+
+@pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])
+def test_a_size_of_one_has_a_graph_of_its_own(sizes: tuple[int, ...], is_expected: bool) -> None:
+    model: Any = torch.compile(Doubled(4), backend="eager", dynamic=None)
+    with capture() as run:
+        for size in sizes:
+            model(torch.ones(size, 4))
+    (again,) = recompilations(run.report)
+    assert ("this is expected" in again.guards[0].advice) is is_expected
+
+
 def test_each_module_is_compared_with_its_own_compiled_code_only() -> None:
     student = torch.nn.Sequential(torch.nn.Linear(4, 4))
     teacher = copy.deepcopy(student).eval()
@@ -378,7 +398,7 @@ def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> No
             model(torch.ones(size))
     (again,) = recompilations(run.report)
     assert not again.is_caused_by_instances
-    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic")
+    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic")
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

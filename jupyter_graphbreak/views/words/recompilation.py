@@ -44,7 +44,7 @@ _TENSOR_GUARD = re.compile(
 )
 _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
-_SIZE = ".size()["
+_SIZE_EXPRESSION = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
@@ -76,6 +76,9 @@ _MIN_MERGED_FUNCTIONS = 4
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
+#: The sizes for which PyTorch always compiles a graph of their own.
+_SPECIAL_SIZES = frozenset({"0", "1"})
+_ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
     "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
@@ -360,7 +363,7 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
         *(["numbers that breaks returned"] if any(guard.is_about_number_from_break for guard in guards) else []),
     ]
-    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
+    advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
     return _merge_functions(
         functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
     )
@@ -545,16 +548,25 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     last_advice = variations[-1][1].advice if variations else ""
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
-    is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
+    is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
+    advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    if is_size and _has_one_ordinary_size(variation for _, variation in variations):
+        advice = _ADVICE_ON_SPECIAL_SIZES
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         recompile_count=len({index for index, _, _ in group}),
         locations=list(places),
-        advice=_advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice,
+        advice=advice,
         is_size=is_size,
         is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
+
+
+def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
+    """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
+    sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -672,13 +684,13 @@ def _tensor_variation(
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
-        advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
+        advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
     elif tensor_property == "size" and is_inner:
-        advice = (
-            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
-        )
+        mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
+        advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
     elif tensor_property == "size":
-        advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
+        mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
+        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "requires_grad":
@@ -701,7 +713,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     is_constant = value in {"0", "1"}  # also with `dynamic=True`
     if is_library:
         is_settable = is_number and not is_constant and not name.startswith("len(")
-        return "`torch.compile(..., dynamic=True)`" if is_settable else ""
+        return "use `torch.compile(..., dynamic=True)`" if is_settable else ""
     if ".param_groups[" in name:
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number:
@@ -711,12 +723,12 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
+        setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
     is_attribute = "." in name
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if is_attribute and "." not in value:  # the setting affects only integers
-        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
-    return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"
+        return f"use {tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
+    return f"use {tensor}" if is_attribute or is_constant else f"use `torch.compile(..., dynamic=True)`, or {tensor}"

@@ -33,7 +33,8 @@ from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 
-SHORT = Budget(seconds=0.5, runs=60)
+SHORT = Budget(seconds=0.2, runs=60)
+FEW_RUNS = Budget(seconds=0.0, runs=7)
 
 
 def work(us: float) -> None:
@@ -425,7 +426,7 @@ def test_call_that_always_recompiles_has_not_settled() -> None:
 
     with torch._dynamo.config.patch(automatic_dynamic_shapes=False, recompile_limit=10_000):
         entry = Entry("f", None, f, Arguments(torch.rand(2)), "eager")
-        assert not measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.settled
+        assert not measure_entry(entry, budget=FEW_RUNS).cost.settled
 
 
 def test_a_remedy_is_measured_in_turn() -> None:
@@ -617,7 +618,7 @@ def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compi
     with OperationCounter() as counter:
         fn(x)
     assert counter.count == compiled + eager, "the table is wrong"
-    coverage = measure_call(fn, x).cost.coverage
+    coverage = measure_entry(Entry("fn", None, fn, Arguments(x), "eager"), budget=FEW_RUNS).cost.coverage
     assert coverage is not None
     assert (coverage.compiled_ops, coverage.eager_ops) == (compiled, eager)
     assert (coverage.time_share == 0) == (compiled == 0)
@@ -632,7 +633,7 @@ def branches_on_is_compiling(x: torch.Tensor) -> torch.Tensor:
 
 def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
     entry = Entry("fn", None, branches_on_is_compiling, Arguments(torch.eye(200)), "eager")
-    (branch,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
+    (branch,) = measure_entry(entry, budget=FEW_RUNS).cost.alternatives
     assert (branch.kind, branch.change) == ("branch", "torch.compiler.is_compiling")
     assert branch.location is not None
     assert branch.location.line == branches_on_is_compiling.__code__.co_firstlineno + 1
@@ -701,7 +702,7 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
         copied_weight = next(tensor for tensor in variant.tensors() if tensor.shape == (2, 4))
         graph_calls = 0
         for number in (1, 2):
-            variant.run()
+            variant.time_call()
             assert torch.equal(copied_weight, model.weight)
             assert graph_calls >= number
 
@@ -726,9 +727,9 @@ def step_on_globals(x: torch.Tensor) -> torch.Tensor:
 
 def count_large_copies() -> int:
     """Count the memory areas as large as the weight, except those that only C++ code refers to."""
-    objects = gc.get_objects()
-    storages = [item for item in objects if type(item) is torch.UntypedStorage]
-    storages += [item.untyped_storage() for item in objects if type(item) in {torch.Tensor, torch.nn.Parameter}]
+    kinds = frozenset({torch.UntypedStorage, torch.Tensor, torch.nn.Parameter})
+    objects = [item for item in gc.get_objects() if type(item) in kinds]
+    storages = [item if isinstance(item, torch.UntypedStorage) else item.untyped_storage() for item in objects]
     size = shared_layer.weight.nbytes
     return len({item.data_ptr() for item in storages if item.device.type == "cpu" and item.nbytes() == size})
 
@@ -798,7 +799,7 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
             apply_failing_remedy.warm_up()
         for variant in variants * 2:
             assert torch.equal(weights[0], shared_layer.weight)
-            variant.run()
+            variant.time_call()
 
 
 cache: dict[str, torch.Tensor] = {}
@@ -815,6 +816,6 @@ def test_state_that_the_first_call_stores_stays_although_it_is_also_an_argument(
     with entry.set_up(), sandbox_runs():
         variant = Variant(entry, compiled=False)
         assert variant.warm_up()
-        variant.run()
+        variant.time_call()
         assert "table" in variant.subject.call.__globals__["cache"]
     assert cache == {}

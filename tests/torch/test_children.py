@@ -84,9 +84,10 @@ def test_a_process_of_multiprocessing(method: str) -> None:
         ),
     ],
 )
-def test_ranks_of_torchrun(tmp_path: Path, wrap: str) -> None:
+def test_ranks_of_torchrun(monkeypatch: pytest.MonkeyPatch, warm_python: str, tmp_path: Path, wrap: str) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.replace("WRAP", wrap))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    monkeypatch.setenv("PYTHON_EXEC", warm_python)
+    launch = [str(Path(warm_python).with_name("torchrun")), "--standalone", "--nproc-per-node", "2", "train.py"]
     with capture(processes=True) as run:
         subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
     job = run.job

@@ -24,7 +24,7 @@ from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own 
 from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
 from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
 from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
-from tests.browser.pages import first_paint, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
+from tests.browser.pages import first_paint_ms, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.support.find_browser import find_browser  # noqa: E402
 from tests.support.lab_server import jupyterlab  # noqa: E402
 from tests.support.sample_reports import big, two_breaks  # noqa: E402
@@ -132,7 +132,7 @@ def _measure_page(report: Report, runs: int) -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(path.as_uri())
             page.wait_for_selector(".gb-live")
-            paints.append(first_paint(page))
+            paints.append(first_paint_ms(page))
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)

@@ -57,8 +57,8 @@ def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
 def python_kernels() -> Iterator[types.FunctionType]:
     """Yield the user's functions that C++ code refers to, such as those that ``torch.library.Library.impl`` registers.
 
-    The dispatcher does not reveal which functions it calls. They are recognized because they have more references than
-    Python's objects account for.
+    The dispatcher does not reveal which functions it calls. They are recognized because there are more references to
+    them than Python's objects account for.
     """
     global _last_search  # noqa: PLW0603 - a search looks at all objects
     registered_count = len(getattr(sys.modules.get("torch.library"), "_impls", ()))

@@ -287,7 +287,10 @@ def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_torch_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
+    """Search PyTorch's modules, but only once for each number of them, because counting them is faster.
+
+    The number is the argument.
+    """
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == "torch":

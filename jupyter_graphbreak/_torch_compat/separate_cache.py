@@ -287,7 +287,7 @@ def _empty_guard_managers() -> Iterator[None]:
     """When the context ends, empty the managers of the guards that Dynamo made in it.
 
     The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
-    code, until these objects are deleted, which modules and classes usually never are.
+    code, until these objects are deleted. Modules and classes usually never are.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
     if manager_class is None:  # not in this PyTorch

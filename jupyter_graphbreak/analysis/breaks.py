@@ -96,7 +96,7 @@ class SameLineBreaks:
         return self._preceding_counts.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
-        """Remember the event at which a frame ends, because it may create resume functions."""
+        """Store the event at which a frame ends, because it may create resume functions."""
         event = frame.ending_event
         entry = _entry_of_frame(frame, event) if event is not None else None
         if event is None or entry is None:
@@ -390,8 +390,10 @@ class BreakTable:
             is_refusal = isinstance(event.conditions, additions.FrameRefused)
             if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in ids_of_errors:
                 ids_of_errors.append(ident)
-        captured, error = _fullgraph_outcome(ordered_events, fullgraph_captures=hints.fullgraph_captures_values(torch))
-        return WhatIf(ids_of_errors, error, captured)
+        captured_breaks, error = _fullgraph_outcome(
+            ordered_events, fullgraph_captures=hints.fullgraph_captures_values(torch)
+        )
+        return WhatIf(ids_of_errors, error, captured_breaks)
 
     def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting_in_force(conditions, location)
@@ -551,9 +553,9 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     """
     if one is None or other is None or one.column is None or other.column is None:
         return True
-    first, second = sorted([one, other], key=lambda location: location.column or 0)
-    ends_before = first.end_line == first.line and (first.end_column or 0) <= (second.column or 0)
-    return not ends_before
+    left, right = sorted([one, other], key=lambda location: location.column or 0)
+    are_apart = left.end_line == left.line and (left.end_column or 0) <= (right.column or 0)
+    return not are_apart
 
 
 def _event_outcome(event: BreakEvent) -> Outcome:

@@ -22,8 +22,6 @@ from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jupyter_graphbreak.analysis.aftermath import ResumeTable
     from jupyter_graphbreak.analysis.breaks import BreakTable
     from jupyter_graphbreak.analysis.graphs import GraphTable
@@ -88,9 +86,11 @@ def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled",
 def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
-    stack = frame.start.stack
-    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns
-    return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
+    filenames = (entry.filename for entry in reversed(frame.start.stack))
+    # The call of a compiled module reaches its ``forward`` through functions of ``torch.nn.Module``.
+    caller_filename = next((name for name in filenames if not name.endswith("torch/nn/modules/module.py")), None)
+    # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns.
+    return "entry" if caller_filename is None or caller_filename.endswith("eval_frame.py") else "call"
 
 
 def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
@@ -162,8 +162,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
                 function=display_name(name),
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[
-                    _guard_failure(reason, sources, (versions.get(_version_of(reason), frame), frame))
-                    for reason in reasons
+                    _guard_failure(reason, sources, versions.get(_version_of(reason)), frame) for reason in reasons
                 ],
                 limit_hit=is_refused,
                 id=f"r{len(recompiles) + 1}",
@@ -193,16 +192,22 @@ def _guard_of(reason: str) -> str:
 _SIZE_GUARD = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\.")
 
 
-def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger]) -> GuardFailure:
+def _guard_failure(
+    reason: str, sources: Sources, failed_version: FrameLedger | None, next_version: FrameLedger
+) -> GuardFailure:
     """Return a failed guard with its location.
 
     Parameters
     ----------
-    versions : iterable of FrameLedger
-        The version whose guard failed, and the version that was then compiled. The first version of a function has a
-        guard on each size regardless of the code; if a line makes a size constant, the next version records the line.
+    failed_version : FrameLedger or None
+        The version whose guard failed, if it is known.
+    next_version : FrameLedger
+        The version that was then compiled. The first version of a function has a guard on each size regardless of the
+        code; if a line makes a size constant, the next version records the line.
     """
     text = _guard_of(reason)
+    versions = [failed_version, next_version] if failed_version is not None else [next_version]
+    ident = failed_version.ident if failed_version is not None else None
     size = _SIZE_GUARD.match(text)
     if size is not None:
         name = plain_guard(f"{size['name']}.size()[{size['index']}]")
@@ -212,7 +217,7 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
         line = next(lines, None)
         if line is not None:
             location = sources.entry_location(line)
-            return GuardFailure(text, location, sources.head_kind_at(location))
+            return GuardFailure(text, location, sources.head_kind_at(location), ident)
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.entry_location(stack[-1]) if stack else None
     entry = parse_guard_location(reason) if location is None else None
@@ -220,7 +225,7 @@ def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger
         filename = sources.filename_ending_with(entry.filename)
         if filename is not None:
             location = sources.location(filename, entry.line, entry.function)
-    return GuardFailure(text, location, sources.head_kind_at(location))
+    return GuardFailure(text, location, sources.head_kind_at(location), ident)
 
 
 def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:

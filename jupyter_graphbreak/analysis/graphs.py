@@ -177,8 +177,8 @@ def _graph_id(index: int) -> str:
     text = ""
     index += 1
     while index:
-        index, rest = divmod(index - 1, len(letters))
-        text = letters[rest] + text
+        index, letter_index = divmod(index - 1, len(letters))
+        text = letters[letter_index] + text
     return text
 
 
@@ -334,12 +334,12 @@ def _annotated_tensor(node: ast.expr | None) -> CodeTensor | None:
 def _read_statement(text: str, value_names: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
     """Return the operation in a statement, if any, and whether the statement was understood."""
     try:
-        statement, *more = ast.parse(text).body
+        statement, *later_statements = ast.parse(text).body
     except _PARSE_ERRORS:
         return None, False
-    if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
+    if isinstance(statement, ast.AugAssign) and later_statements:  # a += b;  iadd = a
         in_place_operator = f"operator.i{_operator_name(statement.op)}".rstrip("_")
-        match more[0]:
+        match later_statements[0]:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 return (name, in_place_operator, None), True
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):

@@ -229,8 +229,8 @@ class Ledger:
         earlier = itertools.takewhile(lambda other: other is not frame, self.frames)
         compilations = [other for other in earlier if other.key.frame == frame.key.frame and other.is_started]
         # After a reset, Dynamo uses the frame ids again, from compile id 0 on, for other code objects.
-        firsts = [index for index, other in enumerate(compilations) if other.key.compile == 0]
-        return compilations[firsts[-1] :] if firsts else compilations
+        indexes_of_first = [index for index, other in enumerate(compilations) if other.key.compile == 0]
+        return compilations[indexes_of_first[-1] :] if indexes_of_first else compilations
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to compile, from the refusal or from its first compilation."""

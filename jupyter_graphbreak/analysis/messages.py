@@ -200,8 +200,8 @@ def _cause(text: str, exception: str | None) -> Cause:
 
 
 def _unindent(text: str) -> str:
-    first, _, rest = text.partition("\n")
-    return (first.strip() + "\n" + textwrap.dedent(rest)).strip()
+    first_line, _, other_lines = text.partition("\n")
+    return (first_line.strip() + "\n" + textwrap.dedent(other_lines)).strip()
 
 
 def _reason_part(text: str) -> str | None:

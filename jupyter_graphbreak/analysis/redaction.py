@@ -113,7 +113,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     },
     "Scope": {"id": "id parent breaks", "kept": "setting value form", "parts": "location", "removed": "note"},
     "WhatIf": {"id": "error_on_graph_break fullgraph captured"},
-    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head"},
+    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head", "id": "version"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
     "PathDifference": {"op": "function", "parts": "location branch lines skipped", "answer": "compiled eager"},
@@ -241,7 +241,9 @@ def is_setting(name: str) -> bool:
 def is_cause(gb_id: str | None, gb_type: str) -> bool:
     """Return whether PyTorch's registry has a cause of graph breaks with this name and, if given, this GB id."""
     names = _names_by_id()
-    return gb_type in names.get(gb_id, ()) if gb_id is not None else any(gb_type in known for known in names.values())
+    if gb_id is not None:
+        return gb_type in names.get(gb_id, ())
+    return any(gb_type in names_of_id for names_of_id in names.values())
 
 
 def is_registry_text(text: str) -> bool:

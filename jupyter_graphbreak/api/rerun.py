@@ -249,7 +249,7 @@ class Rerun:
                     self.report,
                     lines=requested_lines,
                     call_number=number,
-                    calls=calls,
+                    call_count=calls,
                     find_cell=self._find_cell,
                 )
                 entry_values.append(result.values)
@@ -358,7 +358,7 @@ class Rerun:
         from jupyter_graphbreak.experiments.trial.effect_locations import with_effects
 
         report = with_effects(report, self._files, self._kept_entries.effects, self._find_cell)
-        sentences = dict.fromkeys([*self._kept_entries.left_out, *self._notes])
+        sentences = dict.fromkeys([*self._kept_entries.omission_reasons, *self._notes])
         notes = [
             *(Diagnostic("warning", sentence) for sentence in sentences),
             *(Diagnostic("error", sentence) for sentence in [*self._warm_calls.faults, *self._faults]),

@@ -116,9 +116,9 @@ def explain_notebook(
 
     with tqdm(unit="cell", leave=False, disable=not progress) as bar:
 
-        def update_bar(done: int, total: int) -> None:
+        def update_bar(completed_count: int, total: int) -> None:
             bar.total = total
-            bar.update(done - bar.n)
+            bar.update(completed_count - bar.n)
 
         notebook, error = execute(Path(path), kernel, update_bar)
     reports = [Report.of(report) for report in reports_in(notebook, max_reports=None).reports]

@@ -106,8 +106,8 @@ def script_command(
 
 def _with_report(job: Job, report: Report) -> Job:
     """Return a job in which the program's own process has a new report."""
-    own_process, *others = job.processes
-    return replace(job, processes=[replace(own_process, report=report), *others])
+    own_process, *other_processes = job.processes
+    return replace(job, processes=[replace(own_process, report=report), *other_processes])
 
 
 class RerunOptions(NamedTuple):

@@ -131,14 +131,14 @@ def _first_line_if_bound_before(statements: list[ast.stmt], line: int, name: str
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            first = first_line(statement)
+            start_line = first_line(statement)
             statements_on_line = [
-                other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= first
+                other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= start_line
             ]
             later_bindings = [other for other in statements[index + 1 :] if _binds(other, root)]
             earlier_bindings = [other for other in statements[:index] if _binds(other, root)]
             is_bound_here = any(_binds(other, root) for other in statements_on_line)
-            return None if is_bound_here or (later_bindings and not earlier_bindings) else first
+            return None if is_bound_here or (later_bindings and not earlier_bindings) else start_line
     return None
 
 

@@ -151,7 +151,7 @@ def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.As
 
 
 def _is_equivalent(one: types.CodeType, other: types.CodeType) -> bool:
-    """Return whether two code objects do the same, wherever they were defined."""
+    """Return whether two code objects do the same, regardless of where they were defined."""
     return (
         one.co_code == other.co_code
         and one.co_names == other.co_names

@@ -1,5 +1,5 @@
 """Answers from rerunning a program on copies: what removes a break, what a call costs, whether its result is right.
 
 In: entries (callables with copies of their arguments and the modes of the call). Out: one section of the report for
-each experiment. May import everything from ``compiling`` downwards; ``trial`` serves the others.
+each experiment. May import everything from ``compiling`` downwards. ``trial`` serves the others.
 """

@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.entry import callable_name
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
-from jupyter_graphbreak.experiments.trial.inputs import Input, describe
+from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
 from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
@@ -234,9 +234,9 @@ class FrontendExamination:
         eager = self._eager
         all_differences = differences(eager.result, result, compares_values=self._compares_values)
         self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
-        if eager.result.printed and not result.printed:
+        if eager.result.stdout and not result.stdout:
             self.notes.append("drops what the function prints")
-        elif eager.is_repeatable and eager.result.printed != result.printed:
+        elif eager.is_repeatable and eager.result.stdout != result.stdout:
             self.notes.append("prints different text")
         for name in sorted(eager.changed_names):
             if describe_difference(
@@ -333,7 +333,7 @@ def compare(
     fn = _uncompiled_function(fn)
     first_arguments = first_arguments.to_positional(fn)
     further_arguments = [arguments.to_positional(fn) for arguments in further_arguments]
-    example = describe("the first input", first_arguments, fn)
+    example = example_of("the first input", first_arguments, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
     verdicts: list[Verdict] = []
@@ -386,7 +386,7 @@ def frontends_without_verdicts(fn: Callable[..., Any], arguments: Arguments, rep
     return Frontends(
         function=callable_name(fn),
         torch=require_torch(),
-        example=describe("the first input", arguments, fn),
+        example=example_of("the first input", arguments, fn),
         others=[],
         searched=False,
         verdicts=[],

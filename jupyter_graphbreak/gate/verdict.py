@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
 _Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
 #: The ways to pair old and new entries, most certain first: a function that returns the key by which to pair, and
-#: whether to pair only entries whose function is gone.
+#: whether to pair only entries whose function no longer exists.
 _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
     (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
@@ -248,10 +248,10 @@ def headline(verdict: GateVerdict) -> str:
         _count_text(verdict.allowed_count, "allowed break"),
         _count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"),
     ]
-    rest = ", ".join(filter(None, notes))
+    counts = ", ".join(filter(None, notes))
     if not failed:
-        return f"gate passed: {rest or 'no breaks'}"
-    return f"gate failed: {failed}; {rest}" if rest else f"gate failed: {failed}"
+        return f"gate passed: {counts or 'no breaks'}"
+    return f"gate failed: {failed}; {counts}" if counts else f"gate failed: {failed}"
 
 
 def details(verdict: GateVerdict) -> list[str]:

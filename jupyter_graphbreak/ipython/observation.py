@@ -503,9 +503,9 @@ def _choose_default_device(options: Options, mentioned_objects: dict[str, Any]) 
     from jupyter_graphbreak.ipython.options import choose_device
     from jupyter_graphbreak.recording.targets import with_used_globals
 
-    if options.backend is not None and options.backend not in (known := backend_names()):
-        raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
-    if options.mode is not None and options.mode not in (known := mode_names()):
-        raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
+    if options.backend is not None and options.backend not in (backends := backend_names()):
+        raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(backends)}")
+    if options.mode is not None and options.mode not in (modes := mode_names()):
+        raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(modes)}")
     cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
     return choose_device(options.device, cuda, with_used_globals(mentioned_objects))

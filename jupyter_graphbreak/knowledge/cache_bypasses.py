@@ -97,7 +97,7 @@ CACHE_BYPASSES = (
 )
 
 
-def cache_bypass(reason: str | None) -> CacheBypass | None:
+def find_cache_bypass(reason: str | None) -> CacheBypass | None:
     """Return the entry for PyTorch's reason; ``None`` if there is none."""
     text = reason or ""
     return next((entry for entry in CACHE_BYPASSES if any(part in text for part in entry.search_strings)), None)

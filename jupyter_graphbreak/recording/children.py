@@ -145,7 +145,7 @@ def _child_processor_seconds() -> dict[tuple[int, float], float]:
     The command line is ignored, because Ray's workers replace it with a title.
     """
     processor_seconds = {}
-    with contextlib.suppress(Exception):  # the user's program must not notice us
+    with contextlib.suppress(Exception):  # our errors must not reach the user's program
         import psutil
 
         for child in psutil.Process().children(recursive=True):
@@ -230,7 +230,7 @@ def _set_variable_before(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start(*args: Any, **kwargs: Any) -> Any:
         with _start_lock:
-            with contextlib.suppress(Exception):  # the user's program must not notice us
+            with contextlib.suppress(Exception):  # our errors must not reach the user's program
                 _set_variable_for_thread()
             return original(*args, **kwargs)
 
@@ -242,7 +242,7 @@ def _set_variable_in_shell(original: Callable[[Any], int]) -> Any:
 
     @functools.wraps(original)
     def system(command: str | bytes | os.PathLike[str]) -> int:
-        with contextlib.suppress(Exception):  # the user's program must not notice us
+        with contextlib.suppress(Exception):  # our errors must not reach the user's program
             if _controls_variable():
                 block = _current_block()
                 command = _variable_command(None if block is None else block.folder) + os.fsdecode(command)
@@ -272,7 +272,7 @@ def _trace_after_fork() -> None:
     _folders_to_remove.clear()  # the parent removes them
     if not _blocks:
         return
-    with contextlib.suppress(Exception):  # the user's program must not notice us
+    with contextlib.suppress(Exception):  # our errors must not reach the user's program
         _set_variable_for_thread()
         block = _current_block()
         if block is not None:
@@ -283,7 +283,7 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
     """Choose the folder for a process that is about to start; add a note if the process has its own environment."""
     if not _blocks or event not in _START_EVENTS:
         return
-    with contextlib.suppress(Exception):  # the user's program must not notice us
+    with contextlib.suppress(Exception):  # our errors must not reach the user's program
         with _start_lock:
             _set_variable_for_thread()
         block = _current_block()

@@ -286,7 +286,7 @@ def _snapshot_earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeT
             earlier_codes = stack.enter_context(snapshot_known_codes())
         except AttributeError:  # not in this PyTorch
             pass
-        except Exception as fault:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             faults.report_fault("listing known code", fault, on_fault)
         yield earlier_codes
 
@@ -321,12 +321,12 @@ class _TraceHandler(logging.Handler):
             envelope = getattr(entry, "metadata", None)
             if isinstance(envelope, dict) and self._claim.covers_this_thread():
                 self._append_if_needed(Record(envelope, getattr(entry, "payload", None)))
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
         try:
             self._recording.add_time_spent(time.perf_counter() - start)
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
                 self._recording.note_fault("measuring the time of the recording", error)
 

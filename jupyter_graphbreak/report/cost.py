@@ -223,7 +223,7 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
-#: The reason why two kernels are not fused. ``library``: one of them is a library's. ``reduction``: the second one
+#: The reason why two kernels are not fused. ``library``: a library provides one. ``reduction``: the second one
 #: needs the finished result of a reduction. ``between``: other kernels must run between them. ``sizes``: they loop over
 #: different sizes. ``order``: they access memory in different orders. ``device``: they run on different devices.
 WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]

@@ -43,7 +43,9 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class RankCompiling(msgspec.Struct, frozen=True):
-    """The time that one rank spent compiling, and when; times count from the beginning of the job's first compilation.
+    """The time that one rank spent compiling.
+
+    The points in time are in seconds after the job's first compilation began.
 
     Parameters
     ----------

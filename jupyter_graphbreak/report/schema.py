@@ -445,11 +445,14 @@ class GuardFailure(msgspec.Struct, frozen=True):
         The source line that created the guard, if PyTorch reports it.
     head : {"loop", "condition"} or None
         Whether the line is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
+    version : str or None
+        The id of the frame whose guard failed; ``None`` if it is not known.
     """
 
     guard: str
     location: Location | None = None
     head: HeadKind | None = None
+    version: str | None = None
 
 
 class Recompile(msgspec.Struct, frozen=True):

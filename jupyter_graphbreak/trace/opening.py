@@ -65,8 +65,8 @@ def open_trace(
             yield stream
 
 
-def _add_buffer(raw: object, size: int = _BUFFER_SIZE) -> BinaryIO:
-    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
+def _add_buffer(raw_stream: object, size: int = _BUFFER_SIZE) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw_stream), size))
 
 
 def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:

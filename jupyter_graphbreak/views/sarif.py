@@ -168,24 +168,24 @@ def _location_to_annotate(break_: Break, sources: dict[str, Source]) -> Location
     return in_own_code[-1] if in_own_code else break_.location
 
 
-def _location_of(place: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
-    source = sources.get(place.source)
-    region: dict[str, Any] = {"startLine": max(place.line, 1), "endLine": max(place.end_line, place.line, 1)}
-    if place.column is not None and place.end_column is not None:
-        region |= {"startColumn": place.column + 1, "endColumn": place.end_column + 1}
-    if place.code:
-        region["snippet"] = {"text": escape_controls(place.code.replace("\n", " "))}
+def _location_of(location: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
+    source = sources.get(location.source)
+    region: dict[str, Any] = {"startLine": max(location.line, 1), "endLine": max(location.end_line, location.line, 1)}
+    if location.column is not None and location.end_column is not None:
+        region |= {"startColumn": location.column + 1, "endColumn": location.end_column + 1}
+    if location.code:
+        region["snippet"] = {"text": escape_controls(location.code.replace("\n", " "))}
     path = source.path if source is not None else None
     physical: dict[str, Any] = {"artifactLocation": _artifact_location(path or notebook or "notebook.ipynb")}
-    location: dict[str, Any] = {"physicalLocation": physical}
+    sarif_location: dict[str, Any] = {"physicalLocation": physical}
     if path is not None:
         physical["region"] = region
     else:  # lines of a cell have different numbers in the notebook file
         physical["region"] = {"startLine": 1}
-        location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {place.line}"}
-    if place.function:
-        location["logicalLocations"] = [{"name": one_line(place.function), "kind": "function"}]
-    return location
+        sarif_location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {location.line}"}
+    if location.function:
+        sarif_location["logicalLocations"] = [{"name": one_line(location.function), "kind": "function"}]
+    return sarif_location
 
 
 def _artifact_location(path: str) -> dict[str, str]:
@@ -198,5 +198,5 @@ def _artifact_location(path: str) -> dict[str, str]:
 
 
 def _location_key(result: dict[str, Any]) -> str:
-    places = result.get("locations") or [{}]
-    return repr(places[0].get("physicalLocation", {}).get("region")) + repr(places[0].get("message"))
+    locations = result.get("locations") or [{}]
+    return repr(locations[0].get("physicalLocation", {}).get("region")) + repr(locations[0].get("message"))

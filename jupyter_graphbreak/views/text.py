@@ -33,7 +33,7 @@ from jupyter_graphbreak.views.words.jobs import (
 from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
 from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
-from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, describe_permission
+from jupyter_graphbreak.views.words.permission import PERMISSIONS_WITHOUT_SETTING, describe_permission
 from jupyter_graphbreak.views.words.plain_text import (
     count_text,
     escape_controls,
@@ -140,9 +140,9 @@ def changes_as_lines(changes: Changes) -> list[str]:
     return lines + _rest_lines(len(changes.breaks), _MAX_ITEMS)
 
 
-def _rest_lines(total: int, limit: int, words: str = "more", indent: str = INDENT) -> list[str]:
+def _rest_lines(total: int, limit: int, description: str = "more", indent: str = INDENT) -> list[str]:
     """Return a line that counts the items beyond a limit, in a list; the list is empty if there are none."""
-    return [f"{indent}and {total - limit} {words}"] if total > limit else []
+    return [f"{indent}and {total - limit} {description}"] if total > limit else []
 
 
 #: The maximum number of remedies that work to list and, if none works, of failed ones.
@@ -280,7 +280,7 @@ _CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum number of characters of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
 #: At most this many breaks with one cause are listed, and at most this many breaks of one line are underlined.
-_MAX_PLACES = 5
+_MAX_LISTED_BREAKS = 5
 #: At most this many differences between compiled and eager paths are listed.
 _MAX_PATHS = 5
 
@@ -351,7 +351,7 @@ def _break_lines(report: Report, break_: Break, number_by_advice: dict[str, int]
         lines.append(cut_line(f"{INDENT}called from {path}"))
     lines += [line for words in _aftermath_lines(report, break_) for line in wrap("", words)]
     permission_text = describe_permission(report, break_)
-    effects = [] if permission_text in WITHOUT_SETTING else [permission_text]
+    effects = [] if permission_text in PERMISSIONS_WITHOUT_SETTING else [permission_text]
     effects += filter(None, [added_graphs_text(break_), break_time_text(report, break_)])
     lines += wrap("", "; ".join(effects)) if effects else []
     remedies = remedy_lines_of_break(report, number, break_, number_by_advice)
@@ -371,9 +371,10 @@ def _group_lines(report: Report, group: Group, number_by_advice: dict[str, int])
     lines = wrap(head, f"{cause}: {count_text(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [
-        _location_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]
+        _location_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_)
+        for break_ in group.breaks[:_MAX_LISTED_BREAKS]
     ]
-    lines += _rest_lines(total, _MAX_PLACES)
+    lines += _rest_lines(total, _MAX_LISTED_BREAKS)
     cost = costs_text(group.breaks)
     lines += wrap("", cost) if cost else []
     if _needs_advice(report, first):
@@ -461,7 +462,7 @@ def _join_calls(calls: dict[int, str], total: int) -> str:
 def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Return whether the longest stack contains the lines of all others."""
     ordered = sorted(stacks, key=len)
-    lines = [[(place.source, place.line) for place in stack] for stack in ordered]
+    lines = [[(location.source, location.line) for location in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
     return all(longest.issuperset(shorter) for shorter in lines)
 
@@ -554,7 +555,9 @@ def _listing_lines(report: Report) -> list[str]:
     """
     lines: list[str] = []
     numbers = break_numbers(report)
-    listed_numbers = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MAX_PLACES]}
+    listed_numbers = {
+        numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MAX_LISTED_BREAKS]
+    }
     sources = [source for source in report.sources if source.segments]
     own_sources = [source for source in sources if source.kind != "library"]
     for source in own_sources or sources:
@@ -567,7 +570,7 @@ def _listing_lines(report: Report) -> list[str]:
 
 
 def _source_lines(report: Report, source: Source, max_lines: int, listed_numbers: set[int]) -> list[str]:
-    """Return the name of a source and at most ``max_lines`` of its lines, those of the listed breaks first."""
+    """Return the name of a source and at most ``max_lines`` of its lines, preferably those of breaks."""
     lines = annotated_lines(report, source)
     if not any(line.is_annotated for line in lines):
         return []
@@ -596,7 +599,7 @@ def _source_lines(report: Report, source: Source, max_lines: int, listed_numbers
             "..." if len(line.text) > _MAX_LINE_CHARS else ""
         )
         output_lines.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for break_mark in line.breaks[:_MAX_PLACES]:
+        for break_mark in line.breaks[:_MAX_LISTED_BREAKS]:
             if break_mark.start > _MAX_LINE_CHARS:
                 continue
             start = len(escape_controls(line.text[: break_mark.start].expandtabs(4)))

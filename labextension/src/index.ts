@@ -57,7 +57,7 @@ import {
   followSortSetting
 } from './panel/settings';
 
-/** The domain of our texts for translation. */
+/** The domain of our strings for translation. */
 const DOMAIN = 'jupyter_graphbreak';
 
 /** The plugin with the settings; its name is that of their schema. */

@@ -51,12 +51,12 @@ def test_the_action_fails_on_a_new_break_and_writes_the_summary(tmp_path: Path) 
         script = tmp_path / "step.sh"
         script.write_text(step["run"])
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-        return subprocess.run_step(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
 
     (tmp_path / "allowed.toml").write_text("version = 1\n")
     assert run_step() == 1
     assert "gate failed: 1 new break" in summary.read_text()
-    subprocess.run_step(
+    subprocess.run(
         ["graphbreak", "log", "--baseline", "allowed.toml", "--update-baseline", LOG],
         cwd=tmp_path,
         env=environment,

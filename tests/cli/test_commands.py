@@ -329,7 +329,7 @@ def test_remedies_cost_check_and_values_are_computed_after_a_script_has_ended(cl
     assert [values["first"] for values in report["values"]] == [[]]
     wrong = cli("script", "--at", "line 7", program)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--at 'line 7' is not a line: use for example 12 or model.py:12" in wrong.stderr
+    assert "--at 'line 7' is not a line: use, for example, 12 or model.py:12" in wrong.stderr
 
 
 @pytest.mark.exhaustive

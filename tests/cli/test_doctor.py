@@ -57,17 +57,19 @@ SCRIPT = """
 import sys
 from jupyter_graphbreak.api import installation
 
+Finding = installation.RequirementFinding
+
 def examine():
     return list(installation.examine_installation())
 
 if sys.argv[1] == "first":
-    installation._check_compiled_function = lambda device: installation.Requirement(str(device), "it was not compiled.")
+    installation._check_compiled_function = lambda device: Finding(str(device), "it was not compiled.")
 findings = examine()
 assert not any(finding.fix for finding in findings), findings
 print(findings[-1].says, "torch._dynamo" in sys.modules)
 if sys.argv[1] == "second":
     for changed in ("_check_cpp_compiler", "_check_compiled_function"):
-        setattr(installation, changed, lambda *_, changed=changed: installation.Requirement(changed, "was called."))
+        setattr(installation, changed, lambda *_, changed=changed: Finding(changed, "was called."))
     installation.os.environ["TORCHINDUCTOR_FREEZING"] = "1"
     print(examine()[-1].says)
 """

@@ -868,7 +868,7 @@ def test_values_of_a_line_are_shown(shell: Shell) -> None:
         ("2 float32, 2 NaN of 2", 4),
     ]
     shell.run("%%compile_explain --at f\n1")
-    assert "UsageError: --at 'f' is not a line: use for example 12 or model.py:12" in shell.io.stderr
+    assert "UsageError: --at 'f' is not a line: use, for example, 12 or model.py:12" in shell.io.stderr
 
 
 @pytest.mark.exhaustive

@@ -59,8 +59,6 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
         ([], 0, 1, 0, 0),
         (["external_utils.py fn(*args, **kwargs)", "optimizer.py torch._dynamo.graph_break()"], 2, 2, 0, 1),
         (["external_utils.py fn(*args, **kwargs)", "optimizer.py torch._dynamo.graph_break()"], 2, 1, 0, 0),
-        (['13 warnings.warn(f"no loss for {kind}")'], 1, 1, 0, 0),
-        ([], 0, 1, 0, 0),
         ([], 0, 1, 0, 0),
         ([], 0, 1, 0, 0),
         ([], 0, 1, 0, 0),

@@ -266,7 +266,7 @@ ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | questions#results | drawn in each call
+LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn in each call
 rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
@@ -289,7 +289,7 @@ compiled_autograd requires no threads in backwards | messages_training#second-gr
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
-autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heuristics
+which parts of autotune work for my own kernel? | escape_hatches#your-own-triton-kernel-triton-op | triton.heuristics
 max_seqlen.item() for variable lengths | causes/gb0124 | pass it as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | libraries#graph-networks-pyg-dgl | add_self_loops=False
@@ -303,7 +303,7 @@ compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#fake-tensors-types-devices | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
 device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
-nn.DataParallel with a compiled model | questions#several-gpus | DistributedDataParallel
+nn.DataParallel with a compiled model | training#ddp-distributeddataparallel-compile-inside-or-outside | copies of the model in threads
 autocast switched off and on compiles again | causes/recompile-grad-mode | before the first call
 spawned processes without a main guard | compile_time#worker-processes | __main__
 A different number of tensors was saved | messages_training#checkpointing | a size became dynamic
@@ -323,9 +323,9 @@ NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
-max-autotune inside another torch.compile | questions#nothing-is-compiled-no-effect | The outer one
+max-autotune inside another torch.compile | cost#which-mode | a part of its caller
 memory leak in each call | questions#memory | names what keeps it
-an argument is alive after torch.cond | questions#memory | gc.collect()
+an argument is alive after torch.cond | cost#del-and-memory-that-a-break-holds | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
 a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
 model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
@@ -821,7 +821,7 @@ torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-r
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
-the experts of a MoE use tolist() | fullgraph | Computing every expert
+the experts of a MoE use tolist() | fullgraph | compute every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
@@ -934,6 +934,16 @@ PyG: a Data object made in forward | libraries#graph-networks-pyg-dgl | pass ten
 RGCNConv has many graph breaks | libraries#graph-networks-pyg-dgl | FastRGCNConv
 DDP with growing sequence lengths recompiles each step | training#ddp-distributeddataparallel-compile-inside-or-outside | as without DDP
 policy and reference model of RLHF recompile | recompiles#instances-share-one-count | one for those that train
+gradients of several batches, then one step | training#what-breaks-in-training-code | gradient accumulation
+GPU memory after generate with a static cache | where_to_compile#generate | model._cache
+PPO of rsl_rl in Isaac Lab | libraries#programs-with-a-switch-timm-torchtune-axolotl | torch_compile_mode
+a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning-stable-baselines3-torchrl | compile its step
+stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | so begin with 2
+the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
+the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
+make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
+a cold start on Modal or SageMaker compiles each time | recipes#compile-in-a-container-docker-kubernetes | put the folder on a volume
+QLoRA and torch.compile | libraries#lora-adapters-peft | 4-bit layers
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 

@@ -91,7 +91,7 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
     ]
     assert decided_lines == [(line + 1, [line + 1], []), (line + 5, [], [line + 6])]
     name = "test_paths.py"
-    assert f"{name}:{line + 1} in first asks torch.compiler.is_compiling() through questions.py" in " ".join(
+    assert f"{name}:{line + 1} in first calls torch.compiler.is_compiling() through questions.py" in " ".join(
         report.to_text().split()
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -309,6 +310,15 @@ class Projection(torch.nn.Module):
         return y @ self.weight.T
 
 
+class Doubled(torch.nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(size, 2)
+
+    def forward(self, x: Any) -> Any:
+        return 2 * self.layer(x)
+
+
 def linear_layer(size: int) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(size, 2))
 
@@ -330,6 +340,56 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
 
 
+def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_marked() -> None:
+    model: Any = torch.compile(Doubled(4), backend="eager")
+    with capture() as run:
+        for size in (2, 3):
+            model(torch.ones(size, 4))
+    assert {frame.role for frame in run.report.frames} == {"entry"}
+    (again,) = recompilations(run.report)
+    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic(x, 0)` before the call")
+
+
+@pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])
+def test_a_size_of_one_has_a_graph_of_its_own(sizes: tuple[int, ...], is_expected: bool) -> None:
+    model: Any = torch.compile(Doubled(4), backend="eager", dynamic=None)
+    with capture() as run:
+        for size in sizes:
+            model(torch.ones(size, 4))
+    (again,) = recompilations(run.report)
+    assert ("this is expected" in again.guards[0].advice) is is_expected
+
+
+def test_each_module_is_compared_with_its_own_compiled_code_only() -> None:
+    student = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    teacher = copy.deepcopy(student).eval()
+    compiled: list[Any] = [torch.compile(model, backend="eager") for model in (teacher, student)]
+    with capture() as run:
+        for size in (2, 3):
+            for model in compiled:
+                with torch.set_grad_enabled(model is compiled[1]):
+                    model(torch.ones(size, size, 4))
+    (again,) = recompilations(run.report)
+    assert [(guard.variation, guard.recompile_count) for guard in again.guards[:2]] == [
+        ("a different instance", 1),
+        ("dimension 0 of the first argument: 2 -> 3", 2),
+    ]
+    assert again.guards[1].advice.endswith("; `x` stands for the first argument")
+    assert not again.is_caused_by_instances
+    assert "compiled 4 times for 2 instances: dimension 0 of the first argument" in verdict(run.report).text
+
+
+def test_instances_that_reach_the_limit_get_advice_about_it() -> None:
+    with capture() as run, torch._dynamo.config.patch(recompile_limit=2):
+        for size in (3, 4, 5):
+            torch.compile(Doubled(size), backend="eager")(torch.ones(2, size))
+    (again,) = recompilations(run.report)
+    assert again.limit_hit
+    assert again.guards[0].variation == "a different instance"
+    assert "recompile_limit` above the number of instances" in again.guards[0].advice
+    assert "compiled twice for 2 instances and now runs eagerly" in verdict(run.report).text
+
+
 def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
     relu: Any = torch.nn.Sequential(torch.nn.ReLU())
     model: Any = torch.compile(relu, backend="eager", dynamic=False)
@@ -338,7 +398,7 @@ def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> No
             model(torch.ones(size))
     (again,) = recompilations(run.report)
     assert not again.is_caused_by_instances
-    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic")
+    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic")
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

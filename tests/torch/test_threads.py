@@ -504,9 +504,9 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
             worker(lambda: warn("theirs"))
     finally:
         log.removeHandler(handler)
-    assert (effects.printed, effects.stderr) == ("ours\n", "")
-    assert [text for _, text in effects.warned] == ["ours"]
-    assert effects.logged == [("a.thread", "WARNING", "ours")]
+    assert (effects.stdout, effects.stderr) == ("ours\n", "")
+    assert [text for _, text in effects.warning_messages] == ["ours"]
+    assert effects.log_records == [("a.thread", "WARNING", "ours")]
     assert capsys.readouterr() == ("theirs\n", "theirs\n")
     assert records == ["theirs"]
     assert [str(message.message) for message in shown] == ["theirs"]  # once, because of the filter

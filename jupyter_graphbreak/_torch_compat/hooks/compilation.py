@@ -239,12 +239,12 @@ def _error_on_graph_break() -> bool | None:
 
 
 def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
-    """Record the break that created a resume function, the line where it resumes, and whether the function is new."""
+    """Record which break created a resume function, on which line it continues, and whether the function is new."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
 
-    def keep_known_functions(call: WatchedCall) -> None:
+    def store_known_functions(call: WatchedCall) -> None:
         call.value_before = list(cache.cache.get(call.argument("code"), {}).values())
 
     def observation(call: WatchedCall) -> ResumeCreated:
@@ -262,7 +262,7 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
             enters=code_number(inner_codes[-1]) if inner_codes else None,
         )
 
-    hook = wrap_with_hooks(function, observer, before=keep_known_functions, after=observation)
+    hook = wrap_with_hooks(function, observer, before=store_known_functions, after=observation)
     return patch_attribute(cache, "lookup", classmethod(hook))
 
 
@@ -274,7 +274,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     # Dynamo itself records no stack for operations that enter or leave a context, such as autocast.
     creation_stacks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    def keep_stack(call: WatchedCall) -> None:
+    def store_stack(call: WatchedCall) -> None:
         creation_stacks[call.result] = "".join(tracing_context.extract_stack().format())
 
     def observation(call: WatchedCall) -> GraphStacks:
@@ -289,14 +289,14 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
 
     with (
-        observe_calls(graphs, "create_node", observer, after=keep_stack),
+        observe_calls(graphs, "create_node", observer, after=store_stack),
         observe_calls(graphs, "call_user_compiler", observer, before=observation),
     ):
         yield
 
 
 def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
-    """Record the graphs that run without a CUDA graph, and the reasons."""
+    """Record which graphs run without a CUDA graph, and why."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
 

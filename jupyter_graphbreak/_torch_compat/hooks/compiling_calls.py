@@ -1,4 +1,4 @@
-"""Hooks on calls to ``torch.compile``: the location of ``fullgraph=True``, and repeated compilation."""
+"""Hooks on calls to ``torch.compile``. They record the location of ``fullgraph=True``, and repeated compilation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 
 def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
-    """Remember the location of each torch.compile call, for reports of fullgraph=True."""
+    """Store the location of each call to torch.compile, for reports of fullgraph=True."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
     def observation(call: WatchedCall) -> None:
@@ -37,7 +37,7 @@ def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
 
 
 def fullgraph_site(observer: Observer) -> FullgraphSite | None:
-    """Return the location of the torch.compile call that compiles the current frame, and the function passed to it."""
+    """Return the location of the call to torch.compile that compiles the current frame, and the compiled function."""
     wrapper = next(enclosing_compiled_calls(sys._getframe(1)), None)
     if wrapper is None:
         return None
@@ -46,7 +46,7 @@ def fullgraph_site(observer: Observer) -> FullgraphSite | None:
 
 
 def watch_repeated_compiling(observer: Observer) -> AbstractContextManager[None]:
-    """Record calls to torch.compile with something that is already compiled."""
+    """Record calls to torch.compile with a callable that is already compiled."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
 
@@ -71,5 +71,5 @@ def _is_compiled(value: Any) -> bool:
     if compiled_callable(value) is None or attribute_of(value, "_torchdynamo_disable"):
         return False
     # A bound method, or a function with copied attributes of a compiled one, does not count as compiled.
-    number = attribute_of(value, "_torchdynamo_wrapper_id")
-    return number is None or number == id(value)
+    wrapper_id = attribute_of(value, "_torchdynamo_wrapper_id")
+    return wrapper_id is None or wrapper_id == id(value)

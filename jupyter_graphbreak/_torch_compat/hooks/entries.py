@@ -67,8 +67,8 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call to a compiled callable from eager code, before it runs.
 
-    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``callable_id``, ``modes``
-    and ``compile_arguments`` are as in :class:`EnteredCall`.
+    ``call`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
+    ``modes`` and ``compile_arguments`` are as in :class:`EnteredCall`.
     """
 
     call: Callable[..., Any]
@@ -90,7 +90,7 @@ def watch_entries(
     on_end: Callable[[StartedCall, Any], None],
     on_compiling: Callable[[], None],
 ) -> Iterator[None]:
-    """Report, before it runs, the first call to each callable with each instance and each combination of modes.
+    """Report the first call to each callable, with each instance and each combination of modes, before the call runs.
 
     A call counts only if code is compiled for it, or if it comes from eager code and may reuse compiled code.
 
@@ -261,9 +261,9 @@ def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType)
     function = types.FunctionType(code, compile_call.argument("globals"), code.co_name, None, closure)
     function.__qualname__ = code.co_qualname
     wrapped, _, _ = _wrapped_call(wrapper.f_locals)
-    called = getattr(wrapped, "__func__", wrapped)
-    if getattr(called, "__code__", None) is code:  # a later call may leave out an argument
-        function.__defaults__, function.__kwdefaults__ = called.__defaults__, called.__kwdefaults__
+    original = getattr(wrapped, "__func__", wrapped)
+    if getattr(original, "__code__", None) is code:  # a later call may leave out an argument
+        function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
     args, kwargs = _arguments(code, variables)
     call: Callable[..., Any] = function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
@@ -286,7 +286,7 @@ def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType)
 
 
 def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
-    """Return whether a function is called as a method of a module, and not with a module as an argument."""
+    """Return whether a function is called as a method of a module, not with a module as an argument."""
     if not args or not isinstance(args[0], torch.nn.Module):
         return False
     code = function.__code__

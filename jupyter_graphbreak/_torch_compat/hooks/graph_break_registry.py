@@ -1,4 +1,4 @@
-"""The registry of graph breaks that PyTorch ships."""
+"""Read the registry of graph breaks that PyTorch ships."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def registry_entry(gb_type: str) -> RegistryEntry:
-    """Return the registry's entry for a reason, without hints that have placeholders; a bare entry if it has none."""
+    """Return the registry's entry for a reason, without the hints that have placeholders.
+
+    If the registry has no entry, the result has only the name of the reason.
+    """
     gb_id, entry = _registry().get(gb_type, (None, {}))
     return RegistryEntry(
         gb_type=gb_type,

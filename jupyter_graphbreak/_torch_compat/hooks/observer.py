@@ -32,7 +32,7 @@ class Emit(Protocol):
 
 
 class Observer:
-    """The shared state of the hooks of one watch.
+    """The state that the hooks of one watch share.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class Observer:
     add_time : callable
         Receives the time in seconds that each observation took.
     claim : Claim or None
-        The claim of the run that watches; only its threads are observed. By default, that of the run that creates the
-        observer.
+        The claim of the run that watches; only the run's threads are observed. By default, the claim of the run that
+        creates the observer.
     """
 
     def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
@@ -75,7 +75,7 @@ class Observer:
                 self.codes[addition.id] = addition
             if addition is not None:
                 self._emit(addition)
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             self.note_fault(hook, error)
         finally:
             with contextlib.suppress(Exception):
@@ -164,7 +164,7 @@ def wrap_with_uncompiled_hook(
                 observer.observe(
                     original.__name__, functools.partial(observe_call, WatchedCall(original, args, kwargs, caller))
                 )
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run(original.__name__, error)
         finally:
             set_eval_frame(callback)
@@ -182,7 +182,7 @@ _HOOKS_FOLDER = str(Path(__file__).parent)
 
 
 def _caller() -> FrameType:
-    """Return the frame that calls a watched function, which several nested watches may wrap."""
+    """Return the frame that calls a watched function; several nested watches may wrap the function."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOOKS_FOLDER):
         frame = frame.f_back
@@ -214,7 +214,7 @@ def wrap_with_hooks(
                 call = WatchedCall(function, args, kwargs, _caller())
             if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice internal errors
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run(name, error)
         try:
             result = function(*args, **kwargs)

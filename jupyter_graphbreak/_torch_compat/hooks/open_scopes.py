@@ -1,4 +1,4 @@
-"""The open ``error_on_graph_break`` scopes of each thread, as seen by one watch."""
+"""Keep track of the open ``error_on_graph_break`` scopes of each thread, as one watch sees them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUTPUT_ATTRIBUTE = "graphbreak_scopes"
 class ThreadScopes(threading.local):
     """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
-    The setting is a single global of torch; only by watching the scopes can we know which of them set it.
+    The setting is a single global variable of torch, so only watching the scopes shows which of them set it.
     """
 
     def __init__(self) -> None:

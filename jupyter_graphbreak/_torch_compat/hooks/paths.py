@@ -1,8 +1,8 @@
 """Hook on functions such as ``torch.compiler.is_compiling()``, whose result differs while Dynamo traces.
 
 Dynamo replaces such a call, the *question*, with a constant, its *answer*. The constant is followed through the traced
-code: if a jump depends on it, the lines that Dynamo traces from there until both branches meet again run only because
-the code is compiled, and those that only the other branch reaches are skipped because of it.
+code until a jump depends on it. The lines that Dynamo traces from there until both branches meet again run only because
+the code is compiled. The lines that only the other branch reaches are skipped for the same reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWA
 #: The maximum number of a function's instructions in which to search for the one at which two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
-_MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
+_MAX_FOLLOWED_VALUES, _MAX_LINES = 1_000, 2_000
 
 
 def watch_paths(observer: Observer) -> AbstractContextManager[None]:
@@ -89,7 +89,7 @@ def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> Abst
 def _is_one_of(function: Any, functions: Container[Any]) -> bool:
     try:
         return function in functions
-    except TypeError:  # it cannot be hashed
+    except TypeError:  # the function cannot be hashed
         return False
 
 
@@ -140,7 +140,7 @@ class _AnswerFollower:
         """Return a unique variable for the answer, and follow it."""
         # Newer releases use a single variable for every True.
         unique_variable = type(variable)(value) if variable is type(variable).create(value) else variable
-        if len(self._followed_constants) >= _MAX_FOLLOWED:
+        if len(self._followed_constants) >= _MAX_FOLLOWED_VALUES:
             self._followed_constants.pop(next(iter(self._followed_constants)))
         self._followed_constants[id(unique_variable)] = unique_variable, answer
         while tracer is not None:  # the function may return the answer

@@ -98,8 +98,8 @@ def watch_abandoned_frames(observer: Observer) -> AbstractContextManager[None]:
     return observe_calls(module, "compile_frame", observer, on_error=observation)
 
 
-#: The checks of CatchErrorsWrapper before it compiles a frame: the first one in torch 2.9 and 2.10, the others
-#: in 2.11 and 2.12.
+#: The checks that CatchErrorsWrapper makes before it compiles a frame: the first in torch 2.9 and 2.10, the others in
+#: 2.11 and 2.12.
 _MODE_CHECKS = (
     "should_skip_due_to_torch_dispatch_mode",
     "any_torch_dispatch_mode_on_stack",
@@ -109,7 +109,7 @@ _MODE_CHECKS = (
 
 @contextlib.contextmanager
 def watch_skips(observer: Observer) -> Iterator[None]:
-    """Record the frames that Dynamo skips, and the reasons."""
+    """Record which frames Dynamo skips, and why."""
     module = importlib.import_module(_CONVERT_FRAME)
     wrapper = module.CatchErrorsWrapper
 
@@ -120,9 +120,11 @@ def watch_skips(observer: Observer) -> Iterator[None]:
             return None
         if result.apply_to_code:  # false since torch 2.14 if a mode is on: Dynamo tries again in the next call
             remember_skip_reason(frame.f_code, reason)
-        in_place = _is_compiled_in_place(frame)
         return FrameSkipped(
-            **identity(frame.f_code), reason=reason, above=program_stack(), is_compiled_in_place=in_place
+            **identity(frame.f_code),
+            reason=reason,
+            above=program_stack(),
+            is_compiled_in_place=_is_compiled_in_place(frame),
         )
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
@@ -131,7 +133,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         return
     checks = [name for name in _MODE_CHECKS if hasattr(module, name)]
     if _MODE_CHECKS[0] in checks:
-        del checks[1:]  # it calls the others
+        del checks[1:]  # the first check calls the others
     with contextlib.ExitStack() as stack:
         for name in checks:
             stack.enter_context(observe_calls(module, name, observer, after=_frame_skipped_for_mode))
@@ -152,7 +154,7 @@ def _is_compiled_in_place(frame: Any) -> bool:
 
 
 def _frame_skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
-    """Return the frame if it is skipped only because of the result of the check, else ``None``."""
+    """Return the frame if Dynamo skips it only because of the result of the check, else ``None``."""
     if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
         return None
     variables = call.caller.f_locals

@@ -39,9 +39,10 @@ _REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
 def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     """Record the compiled functions that run eagerly because of an earlier call.
 
-    Dynamo marks a code object that it could not compile and then skips it silently; before torch 2.14, also one that
-    was called under a mode in which it compiles nothing. The mark cannot be read. It is inferred if a compiled function
-    ran without a call to Dynamo, and if Dynamo has begun to compile it since the last reset but has no compiled code.
+    Dynamo marks a code object that it could not compile and then skips it silently. Before torch 2.14, it also marks
+    one that was called under a mode in which it compiles nothing. The mark cannot be read. It is inferred if a compiled
+    function ran without a call to Dynamo, and if Dynamo has begun to compile it since the last reset but has no
+    compiled code for it.
     """
     calls = _SuspectCalls(observer)
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
@@ -54,7 +55,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         try:
             if not observer.covers_this_thread():  # a different thread, whose skips this run does not see
                 calls.suspect(code for code in (code,) if _can_be_entry(code))
-        except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("input_codes.add", error)
 
     def observation(call: WatchedCall) -> None:
@@ -75,8 +76,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 class _SuspectCalls:
     """Watches calls to compiled functions while Dynamo may remember to skip one of them.
 
-    The hook runs twice for each call to a compiled function. It is therefore only in place while there are suspects:
-    code objects that Dynamo began to compile unseen by this run, and for which it has no compiled code.
+    The hook runs twice for each call to a compiled function. It is therefore in place only while there are suspects:
+    code objects that Dynamo began to compile without this run seeing it, and for which it has no compiled code.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -122,7 +123,7 @@ class _SuspectCalls:
                 ) and self._observer.covers_this_thread():
                     observation = functools.partial(self._skip_of_call, sys._getframe(1), callback)
                     self._observer.observe("_maybe_set_eval_frame", observation)
-            except Exception as error:  # noqa: BLE001 - the user's program must not notice us
+            except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("_maybe_set_eval_frame", error)
             return original(callback)
 

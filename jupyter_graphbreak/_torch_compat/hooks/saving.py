@@ -1,4 +1,4 @@
-"""Hooks on saving: names of parameters with the prefix of ``torch.compile(model)``, and pickled compiled modules."""
+"""Hooks that record saved names of parameters with the prefix of ``torch.compile(model)``, and pickled modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 def watch_saving(observer: Observer) -> Iterator[None]:
     """Record saves of compiled modules: states with prefixed names, which plain modules cannot load, and pickles."""
     serialization = importlib.import_module("torch.serialization")
-    tensors: Any = sys.modules.get("safetensors.torch")
+    safetensors_module: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
     recorded_sites: set[StackEntry | None] = set()
 
@@ -56,8 +56,8 @@ def watch_saving(observer: Observer) -> Iterator[None]:
         for owner, name in (
             (serialization, "_save"),
             (serialization, "_legacy_save"),
-            (tensors, "_flatten"),
-            (tensors, "_flatten_as_ptr"),
+            (safetensors_module, "_flatten"),
+            (safetensors_module, "_flatten_as_ptr"),
         ):
             if hasattr(owner, name):
                 hook = wrap_with_uncompiled_hook(getattr(owner, name), observer, record_prefixed_names)
@@ -72,7 +72,7 @@ def _is_saving(filename: str) -> bool:
 
 
 def _prefixed_key(value: Any, depth: int = 0) -> str | None:
-    """Return the first key with the prefix of compiled modules in a dict or its nested dicts, ``None`` without one."""
+    """Return the first key of a dict or its nested dicts that has the prefix of compiled modules, else ``None``."""
     if not isinstance(value, dict) or depth == _MAX_LEVELS:
         return None
     for key in list(value)[:_MAX_KEYS]:

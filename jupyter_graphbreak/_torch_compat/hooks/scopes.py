@@ -32,14 +32,14 @@ def watch_scopes(observer: Observer) -> Iterator[None]:
     scopes.inherit_scopes(_watched_scopes)
     _watched_scopes.append(scopes)
     try:
-        with _watch_entered(observer), _watch_traced(observer):
+        with _watch_entered_scopes(observer), _watch_traced_scopes(observer):
             yield
     finally:
         _watched_scopes[:] = [other for other in _watched_scopes if other is not scopes]
 
 
 @contextlib.contextmanager
-def _watch_entered(observer: Observer) -> Iterator[None]:
+def _watch_entered_scopes(observer: Observer) -> Iterator[None]:
     """Watch Python create, enter and leave scopes."""
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     scopes = observer.scopes
@@ -67,7 +67,7 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _watch_traced(observer: Observer) -> Iterator[None]:
+def _watch_traced_scopes(observer: Observer) -> Iterator[None]:
     """Watch Dynamo trace into and out of scopes."""
     variable = importlib.import_module("torch._dynamo.variables.ctx_manager").ErrorOnGraphBreakVariable
 
@@ -95,7 +95,7 @@ def _scope_opened(scope: OpenScope, outer_scopes: list[OpenScope]) -> ScopeOpene
 
 
 def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
-    """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
+    """Return the original scope object of a decorated function, because Dynamo's code opens a copy of it."""
     if not is_scope_wrapper(frame.f_code):
         return manager
     original = observer.local_variable(frame, "self")
@@ -103,14 +103,14 @@ def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
 
 
 def is_scope_wrapper(code: CodeType) -> bool:
-    """Return whether a code object is the one that torch wraps around a function decorated with a scope."""
+    """Return whether a code object belongs to the wrapper that torch puts around a function decorated with a scope."""
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
     entered_site = site_of(frame)
-    # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
+    # Dynamo's own code has no columns: the line on which it opens the scope again is not the line of the scope.
     is_generated = entered_site is not None and (is_resume_name(entered_site.function) or entered_site.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),

@@ -1,4 +1,4 @@
-"""Code objects, stacks and exceptions of Dynamo as plain data."""
+"""Convert Dynamo's code objects, stacks and exceptions to plain data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?
 #: The live code objects that have a number, by address: a reference and the unique number.
 _NUMBERED_CODES: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
-#: Files and folders between a call in the program and the code of torch or this package that it reaches.
+#: The files and folders whose code runs between a call in the program and the observed code of torch or this package.
 _MACHINERY_PATHS = (
     "torch/_dynamo/",
     "torch/__init__.py",

@@ -61,9 +61,9 @@ _SIMPLER_BACKENDS: dict[CompilationStep, tuple[str, ...]] = {
     "aot_eager": ("eager",),
     "eager": (),
 }
-#: The time limit and the maximum number of runs for timing a call.
+#: The time limit in seconds, and the minimum and maximum numbers of runs, for timing a call.
 _MAX_TIMING_S = 0.3
-_MIN_CALLS, _MAX_CALLS = 5, 100
+_MIN_TIMED_CALLS, _MAX_TIMED_CALLS = 5, 100
 
 
 @dataclass(frozen=True)
@@ -231,11 +231,11 @@ class _CompiledCall:
         _call(self._program, self.subject)
 
     def fastest_us(self) -> float | None:
-        """Return the time in microseconds of the fastest of several calls; ``None`` if a call raises."""
+        """Return the time in microseconds of the fastest of several calls, or ``None`` if a call raises."""
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
-        while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
+        while len(times) < _MIN_TIMED_CALLS or (time.monotonic() < end and len(times) < _MAX_TIMED_CALLS):
             require_time("call")
             self.subject.restore()
             arguments = self.subject.copy_arguments(self.subject.arguments or Arguments())
@@ -263,7 +263,10 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: float) -> _Observation | None:
-    """Return the outcome in double precision, uncompiled, with noise as in :func:`to_double`; ``None`` if it fails."""
+    """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
+
+    The noise is the same as for :func:`to_double`.
+    """
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
@@ -358,7 +361,7 @@ def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall
 
 
 def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, precision: float) -> list[str]:
-    """Return the differences from eager code of an entry that may use the compiled code of earlier entries."""
+    """Return the differences between eager code and an entry that may use the compiled code of earlier entries."""
     subject = Subject(entry.call, entry.arguments)
     # All entries share this backend.
     backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)
@@ -376,7 +379,7 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     """Return the differences between a compiled and an eager call that exceed rounding."""
     if not any(_compare_observations(expected, actual, ())):
         return []
-    # Further runs take memory and time, so they are made only if there is a difference to explain.
+    # Further runs take memory and time, so they take place only if there is a difference to explain.
     ignored_paths = varying_paths(expected.values, _observe_eager(entry, calls).values)
     if ignored_paths and not any(_compare_observations(expected, actual, (), ignored_paths)):
         return []
@@ -481,7 +484,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
 
 
 def _try_changes(
-    entry: Entry, step: CompilationStep, first: Divergence | None, unchanged_us: float | None, calls: int
+    entry: Entry, step: CompilationStep, first_divergence: Divergence | None, unchanged_us: float | None, calls: int
 ) -> Iterator[NumericsTrial]:
     """Try as many changes as time allows, one at a time, that may make a wrong result right.
 
@@ -491,7 +494,7 @@ def _try_changes(
         The entry whose compiled result is wrong.
     step : {"eager", "aot_eager", "backend"}
         The compilation step that introduces the difference.
-    first : Divergence or None
+    first_divergence : Divergence or None
         The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
@@ -500,7 +503,7 @@ def _try_changes(
     """
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":
-        operation = first.op if first is not None else None
+        operation = first_divergence.op if first_divergence is not None else None
         uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
         possible_changes = precision_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.apply, entry) for change in possible_changes]

@@ -1,4 +1,4 @@
-"""Distinguish wrong results from different rounding, by comparing them with results in double precision."""
+"""Distinguish wrong results from different rounding by comparing results with those in double precision."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def difference_beyond_rounding(
     ignored_paths: Collection[str] = (),
     root: str = "",
 ) -> str | None:
-    """Return a description of how a result differs from the expected one beyond rounding, or ``None``.
+    """Return a description of the difference between two results if it exceeds rounding, else ``None``.
 
     Parameters
     ----------

@@ -123,41 +123,38 @@ class GraphComparison:
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Return the name of the first operation in the wrong graph that the backend computes wrongly."""
+        """Compile prefixes of the wrong graph, and return the name of the operation with which they become wrong.
+
+        If the backend does not reproduce the error, return the first operation that the backend has changed in the
+        graph, or else the operation of the first wrong output. Without a wrong graph, return ``None``.
+        """
         wrong_graph = self.wrong_graph
-        return first_wrong_operation(wrong_graph, self._backend, self._subject) if wrong_graph is not None else None
+        if wrong_graph is None:
+            return None
+        names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
 
+        def is_wrong(length: int) -> bool:
+            part = _graph_prefix(wrong_graph, set(names[:length]))
+            if part is None:
+                return False
+            try:
+                compiled = self._backend(_copy_graph(part), clone(wrong_graph.inputs))
+                return computes_differently(
+                    part, compiled, wrong_graph.inputs, self._subject, compares_gradients=wrong_graph.is_only_backward
+                )
+            except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
+                return False
 
-def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
-    """Compile prefixes of a wrong graph, and return the name of the operation with which they become wrong.
-
-    If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
-    or else the operation of the first wrong output.
-    """
-    names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
-
-    def is_wrong(length: int) -> bool:
-        part = _graph_prefix(wrong_graph, set(names[:length]))
-        if part is None:
-            return False
-        try:
-            compiled = backend(_copy_graph(part), clone(wrong_graph.inputs))
-            return computes_differently(
-                part, compiled, wrong_graph.inputs, subject, compares_gradients=wrong_graph.is_only_backward
-            )
-        except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
-            return False
-
-    last_right, first_wrong = 0, len(names)
-    if not is_wrong(first_wrong):
-        return _changed_operation(wrong_graph) or _wrong_output(wrong_graph)
-    while first_wrong - last_right > 1:
-        middle = (last_right + first_wrong) // 2
-        if is_wrong(middle):
-            first_wrong = middle
-        else:
-            last_right = middle
-    return names[first_wrong - 1]
+        last_right, first_wrong = 0, len(names)
+        if not is_wrong(first_wrong):
+            return _changed_operation(wrong_graph) or _wrong_output(wrong_graph)
+        while first_wrong - last_right > 1:
+            middle = (last_right + first_wrong) // 2
+            if is_wrong(middle):
+                first_wrong = middle
+            else:
+                last_right = middle
+        return names[first_wrong - 1]
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:

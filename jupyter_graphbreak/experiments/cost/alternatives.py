@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.hooks.paths import answer_questions_as_eager
-from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of_calls, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -119,6 +119,6 @@ def _time_both(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | 
     # The call may raise an error without the branch or the guards.
     with compile_separately(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
-            calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=start + 10 * _BUDGET.seconds)
-            return spread_of(calls[0]), spread_of(calls[1])
+            calls = time_in_turn([changed.time_call, unchanged.time_call], _BUDGET, end=start + 10 * _BUDGET.seconds)
+            return spread_of_calls(calls[0]), spread_of_calls(calls[1])
     return None

@@ -40,13 +40,13 @@ from jupyter_graphbreak.experiments.cost.parts import (
     TimeOwners,
     divide_into_parts,
     graph_to_break_us,
+    graphs_time_share,
     mark_us,
-    time_share,
 )
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of_calls, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
@@ -190,11 +190,11 @@ def measure_entry(
             function=entry.function,
             frame=frame,
             settled=is_settled,
-            eager=spread_of(calls.eager),
+            eager=spread_of_calls(calls.eager),
             compiled=compiled_time,
             parts=[_with_original_ids(part, correspondence) for part in parts],
-            coverage=_coverage(variants.eager, profiles, time_share(parts)),
-            break_even_calls=_break_even_calls(gain_us(spread_of(calls.eager), compiled_time), correspondence),
+            coverage=_coverage(variants.eager, profiles, graphs_time_share(parts)),
+            break_even_calls=_break_even_calls(gain_us(spread_of_calls(calls.eager), compiled_time), correspondence),
         )
         cost = _with_remedies_and_device_work(cost, variants, calls)
         if is_settled:
@@ -231,16 +231,16 @@ def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyC
     eager = Variant(entry, compiled=False)
     compiled = Variant(entry, compiled=True, records_marks=True)
     remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
-    empty_break = Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager")
+    empty_break = Entry("", None, _function_with_empty_break, Arguments(torch.zeros(4)), "eager")
     return _Variants(eager, compiled, Variant(empty_break, compiled=True, records_marks=True), remedied_variants)
 
 
 def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _TimedCalls:
     runs = [
-        variants.eager.run,
-        variants.compiled.run_with_marks,
-        variants.break_only.run_with_marks,
-        *(variant.run for variant in variants.remedied.values()),
+        variants.eager.time_call,
+        variants.compiled.time_call_with_marks,
+        variants.break_only.time_call_with_marks,
+        *(variant.time_call for variant in variants.remedied.values()),
     ]
     eager, compiled, break_only, *remedied = time_in_turn(
         runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end
@@ -271,7 +271,7 @@ def _with_remedies_and_device_work(cost: EntryCost, variants: _Variants, calls: 
         eager_device_work=work_of(variants.eager),
         device_work=work_of(variants.compiled),
         remedied=[
-            RemediedCost(list(ids), spread_of(timed), work_of(variant))
+            RemediedCost(list(ids), spread_of_calls(timed), work_of(variant))
             for (ids, variant), timed in zip(variants.remedied.items(), calls.remedied, strict=True)
         ],
     )
@@ -438,7 +438,7 @@ def result_or_none(measure: Callable[[], _T]) -> _T | None:
 _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
-def _empty_break(x: torch.Tensor) -> torch.Tensor:
+def _function_with_empty_break(x: torch.Tensor) -> torch.Tensor:
     """Break the graph to call a function that does nothing, which measures Dynamo's overhead for a break."""
     y = x + 1
     _break_graph()

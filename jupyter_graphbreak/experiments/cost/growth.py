@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.cost import MemoryCost
 
-#: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
+#: The number of consecutive calls. Memory that the first call keeps does not count, because that call may
+#: fill a cache.
 _CALL_COUNT = 6
 #: The profiler's ranges in which a call runs, and in which garbage is collected after the last call.
 _CALL_RANGE, _END_RANGE = "graphbreak call in a row", "graphbreak end of calls"
@@ -151,7 +152,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(paths: Iterable[str]) -> str | None:
-    """Return the innermost container of the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    """Return the innermost container that holds the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for path in paths:
         holders.update({path[: index.start()] for index in _INDEX.finditer(path)} or {path})

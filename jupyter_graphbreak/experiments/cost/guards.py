@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.cost.timing import spread
+from jupyter_graphbreak.experiments.cost.timing import spread_of_times
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import GuardCost
 
@@ -25,8 +25,8 @@ _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and the time of a batch, for all guards and for a single guard.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: The maximum number of calls after which all guards are timed, the time limit, and the minimum number of times to
-#: keep.
+#: The maximum number of calls after which all guards are timed, the time limit in nanoseconds, and the minimum number
+#: of times to keep.
 _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
 #: The maximum factor by which a call slows down the next check; factors of 1.2 to 2.7 were measured on an idle machine.
@@ -78,7 +78,7 @@ def time_guards(
             stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
             # A guard's comment shows the line of code that led to the guard.
             text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
-            time_of_group = spread([share * us for us in all_guards_us])
+            time_of_group = spread_of_times([share * us for us in all_guards_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 

@@ -196,7 +196,7 @@ class _SavedTensorKey(NamedTuple):
 def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
     """Return the memory cost, extended with the number of bytes that each line keeps in the compiled call."""
     compiled = steady_state.compiled
-    saved_by_run = _SavedByRun(compiled.timer)
+    saved_by_run = _SavedTensorsByRun(compiled.timer)
     compiled_bytes = SavedBytes(compiled.memory_addresses(), saved_by_run.record)
     compiled.observe_with_backward(compiled_bytes.observe)
     stacks = _stacks_by_saved_tensor(compiled, saved_by_run) if saved_by_run.tensors else {}
@@ -215,7 +215,7 @@ def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> Memory
     return replace(memory, lines=compiled_lines[:_MAX_LINES])
 
 
-class _SavedByRun:
+class _SavedTensorsByRun:
     """The tensors that autograd saves in each run of a graph, in order.
 
     Parameters
@@ -237,7 +237,9 @@ class _SavedByRun:
         return _SavedTensorKey(run, len(self.tensors[run]) - 1)
 
 
-def _stacks_by_saved_tensor(compiled: Variant, saved_by_run: _SavedByRun) -> dict[_SavedTensorKey | Stack, Stack]:
+def _stacks_by_saved_tensor(
+    compiled: Variant, saved_by_run: _SavedTensorsByRun
+) -> dict[_SavedTensorKey | Stack, Stack]:
     """Return the known stacks of the operations for which graphs keep tensors, by the tensors' keys."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}

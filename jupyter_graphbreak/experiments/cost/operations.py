@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
-from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of_calls, time_in_turn
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -39,8 +39,8 @@ _RUN_COUNT = 3
 #: the time.
 _MAX_COMPILED = 8
 _MIN_SHARE = 0.01
-#: No further operation is compiled if the slow ones found so far leave less than this share of the graph's time.
-_EXPLAINED_SHARE = 0.3
+#: No further operation is compiled if the slow ones found so far explain all but this share of the graph's time.
+_MAX_UNEXPLAINED_SHARE = 0.3
 _BUDGET = Budget(seconds=0.4, runs=60)
 #: Operations that Inductor computes with the same libraries as eager mode.
 _LIBRARY_OPERATIONS = frozenset(
@@ -86,7 +86,7 @@ def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[A
                 continue
             unexplained_us = us_by_graph[graph.id]
             for candidate in _candidates(timer.modules[number], graph_inputs, unexplained_us, timer.clock):
-                if unexplained_us < _EXPLAINED_SHARE * us_by_graph[graph.id]:
+                if unexplained_us < _MAX_UNEXPLAINED_SHARE * us_by_graph[graph.id]:
                     break
                 times, op = _times_if_slower(candidate, timer), _op_of_run(candidate.name, graph, run_graphs[ident])
                 if times is not None and op is not None:
@@ -241,7 +241,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
     times = None
     for _ in range(_MEASUREMENT_COUNT):
         calls = time_in_turn([timer_of(candidate.module), timer_of(compiled)], _BUDGET)
-        times = spread_of(calls[0]), spread_of(calls[1])
+        times = spread_of_calls(calls[0]), spread_of_calls(calls[1])
         if not _is_slower(*times):
             return None
     return times

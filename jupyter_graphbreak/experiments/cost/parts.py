@@ -7,7 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jupyter_graphbreak.experiments.cost.timing import Mark, quartiles, spread_of
+from jupyter_graphbreak.experiments.cost.timing import Mark, quartiles, spread_of_calls
 from jupyter_graphbreak.report.cost import CostPart, Spread
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def divide_into_parts(calls: Sequence[CallTime], owners: TimeOwners) -> tuple[Sp
     """
     times_by_call = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in times_by_call]
-    call_time = spread_of([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
+    call_time = spread_of_calls([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
     deviations = [abs(total - statistics.median(totals)) for total in totals]
     max_deviation = max(min(deviations), _TYPICAL_DISTANCE * call_time.median_us) + _ROUNDING_US
     typical_numbers = [number for number in range(len(calls)) if deviations[number] <= max_deviation]
@@ -95,7 +95,7 @@ def divide_into_parts(calls: Sequence[CallTime], owners: TimeOwners) -> tuple[Sp
     return call_time, parts
 
 
-def time_share(parts: Sequence[CostPart]) -> float | None:
+def graphs_time_share(parts: Sequence[CostPart]) -> float | None:
     """Return the graphs' share of the time; ``None`` if no time was measured."""
     total_us = sum(part.time.median_us for part in parts)
     graphs_us = sum(part.time.median_us for part in parts if part.kind == "graph")

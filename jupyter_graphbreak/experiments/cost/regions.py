@@ -61,7 +61,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run_report.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
-    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_inner_function:
+    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner_targets or entry.compiles_inner_function:
         return None
     blocks = find_repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():
@@ -143,7 +143,7 @@ class _CompilationTrial:
         subject_paths = self._compiled_variant.paths_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
         blocks = frozenset((subject_paths[path], method) for path in self._blocks.paths)
-        return Variant(replace(entry, inner=blocks), compiled=False)
+        return Variant(replace(entry, inner_targets=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
         # Nested regions that replace the methods of single modules return wrong results (torch 2.13, 2.15), unlike

@@ -220,14 +220,14 @@ def waiting_us_so_far() -> float:
         return 0.0
 
 
-def spread_of(calls: Sequence[CallTime]) -> Spread:
+def spread_of_calls(calls: Sequence[CallTime]) -> Spread:
     """Return the spread of the times of calls, and the median of their processor times."""
-    times = spread([call.total_us for call in calls])
+    times = spread_of_times([call.total_us for call in calls])
     processor_times = [call.processor_us for call in calls if call.processor_us is not None]
     return replace(times, processor_us=round(statistics.median(processor_times), 2)) if processor_times else times
 
 
-def spread(times_us: Sequence[float]) -> Spread:
+def spread_of_times(times_us: Sequence[float]) -> Spread:
     """Return the median and the quartiles of times."""
     low, median, high = quartiles(times_us)
     return Spread(round(median, 2), round(low, 2), round(high, 2), len(times_us))
@@ -299,7 +299,7 @@ class WarmCalls:
         finished = self._finished_calls.get(callable_id, []) if callable_id is not None else []
         if len(finished) < _MIN_CALLS:
             return None
-        return spread([self._clock.times_us(pair)[-1] for pair in finished])
+        return spread_of_times([self._clock.times_us(pair)[-1] for pair in finished])
 
 
 @contextlib.contextmanager

@@ -151,7 +151,7 @@ class Variant:
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
-        self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
+        self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
         #: Whether calls change their arguments, and their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
@@ -212,11 +212,11 @@ class Variant:
                 return True
         return False
 
-    def run(self) -> CallTime:
+    def time_call(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time."""
         return self._time(next(self._seeds), records_marks=False)
 
-    def run_with_marks(self) -> CallTime:
+    def time_call_with_marks(self) -> CallTime:
         """Call the variant with the next random seed, and return the call's time with marks."""
         return self._time(next(self._seeds_with_marks), records_marks=True)
 
@@ -291,8 +291,8 @@ class Variant:
 
         with capture_effects() as effects:
             self.observe_with_backward(observe, tensors.append)
-        messages = [message for *_, message in (*effects.logged, *effects.warned)]
-        return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
+        messages = [message for *_, message in (*effects.log_records, *effects.warning_messages)]
+        return [*tensors, torch.tensor([len(text) for text in (effects.stdout, effects.stderr, *messages)])]
 
     def _state_after_call(self) -> Iterator[torch.Tensor]:
         """Yield some elements of each tensor in the arguments and the state, and the plain values in the state."""

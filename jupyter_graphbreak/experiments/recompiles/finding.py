@@ -132,7 +132,7 @@ def find_recompile_remedies(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )
         builder.add(findings, entry)
-    reason = next(iter(recorded_entries.left_out), None)
+    reason = next(iter(recorded_entries.omission_reasons), None)
     effect_reasons = [f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects]
     for recompiles in recompiles_without_entry:
         steps = manual_steps(find_variations([]), recompiles, None)

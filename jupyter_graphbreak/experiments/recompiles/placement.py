@@ -175,11 +175,11 @@ class _CallWriter:
         if root.name not in site.visible_names and (module := module_of(root, site)) is not None:
             self._code_blocks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
             return True
-        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible_names
+        is_visible = site.owner_name is not None if root.kind == "module" else root.name in site.visible_names
         is_rebound = preparation.assigns and not preparation.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
-        self._code_blocks.append(preparation.lines(lambda path: expression(path, site.owner or "")))
+        self._code_blocks.append(preparation.lines(lambda path: expression(path, site.owner_name or "")))
         return True
 
     def _can_assign_global(self, name: str) -> bool:

@@ -157,7 +157,9 @@ class CallTrials:
         #: The number of calls whose arguments cannot be created again.
         self.left_out_count = len(run_calls) - len(usable_calls)
         self.variations = find_variations(usable_calls)
-        self.owner = next((call.site.owner for call in usable_calls if call.site is not None and call.site.owner), None)
+        self.owner = next(
+            (call.site.owner_name for call in usable_calls if call.site is not None and call.site.owner_name), None
+        )
         assigned_paths = {number.path for number in self.variations.numbers} | {
             variation.path for variation in self.variations.others
         }

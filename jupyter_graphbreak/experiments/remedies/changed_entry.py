@@ -64,7 +64,10 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
                 if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time in each call
                     _replace_definitions(application, call, compile_inner)
                 yield replace(
-                    entry, call=call, compiles_inner_function=change.compiles_inner_function, inner=change.inner_targets
+                    entry,
+                    call=call,
+                    compiles_inner_function=change.compiles_inner_function,
+                    inner_targets=change.inner_targets,
                 )
 
     return apply

@@ -173,7 +173,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
-        *recorded_entries.left_out,
+        *recorded_entries.omission_reasons,
         *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
     ]
     progress = _Progress(report, on_status, also, first_breaks)
@@ -320,7 +320,7 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Coll
         return sum(occurrence.frame in frames_of_entry for break_ in breaks for occurrence in break_.occurrences)
 
     breaks_to_begin_with = [break_ for break_ in report.breaks if break_.id in first_breaks]
-    entries_with_own_code = [entry for entry in entries if not entry.reuses]
+    entries_with_own_code = [entry for entry in entries if not entry.reuses_code]
     return sorted(
         entries_with_own_code,
         key=lambda entry: (

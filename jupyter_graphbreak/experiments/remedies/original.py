@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disab
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
-from jupyter_graphbreak.experiments.trial.inputs import Input, describe
+from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
@@ -133,7 +133,7 @@ class Original:
         self.entry = entry
         start = time.monotonic()
         self._deriving_s = _SHARE_OF_INPUTS * seconds_left()
-        first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
+        first_input = Input(entry.arguments, example_of("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
             # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.

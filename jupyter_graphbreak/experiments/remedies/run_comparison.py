@@ -245,9 +245,9 @@ def compared_aspects(results: list[Result]) -> list[str]:
     aspects = ["values"]
     aspects += ["gradients"] if any(result.gradients for result in results) else []
     aspects += ["arguments"] if any(result.arguments for result in results) else []
-    aspects += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
-    aspects += ["warnings"] if any(result.effects.warned for result in results) else []
-    aspects += ["logs"] if any(result.effects.logged for result in results) else []
+    aspects += ["output"] if any(result.effects.stdout or result.effects.stderr for result in results) else []
+    aspects += ["warnings"] if any(result.effects.warning_messages for result in results) else []
+    aspects += ["logs"] if any(result.effects.log_records for result in results) else []
     aspects += ["exceptions"] if any(result.error is not None for result in results) else []
     return [*aspects, "aliasing", "state", "random numbers"]
 

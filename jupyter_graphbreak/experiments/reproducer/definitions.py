@@ -22,7 +22,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class UnwritableError(Exception):
-    """A value that the code uses cannot be written as source text; the message says which, without a final period."""
+    """A value that the code uses cannot be written as source text; the message names it, without a final period."""
 
 
 def function_node(function: types.FunctionType) -> Definition:
@@ -39,10 +39,10 @@ def function_node(function: types.FunctionType) -> Definition:
         return _cell_function(_parse_definitions("".join(lines), code.co_name))
     tree = _parse_definitions(_definition_text(lines, code.co_firstlineno), code.co_qualname)
     name = code.co_name
-    candidates = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _name(node) == name]
+    candidates = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _definition_name(node) == name]
     if name == "<lambda>":
         parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        candidates = [node for node in candidates if _parameters(node) == parameters]
+        candidates = [node for node in candidates if _parameter_names(node) == parameters]
     if not candidates:
         raise UnwritableError(f"the source text of {code.co_qualname} is not available")
     return candidates[0]
@@ -140,11 +140,11 @@ def _cell_function(tree: ast.Module) -> ast.FunctionDef:
     return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
 
 
-def _name(node: Definition) -> str:
+def _definition_name(node: Definition) -> str:
     return "<lambda>" if isinstance(node, ast.Lambda) else node.name
 
 
-def _parameters(node: Definition) -> tuple[str, ...]:
+def _parameter_names(node: Definition) -> tuple[str, ...]:
     arguments = node.args
     return tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
 

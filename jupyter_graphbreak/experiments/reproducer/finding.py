@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The time in seconds for one reproducer, and the share of this time after which the script is not reduced further.
+#: The default time limit for one reproducer, in seconds, and the share of the limit after which reducing ends.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
 #: The maximum number of scripts to try until one reproduces the finding.
@@ -39,7 +39,7 @@ _MAX_SCRIPTS = 24
 _MAX_RUN_S = 60.0
 #: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
-_MAX_OUTPUT = 6_000
+_MAX_OUTPUT_LENGTH = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The settings that every report contains, with their default values.
@@ -50,7 +50,7 @@ _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
 def reproduce(
     report: Report,
-    kept_entries: RecordedEntries,
+    recorded_entries: RecordedEntries,
     ident: str,
     *,
     redacted: bool = False,
@@ -80,15 +80,15 @@ def reproduce(
     if target is None:
         raise LookupError(f"the report has nothing with the id {ident!r}")
     start = time.monotonic()
-    entries = list(_entries_for(kept_entries, target))
+    entries = list(_entries_for(recorded_entries, target))
     if not entries:
-        return Reproducer(ident, target.title, reason=_why_no_entry(report, kept_entries))
+        return Reproducer(ident, target.title, reason=_why_no_entry(report, recorded_entries))
     limit_s = PATIENCE_S if seconds is None else seconds
     on_status(f"writing a script for {ident}")
     with contextlib.ExitStack() as resources:
         script_runner = runner if runner is not None else resources.enter_context(ScriptRunner())
         search = _ScriptSearch(report, target, script_runner, on_status, start + limit_s)
-        script = search.find_first_script(entries, kept_entries)
+        script = search.find_first_script(entries, recorded_entries)
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
         tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
@@ -105,7 +105,7 @@ def reproduce(
 def _run_final_script(
     target: Target, script: Script, text: str, step_count: int, start: float, *, redacted: bool, limit_s: float
 ) -> Reproducer:
-    """Run the final script alone, and return a reproducer with it, or with the reason why it does not reproduce."""
+    """Run the final script alone, and return a reproducer: with the script, or with the reason why it fails."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     full_text = f"{script_header(title, script.packages)}\n{text}\n"
     try:
@@ -135,33 +135,33 @@ class _ScriptSearch:
         self._end = end
         self.reason = "None of the calls reproduces the finding."
 
-    def find_first_script(self, entries: Sequence[Entry], kept_entries: RecordedEntries) -> Script | None:
+    def find_first_script(self, entries: Sequence[Entry], recorded_entries: RecordedEntries) -> Script | None:
         """Return the first script that reproduces the finding, without reducing it; ``None`` if there is none."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
-        tried_texts: set[str] = set()
+        tried_scripts: set[str] = set()
         for entry in entries:
-            calls = kept_entries.calls_to(entry)
-            for variant in _variants(self._report, self._target):
-                if len(tried_texts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
+            calls = recorded_entries.calls_to(entry)
+            for variant in _script_variants(self._report, self._target):
+                if len(tried_scripts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
                     return None
                 try:
                     script = write_script(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried_texts:  # the reason why a script cannot be written is more informative
+                    if not tried_scripts:  # the reason why a script cannot be written is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
-                if text not in tried_texts:
-                    tried_texts.add(text)
+                if text not in tried_scripts:
+                    tried_scripts.add(text)
                     if self._reproduces(text, script):
                         return script
         return None
 
     def _reproduces(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
-        if not is_lenient and not all(line in text for line in script.required_texts):
+        if not is_lenient and not all(line in text for line in script.required_parts):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
-        if report is not None and self._raises_nothing_new(report):
+        if report is not None and self._raises_only_expected_errors(report):
             if self._target.is_shown_by(report, script.new_names, is_lenient=is_lenient):
                 return True
             if report.error is None:
@@ -179,8 +179,8 @@ class _ScriptSearch:
             )
         return False
 
-    def _raises_nothing_new(self, report: Report) -> bool:
-        """Return whether a script raises no error, or an error that is expected or that the run also raised."""
+    def _raises_only_expected_errors(self, report: Report) -> bool:
+        """Return whether a script raises no error, or one that is expected or that the run raised as well."""
         error_of_run = self._report.error
         is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
         return (
@@ -205,7 +205,7 @@ class _ScriptSearch:
         return None
 
 
-def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
+def _script_variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
     error_settings = [""]
     if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
         sets_fullgraph = any(
@@ -223,25 +223,25 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
                 yield ScriptVariant(uses_values, assembles_objects, error_setting=error_setting)
 
 
-def _entries_for(kept_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
+def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
-    entries = [*kept_entries.entries, *kept_entries.generators]
+    entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
     yield from likely_entries
-    if not likely_entries or not kept_entries.effects:
+    if not likely_entries or not recorded_entries.effects:
         yield from (entry for entry in entries if entry not in likely_entries)
 
 
-def _why_no_entry(report: Report, kept_entries: RecordedEntries) -> str:
-    if kept_entries.effects:
-        return f"The call was not run again: it {kept_entries.effects[0].description}."
-    if kept_entries.left_out:
-        return kept_entries.left_out[0]
+def _why_no_entry(report: Report, recorded_entries: RecordedEntries) -> str:
+    if recorded_entries.effects:
+        return f"The call was not run again: it {recorded_entries.effects[0].description}."
+    if recorded_entries.omission_reasons:
+        return recorded_entries.omission_reasons[0]
     if report.effects:
         return f"The call was not run again: it {report.effects[0].what}."
-    return "No call of a compiled function was kept."
+    return "No call to a compiled function was recorded."
 
 
 def _seconds_since(start: float) -> float:
@@ -249,7 +249,7 @@ def _seconds_since(start: float) -> float:
 
 
 def script_header(title: str, packages: Iterable[str]) -> str:
-    """Return the comment at the top of a script: what it shows, the versions, and the packages that it needs."""
+    """Return the comment at the top of a script: the finding, the versions, and the packages that the script needs."""
     needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
     shows = f"# Shows: {' '.join(title.split())}"
     return f"{shows}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{needs}"
@@ -267,8 +267,10 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
     """
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
     cleaned_output = _INSTALL_FOLDER.sub("", _LOG_PREFIX.sub("", output)).strip()
-    if len(cleaned_output) > _MAX_OUTPUT:
-        cleaned_output = f"{cleaned_output[: _MAX_OUTPUT // 2]}\n...\n{cleaned_output[-_MAX_OUTPUT // 2 :]}"
+    if len(cleaned_output) > _MAX_OUTPUT_LENGTH:
+        cleaned_output = (
+            f"{cleaned_output[: _MAX_OUTPUT_LENGTH // 2]}\n...\n{cleaned_output[-_MAX_OUTPUT_LENGTH // 2 :]}"
+        )
     return (
         f"### 🐛 Describe the bug\n\n{title}\n\n```python\n{script.strip()}\n```\n\n"
         f"### Error logs\n\n```\n{cleaned_output}\n```\n\n### Versions\n\n```\n{versions}\n```\n"

@@ -44,7 +44,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor, or of its base class's for classes like ``torch.nn.LSTM``."""
+    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of its base class.
+
+    The result is ``None`` if the parameters are unknown.
+    """
     try:
         parameters = list(inspect.signature(class_).parameters.values())
         if (
@@ -90,7 +93,7 @@ def methods_in_source(class_: type) -> set[str]:
     return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
-def is_equal(value: Any, default: Any) -> bool:
+def is_certainly_equal(value: Any, default: Any) -> bool:
     """Return whether a value is certainly equal to a default."""
     try:
         return value is default or (type(value) is type(default) and bool(value == default))
@@ -106,7 +109,7 @@ def cell_content(cell: Any) -> Any:
         return MISSING
 
 
-def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
+def user_function_of(function: types.FunctionType) -> types.FunctionType | None:
     """Return a function if the user wrote it, or else the user's function that it wraps; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
@@ -165,27 +168,27 @@ def is_available_in_torch(module: str) -> bool:
     return value is sys.modules.get(module)
 
 
-def _outermost_package(home: str, name: str, value: Any) -> str:
+def _outermost_package(module_name: str, name: str, value: Any) -> str:
     """Return the outermost package from which an object can be imported."""
-    parents = home.split(".")
+    parents = module_name.split(".")
     packages = [".".join(parents[:count]) for count in range(1, len(parents))]
-    return next((package for package in packages if _lookup(package, name) is value), home)
+    return next((package for package in packages if _lookup(package, name) is value), module_name)
 
 
-def _lookup(home: str, path: str) -> Any:
-    value: Any = sys.modules.get(home)
+def _lookup(module_name: str, path: str) -> Any:
+    value: Any = sys.modules.get(module_name)
     for part in path.split("."):
         value = getattr(value, part, None)
     return value
 
 
-def is_own_module(value: Any) -> bool:
-    """Return whether an object is a module that the user wrote, whose file is not part of a package."""
+def is_user_module(value: Any) -> bool:
+    """Return whether an object is a module that the user wrote: its file is not part of a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 
 
-def variable_name_for(name: str) -> str:
+def variable_name_for(class_name: str) -> str:
     """Return the name of a variable for an instance of a class."""
-    text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).strip("_")
-    return text if text != name else f"a_{text}"
+    text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in class_name).strip("_")
+    return text if text != class_name else f"a_{text}"

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.records import StackEntry
 
-_START_S = 120.0
+#: The additional time, in seconds, for the start of a process.
+_START_ALLOWANCE_S = 120.0
 _SCRIPT_NAME = "reproducer.py"
 #: A script that causes a graph, a break and a recompile.
 _WARM_UP_SCRIPT = """
@@ -93,7 +94,7 @@ class ScriptRunner:
             process.stdin.flush()
         except OSError:  # the process has ended, for example because memory ran out
             return None, ""
-        timer = threading.Timer(limit_s + _START_S, process.kill)  # only if the process ignores its own limit
+        timer = threading.Timer(limit_s + _START_ALLOWANCE_S, process.kill)  # only if the process ignores its own limit
         timer.start()
         try:
             answer = process.stdout.readline()
@@ -120,7 +121,7 @@ def _run_in_new_process(script: str, limit_s: float) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=limit_s + _START_S,
+            timeout=limit_s + _START_ALLOWANCE_S,
         )
     except subprocess.TimeoutExpired:
         return ""
@@ -178,9 +179,9 @@ class _EffectBlocker:
         self.effect: ObservedEffect | None = None
 
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
-        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
+        from jupyter_graphbreak.experiments.trial.side_effects import SETS_HOSTNAME, EffectRefusedError
 
-        if effect.kind == "state" and effect.description != HOSTNAME:
+        if effect.kind == "state" and effect.description != SETS_HOSTNAME:
             return  # the change ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
@@ -195,7 +196,9 @@ def serve() -> None:
 
     answers = os.fdopen(_silence_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
-        _write_result(_WARM_UP_SCRIPT, folder, file)  # loads the modules that compiling needs, and fills its caches
+        _run_and_write_answer(
+            _WARM_UP_SCRIPT, folder, file
+        )  # loads the modules that compiling needs, and fills its caches
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections
@@ -209,7 +212,7 @@ def serve() -> None:
 def answer_once() -> None:
     """Run the script on stdin, and write the answer to stdout."""
     with os.fdopen(_silence_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
-        _write_result(sys.stdin.read(), folder, answers)
+        _run_and_write_answer(sys.stdin.read(), folder, answers)
         os.chdir(os.sep)
     os._exit(0)  # skips the script's exit handlers
 
@@ -231,7 +234,7 @@ def _run_in_fork(script: str, seconds: float) -> dict[str, str]:
         if child == 0:
             os.setsid()
             try:
-                _write_result(script, folder, file)
+                _run_and_write_answer(script, folder, file)
             finally:
                 os._exit(0)
         deadline = time.monotonic() + seconds
@@ -267,7 +270,7 @@ def _load_packages(script: str) -> None:
                     importlib.import_module(module)
 
 
-def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
+def _run_and_write_answer(script: str, folder: str, file: IO[bytes]) -> None:
     from jupyter_graphbreak._torch_compat.configuration import ignore_set_logs
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, listen

@@ -26,7 +26,7 @@ def reduce_script(
     reproduces : callable
         Runs a script, and returns whether it reproduces the finding.
     """
-    tried_texts = {ast.unparse(tree)}
+    tried_scripts = {ast.unparse(tree)}
     step_count = 0
     progress = True
     while progress:
@@ -41,7 +41,9 @@ def reduce_script(
         ):
             number = 0
             while True:
-                smaller_tree, number = _next_smaller_script(tree, changes, number, tried_texts, reproduces, is_time_up)
+                smaller_tree, number = _next_smaller_script(
+                    tree, changes, number, tried_scripts, reproduces, is_time_up
+                )
                 if smaller_tree is None:
                     break
                 tree, step_count, progress = smaller_tree, step_count + 1, True
@@ -54,7 +56,7 @@ def _next_smaller_script(
     tree: ast.Module,
     changes: Callable[[ast.Module], Iterator[ast.Module]],
     first_number: int,
-    tried_texts: set[str],
+    tried_scripts: set[str],
     reproduces: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
@@ -78,9 +80,9 @@ def _next_smaller_script(
             compile(text, "<reduced>", "exec")
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if text in tried_texts or _uses_undefined_names(changed_tree):
+        if text in tried_scripts or _uses_undefined_names(changed_tree):
             continue
-        tried_texts.add(text)
+        tried_scripts.add(text)
         if reproduces(text):
             return changed_tree, number
     return None, number + 1

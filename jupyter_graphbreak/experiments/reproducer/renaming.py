@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.reproducer.definitions import bound_names, outer_names
-from jupyter_graphbreak.experiments.reproducer.objects import is_own_module
+from jupyter_graphbreak.experiments.reproducer.objects import is_user_module
 
 if TYPE_CHECKING:
     import types
@@ -26,8 +26,8 @@ _CALLED_METHODS = {"forward", "backward", "setup_context"}
 _MEANINGFUL_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
 
 
-def expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression."""
+def parse_expression(text: str) -> ast.expr:
+    """Parse an expression, and return its syntax tree."""
     return ast.parse(text, mode="eval").body
 
 
@@ -68,7 +68,7 @@ class NameReplacer(ast.NodeTransformer):
         replacement = self._names.get(node.id)
         if replacement is None:
             return node
-        return expression(replacement) if isinstance(node.ctx, ast.Load) else ast.Name(replacement, node.ctx)
+        return parse_expression(replacement) if isinstance(node.ctx, ast.Load) else ast.Name(replacement, node.ctx)
 
     def visit_Global(self, node: ast.Global) -> ast.Global:
         """Return the statement with the new names."""
@@ -104,11 +104,11 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
             value: Any = self._modules[owner.id]
             for number, part in enumerate(reversed(chain), start=1):
                 value = getattr(value, part)
-                if not is_own_module(value):
+                if not is_user_module(value):
                     name = self._bind(value, part)
                     remaining_parts = list(reversed(chain))[number:]
                     self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name
-                    return expression(".".join([name, *remaining_parts]))
+                    return parse_expression(".".join([name, *remaining_parts]))
         self.generic_visit(node)
         return node
 
@@ -197,7 +197,7 @@ class _StringReplacer(ast.NodeTransformer):
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
-        self._texts: dict[str, str] = {}
+        self._new_strings: dict[str, str] = {}
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         if ast.unparse(node.func).startswith("torch."):
@@ -212,6 +212,8 @@ class _StringReplacer(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         if isinstance(node.value, str) and not node.value.startswith("__"):
-            new_text = self._names.get(node.value) or self._texts.setdefault(node.value, f"s{len(self._texts) + 1}")
+            new_text = self._names.get(node.value) or self._new_strings.setdefault(
+                node.value, f"s{len(self._new_strings) + 1}"
+            )
             return ast.Constant(new_text)
         return node

@@ -17,9 +17,9 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
-from jupyter_graphbreak.experiments.reproducer.renaming import expression
+from jupyter_graphbreak.experiments.reproducer.renaming import parse_expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
-from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.reproducer.writer import ScriptWriter
 from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuild_arguments
 from jupyter_graphbreak.recording.targets import closure_values
@@ -70,7 +70,7 @@ class Script:
 
     Parameters
     ----------
-    required_texts : tuple of str
+    required_parts : tuple of str
         Parts of the text that the script must still contain after it is reduced.
     new_names : mapping
         The script's names for attributes of the user's modules, by their names in the user's code.
@@ -79,7 +79,7 @@ class Script:
     """
 
     tree: ast.Module
-    required_texts: tuple[str, ...]
+    required_parts: tuple[str, ...]
     new_names: Mapping[str, str]
     packages: frozenset[str]
 
@@ -92,7 +92,7 @@ def write_script(
     Parameters
     ----------
     calls : sequence of CallSpec
-        The calls of the entry; the first one is the call that was copied.
+        The calls to the entry; the first one is the call that was copied.
     settings : mapping
         The settings of ``torch._dynamo.config`` that differ from the defaults.
 
@@ -101,7 +101,7 @@ def write_script(
     UnwritableError
         If a value that the call needs cannot be written.
     """
-    writer = Writer(
+    writer = ScriptWriter(
         uses_values=variant.uses_values,
         assembles_objects=variant.assembles_objects,
         shortens_lists=variant.shortens_lists,
@@ -111,7 +111,7 @@ def write_script(
     call_text = ast.unparse(writer.expression_of(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
-        call_text = writer.assign(call, expression(call_text), name)
+        call_text = writer.assign(call, parse_expression(call_text), name)
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
     compiled_text = _compiled_expression(writer, entry, call_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
@@ -126,25 +126,25 @@ def write_script(
             repeated_lines += [*text.state_changes, f"list({call_line})" if is_generator else call_line]
         call_lines = [f"compiled = {compiled_text}", *_with_modes(entry, repeated_lines)]
     if variant.error_setting == "error_on_graph_break":
-        call_lines = [call_lines[0], *_indent("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
+        call_lines = [call_lines[0], *_indented_block("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
-    tree = writer.script(ast.parse("\n".join(call_lines)).body)
+    tree = writer.build_script(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
     setup_lines += [_SEED_CALL] if is_random or is_check else []
     end_of_imports = next(
         index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom)
     )
     tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
-    required_texts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
-    required_texts += () if entry.compiles_inner_function else ("torch.compile(",)
+    required_parts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
+    required_parts += () if entry.compiles_inner_function else ("torch.compile(",)
     if is_check:
-        required_texts += _comparison_texts(
+        required_parts += _comparison_parts(
             tree, writer.known_name(backend_and_options(entry.backend)[0]), raises=bool(target.error[0])
         )
-    required_texts += ("list(compiled(",) if is_generator else ()
-    required_texts += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
-    return Script(ast.fix_missing_locations(tree), required_texts, dict(writer.new_names), frozenset(writer.packages))
+    required_parts += ("list(compiled(",) if is_generator else ()
+    required_parts += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
+    return Script(ast.fix_missing_locations(tree), required_parts, dict(writer.new_names), frozenset(writer.packages))
 
 
 class _CallText(NamedTuple):
@@ -155,9 +155,9 @@ class _CallText(NamedTuple):
 
 
 def _call_texts(
-    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
+    writer: ScriptWriter, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
-    """Return the texts of calls; the first one, which is always returned, has the arguments of the entry."""
+    """Return the source text of calls. The first one, which is always returned, has the arguments of the entry."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
     if len(calls) > 1:
         _define_dataclass_variables(writer, entry.arguments)
@@ -172,8 +172,8 @@ def _call_texts(
     return texts
 
 
-def _comparison_texts(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
-    """Return the texts of the parts that decide what a script compares: the backend, and the function and its calls."""
+def _comparison_parts(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
+    """Return the source text of the parts that determine what a script compares: backend, function and calls."""
     compared_parts = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED_FUNCTION}]
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
@@ -214,20 +214,20 @@ def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
 
 
-def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
+def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
     texts = [ast.unparse(writer.expression_of(value)) for value in (*first_arguments, *arguments.args)]
     texts += [f"{name}={ast.unparse(writer.expression_of(value))}" for name, value in arguments.kwargs.items()]
     return ", ".join(texts)
 
 
-def _define_dataclass_variables(writer: Writer, arguments: Arguments) -> None:
+def _define_dataclass_variables(writer: ScriptWriter, arguments: Arguments) -> None:
     """Define variables for dataclasses, whose attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
             writer.bind(value, variable_name_for(type(value).__name__))
 
 
-def _state_changes(writer: Writer, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
+def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
@@ -254,7 +254,7 @@ def _is_generator(call: Any) -> bool:
     return code is not None and bool(code.co_flags & inspect.CO_GENERATOR)
 
 
-def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
+def _compiled_expression(writer: ScriptWriter, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
     backend, options = backend_and_options(entry.backend)
     backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.expression_of(backend))
     parts = [call_text]
@@ -290,10 +290,10 @@ def _with_modes(entry: Entry, lines: list[str]) -> list[str]:
         ["torch.inference_mode()"] if modes.is_inference else [] if modes.records_gradients else ["torch.no_grad()"]
     )
     contexts += [f"torch.autocast({kind!r}, dtype={dtype})" for kind, dtype in modes.autocast]
-    return _indent(f"with {', '.join(contexts)}:", lines) if contexts else lines
+    return _indented_block(f"with {', '.join(contexts)}:", lines) if contexts else lines
 
 
-def _indent(head: str, lines: list[str]) -> list[str]:
+def _indented_block(head: str, lines: list[str]) -> list[str]:
     return [head, *("\n".join(f"    {line}" for line in text.split("\n")) for text in lines)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ERROR, CHECK = "error", "check"
 #: The exception that the script raises if its two results differ, and the function that the script calls to compare.
 WRONG_RESULT_ERROR, COMPARISON_FUNCTION = "AssertionError", "assert_close"
-_MAX_TITLE = 200
+_MAX_TITLE_LENGTH = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
 
 
@@ -42,7 +42,7 @@ class Target:
     is_logged : bool
         Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     code : str
-        The code of a break, see :func:`code_of`; empty if the break may be on any line.
+        The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
     is_error : bool
         Whether the break ends the program.
     function : str
@@ -125,7 +125,7 @@ class Target:
             return False
         if is_lenient or not self.code:
             return True
-        target_code, break_code = self.code, code_of(break_)
+        target_code, break_code = self.code, comparable_code_of(break_)
         for name, new_name in new_names.items():
             target_code = target_code.replace(name, new_name)
         # A report that is built from a trace contains whole lines.
@@ -167,7 +167,7 @@ def _error_target(report: Report, error: RunError) -> Target:
     break_of_error = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
     frames = [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
     line = first_line_of_message(error.message)
-    title = f"{error.type}: {line}"[:_MAX_TITLE]
+    title = f"{error.type}: {line}"[:_MAX_TITLE_LENGTH]
     return Target(ERROR, title, _add_callers(report, frames), "error", error=(error.type, line))
 
 
@@ -193,7 +193,7 @@ def _break_target(report: Report, break_: Break) -> Target:
         cause=break_.gb_id or break_.gb_type,
         gb_type=break_.gb_type,
         is_logged=any(frames),
-        code=code_of(break_) if break_.gb_id else "",
+        code=comparable_code_of(break_) if break_.gb_id else "",
         is_error=break_.outcome == "error",
         function=(break_.location.function if break_.location is not None else None) or "",
     )
@@ -204,7 +204,7 @@ def _recompile_target(report: Report, recompile: Recompile) -> Target:
     title = f"{'recompile limit' if recompile.limit_hit else 'recompile'} of {recompile.function}{reason}"
     return Target(
         recompile.id,
-        title[:_MAX_TITLE],
+        title[:_MAX_TITLE_LENGTH],
         _add_callers(report, [recompile.frame, recompile.of]),
         "recompile",
         function=recompile.function,
@@ -225,7 +225,7 @@ def _add_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...
     return tuple(all_frames)
 
 
-def code_of(break_: Break) -> str:
+def comparable_code_of(break_: Break) -> str:
     """Return the code of a break in a form for comparisons: without spaces, parentheses, quotes, commas and comments.
 
     Numbers are written as :func:`ast.unparse` writes them. The result is empty for the first line of a definition.

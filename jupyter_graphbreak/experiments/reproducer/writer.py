@@ -39,20 +39,20 @@ from jupyter_graphbreak.experiments.reproducer.objects import (
     attributes_to_set,
     cell_content,
     find_import,
-    function_of_user,
     is_available_in_torch,
-    is_equal,
+    is_certainly_equal,
     is_library_callable,
-    is_own_module,
+    is_user_module,
     is_written_by_user,
     methods_in_source,
     parameters_of,
+    user_function_of,
     variable_name_for,
 )
 from jupyter_graphbreak.experiments.reproducer.renaming import (
     ModuleAttributeReplacer,
     NameReplacer,
-    expression,
+    parse_expression,
     remove_noise,
 )
 from jupyter_graphbreak.records.package_paths import is_library
@@ -60,9 +60,9 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of at most ``_MAX_NUMBERS`` integers are written with their values. With ``uses_values``, all tensors of at
-#: most ``_MAX_EXACT`` elements are.
-_MAX_NUMBERS, _MAX_EXACT = 16, 256
+#: Tensors of at most ``_MAX_INTEGERS`` integers are written with their values. With ``uses_values``, all tensors of at
+#: most ``_MAX_EXACT_ELEMENTS`` elements are.
+_MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
 _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
@@ -70,7 +70,7 @@ _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
 _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 
 
-class Writer:
+class ScriptWriter:
     """Collects the statements that define the objects that a call needs, in the order of their first uses.
 
     Parameters
@@ -120,12 +120,14 @@ class Writer:
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
 
-    def script(self, tail: Iterable[ast.stmt]) -> ast.Module:
-        """Return the script: imports, definitions, and the statements in ``tail``."""
+    def build_script(self, final_statements: Iterable[ast.stmt]) -> ast.Module:
+        """Return the script: imports, definitions, and then ``final_statements``."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
         future = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
-        tree = ast.Module([*future, ast.parse("import torch").body[0], *imports, *self._statements, *tail], [])
+        tree = ast.Module(
+            [*future, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
+        )
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
@@ -175,14 +177,16 @@ class Writer:
         compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
         if compiled_object is not None:
             inner_expression = self.bind(compiled_object, preferred_name)
-            return self.assign(value, expression(f"torch.compile({inner_expression})"), f"compiled_{preferred_name}")
+            return self.assign(
+                value, parse_expression(f"torch.compile({inner_expression})"), f"compiled_{preferred_name}"
+            )
         if (operator := custom_operator_functions(value)) is not None:
             return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):
             return self._import(value, preferred_name)
         if isinstance(value, type):
             return self._write_class(value, preferred_name)
-        if isinstance(value, types.FunctionType) and (user_function := function_of_user(value)) is not None:
+        if isinstance(value, types.FunctionType) and (user_function := user_function_of(value)) is not None:
             return self._write_function(user_function, preferred_name, value)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or is_library_callable(value):
             return self._import_object(value, preferred_name)
@@ -278,7 +282,7 @@ class Writer:
 
     def _replace_outer_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
-        modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
+        modules = {name: scope[name] for name in names if is_user_module(scope.get(name))}
         replacer = ModuleAttributeReplacer(self.bind, modules)
         node = replacer.visit(node)
         self.new_names |= replacer.new_names
@@ -325,10 +329,12 @@ class Writer:
             return None
         if issubclass(class_, tuple) and class_.__bases__ == (tuple,) and hasattr(class_, "_fields"):
             creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
-            return expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
+            return parse_expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
         if issubclass(class_, enum.Enum):
             members = self.expression_of({name: member.value for name, member in class_.__members__.items()})
-            return expression(f"{self.bind(class_.__base__, 'Enum')}({class_.__name__!r}, {ast.unparse(members)})")
+            return parse_expression(
+                f"{self.bind(class_.__base__, 'Enum')}({class_.__name__!r}, {ast.unparse(members)})"
+            )
         return None
 
     # Values.
@@ -344,11 +350,11 @@ class Writer:
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")
         if isinstance(value, float):
-            return expression(f"float({str(value)!r})" if not math.isfinite(value) else repr(value))
+            return parse_expression(f"float({str(value)!r})" if not math.isfinite(value) else repr(value))
         if type(value) in _ATOMS or type(value) is complex:
-            return expression(repr(value))
+            return parse_expression(repr(value))
         if id(value) in self._names:
-            return expression(self._names[id(value)])
+            return parse_expression(self._names[id(value)])
         for write in (self._torch_expression, self._python_expression, self._container_expression):
             if (node := write(value, depth)) is not None:
                 return node
@@ -357,16 +363,18 @@ class Writer:
     def _torch_expression(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case torch.Tensor() | torch.dtype() | torch.layout() | torch.memory_format():
-                return expression(self._tensor_text(value) if isinstance(value, torch.Tensor) else repr(value))
+                return parse_expression(self._tensor_text(value) if isinstance(value, torch.Tensor) else repr(value))
             case torch.device() | torch.Generator():
                 is_device = isinstance(value, torch.device)
-                return expression(f"torch.device({str(value)!r})" if is_device else "torch.Generator().manual_seed(0)")
+                return parse_expression(
+                    f"torch.device({str(value)!r})" if is_device else "torch.Generator().manual_seed(0)"
+                )
             case torch.nn.Module():
                 return self._module_expression_with_mode(value, depth)
             case _ if _is_array(value):
-                return expression(f"({self._data_text(torch.from_numpy(value))}).numpy()")
+                return parse_expression(f"({self._data_text(torch.from_numpy(value))}).numpy()")
             case torch.optim.Optimizer():
-                return expression(self.assign(value, self._optimizer_expression(value, depth), "optimizer"))
+                return parse_expression(self.assign(value, self._optimizer_expression(value, depth), "optimizer"))
         return None
 
     def _python_expression(self, value: Any, depth: int) -> ast.expr | None:
@@ -374,21 +382,21 @@ class Writer:
             case enum.Enum():
                 class_name = self.bind(type(value), type(value).__name__)
                 is_member = type(value).__members__.get(str(value.name)) is value
-                return expression(f"{class_name}.{value.name}" if is_member else f"{class_name}({value.value!r})")
+                return parse_expression(f"{class_name}.{value.name}" if is_member else f"{class_name}({value.value!r})")
             case logging.Logger():
                 self._imports["import logging"] = ast.parse("import logging").body[0]
-                return expression(f"logging.getLogger({value.name!r})")
+                return parse_expression(f"logging.getLogger({value.name!r})")
             case types.SimpleNamespace() | argparse.Namespace():
                 keywords = [
                     ast.keyword(name, self.expression_of(part, depth + 1)) for name, part in vars(value).items()
                 ]
-                return ast.Call(expression(self.bind(type(value), type(value).__name__)), [], keywords)
+                return ast.Call(parse_expression(self.bind(type(value), type(value).__name__)), [], keywords)
             case pathlib.PurePath() | decimal.Decimal() | fractions.Fraction() | uuid.UUID():
                 return ast.Call(
-                    expression(self.bind(type(value), type(value).__name__)), [ast.Constant(str(value))], []
+                    parse_expression(self.bind(type(value), type(value).__name__)), [ast.Constant(str(value))], []
                 )
             case types.FunctionType() | types.BuiltinFunctionType() | types.ModuleType() | type():
-                return expression(self.bind(value, value.__name__.rpartition(".")[2]))
+                return parse_expression(self.bind(value, value.__name__.rpartition(".")[2]))
             case types.MethodType():
                 return ast.Attribute(self.expression_of(value.__self__, depth + 1), value.__name__, ast.Load())
             case functools.partial():
@@ -397,7 +405,7 @@ class Writer:
                 keywords = [
                     ast.keyword(name, self.expression_of(part, depth + 1)) for name, part in value.keywords.items()
                 ]
-                return ast.Call(expression("functools.partial"), parts, keywords)
+                return ast.Call(parse_expression("functools.partial"), parts, keywords)
         return None
 
     def _container_expression(self, value: Any, depth: int) -> ast.expr | None:
@@ -405,7 +413,7 @@ class Writer:
         if not isinstance(value, dict | list | tuple | set | frozenset | slice | range | collections.deque):
             return None
         if isinstance(value, slice | range):
-            return expression(repr(value))
+            return parse_expression(repr(value))
         if len(value) > _MAX_ITEMS:
             raise UnwritableError(f"a {class_.__name__} has {len(value)} items")
         if isinstance(value, dict):
@@ -419,7 +427,7 @@ class Writer:
             return dict_expression if class_ is dict else self._container_call(class_, dict_expression)
         items = [self.expression_of(item, depth + 1) for item in value]
         if isinstance(value, tuple) and hasattr(class_, "_fields"):
-            return ast.Call(expression(self.bind(class_, class_.__name__)), items, [])
+            return ast.Call(parse_expression(self.bind(class_, class_.__name__)), items, [])
         if class_ is set and items:
             return ast.Set(items)
         list_expression = ast.List(items, ast.Load())
@@ -440,7 +448,7 @@ class Writer:
         is_plain = constructors[0] is constructors[1] and not hasattr(class_, "__post_init__")
         if class_.__module__ not in {"builtins", "collections"} and class_ is not torch.Size and not is_plain:
             return None
-        return ast.Call(expression(self.bind(class_, class_.__name__)), [*arguments], [])
+        return ast.Call(parse_expression(self.bind(class_, class_.__name__)), [*arguments], [])
 
     def _tensor_text(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
@@ -467,7 +475,7 @@ class Writer:
             return f"torch.empty({sizes}{dtype_argument}{device})"
         number_count = tensor.numel()
         if (
-            number_count <= (_MAX_EXACT if self._uses_values else 0 if is_float else _MAX_NUMBERS)
+            number_count <= (_MAX_EXACT_ELEMENTS if self._uses_values else 0 if is_float else _MAX_INTEGERS)
             and tensor.is_contiguous()
         ):
             if not number_count:
@@ -500,7 +508,7 @@ class Writer:
         coalesced_tensor = tensor.to_sparse_coo().coalesce()
         indices, shape = coalesced_tensor.indices(), tuple(tensor.shape)
         indices_text = self._data_text(indices)
-        if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
+        if indices.numel() > _MAX_INTEGERS:  # a random index must be below the size of its own dimension
             rows = (
                 f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced_tensor.sparse_dim()]
             )
@@ -526,10 +534,12 @@ class Writer:
                 children = list({type(child): child for child in reversed(children)}.values())[::-1]
             items = [self.expression_of(child, depth + 1) for child in children]
             arguments: list[ast.expr] = items if class_ is torch.nn.Sequential else [ast.List(items, ast.Load())]
-            return ast.Call(expression(f"torch.nn.{class_.__name__}"), arguments, [])
+            return ast.Call(parse_expression(f"torch.nn.{class_.__name__}"), arguments, [])
         if class_ in {torch.nn.ModuleDict, torch.nn.ParameterDict}:
             members: dict[str, Any] = dict(module.items())  # type: ignore[operator]
-            return ast.Call(expression(f"torch.nn.{class_.__name__}"), [self.expression_of(members, depth + 1)], [])
+            return ast.Call(
+                parse_expression(f"torch.nn.{class_.__name__}"), [self.expression_of(members, depth + 1)], []
+            )
         if not is_written_by_user(class_):
             constructor_call = self._constructor_call(module, depth) if not self._assembles_objects else None
             if constructor_call is not None:
@@ -543,25 +553,27 @@ class Writer:
         keywords: list[ast.keyword] = []
         for parameter in (parameters_of(class_) or [])[1:]:
             group_values = [group.get(parameter.name, MISSING) for group in groups]
-            is_needed = group_values[0] is not MISSING and not is_equal(group_values[0], parameter.default)
-            if is_needed and all(is_equal(group_values[0], group_value) for group_value in group_values):
+            is_needed = group_values[0] is not MISSING and not is_certainly_equal(group_values[0], parameter.default)
+            if is_needed and all(is_certainly_equal(group_values[0], group_value) for group_value in group_values):
                 keywords.append(ast.keyword(parameter.name, self.expression_of(group_values[0], depth + 1)))
         first_argument = self._parameters_expression(groups[0]["params"])
         if len(groups) > 1:
             common_options = {
-                name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)
+                name
+                for name in groups[0]
+                if all(is_certainly_equal(groups[0][name], group.get(name)) for group in groups)
             }
             first_argument = ast.List(
                 [self._group_expression(group, common_options, depth) for group in groups], ast.Load()
             )
         self._instantiated_classes.add(class_)
-        return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
+        return ast.Call(parse_expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
     def _group_expression(self, group: dict[str, Any], common_options: set[str], depth: int) -> ast.expr:
         """Return a parameter group of an optimizer, with the options in which it differs from the other groups."""
         options = {name: value for name, value in group.items() if name != "params" and name not in common_options}
         values = [self.expression_of(value, depth + 1) for value in options.values()]
-        names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
+        names: list[ast.expr | None] = [parse_expression(repr(name)) for name in ("params", *options)]
         return ast.Dict(names, [self._parameters_expression(group["params"]), *values])
 
     def _parameters_expression(self, parameters: list[torch.Tensor]) -> ast.expr:
@@ -569,8 +581,8 @@ class Writer:
         for name, module in self._modules.items():
             for path, part in module.named_modules():
                 if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:
-                    return expression(f"{self.bind(module, name)}{_path_in_module(path)}.parameters()")
-        return ast.List([expression(self._parameter_text(parameter)) for parameter in parameters], ast.Load())
+                    return parse_expression(f"{self.bind(module, name)}{_path_in_module(path)}.parameters()")
+        return ast.List([parse_expression(self._parameter_text(parameter)) for parameter in parameters], ast.Load())
 
     def _parameter_text(self, parameter: torch.Tensor) -> str:
         for name, module in self._modules.items():
@@ -599,7 +611,7 @@ class Writer:
                 if default is parameter.empty:
                     return None
                 continue
-            if is_equal(part, default) or is_equal(part, getattr(type(value), name, MISSING)):
+            if is_certainly_equal(part, default) or is_certainly_equal(part, getattr(type(value), name, MISSING)):
                 continue
             try:
                 part_expression = self.expression_of(part, depth + 1)
@@ -611,7 +623,7 @@ class Writer:
                 args.append(part_expression)
             else:
                 keywords.append(ast.keyword(name, part_expression))
-        return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, keywords)
+        return ast.Call(parse_expression(self.bind(type(value), type(value).__name__)), args, keywords)
 
     def _object_expression(self, value: Any, depth: int) -> ast.expr:
         """Return an expression for an instance of a class.
@@ -630,7 +642,7 @@ class Writer:
             self._instantiated_classes.add(class_)
             fields = [field.name for field in dataclasses.fields(value) if field.init]
             keywords = [ast.keyword(field, self.expression_of(getattr(value, field), depth + 1)) for field in fields]
-            return ast.Call(expression(self.bind(class_, class_.__name__)), [], keywords)
+            return ast.Call(parse_expression(self.bind(class_, class_.__name__)), [], keywords)
         if not is_written_by_user(class_) and not isinstance(value, torch.nn.Module) and not self._assembles_objects:
             constructor_call = self._constructor_call(value, depth)
             if constructor_call is not None:
@@ -663,7 +675,7 @@ class Writer:
         statements[:0] = ast.parse(f"{variable} = {name}.__new__({name})").body
         self._objects.append((class_, variable, statements))
         self._statements += statements
-        return expression(variable)
+        return parse_expression(variable)
 
 
 def _is_array(value: Any) -> bool:

@@ -61,7 +61,7 @@ class LibraryContainer(NamedTuple):
         return LibraryAttribute(self.owner, self.name).title
 
     def content(self) -> list[Any]:
-        """Return the container's items; for a dict, keys and values alternately."""
+        """Return the container's items, or a dict's keys and values alternately."""
         if isinstance(self.container, dict):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
@@ -159,15 +159,15 @@ class LoadedModules(dict[str, types.ModuleType]):
 
     __hash__ = None
 
-    def added_since(self, before: LoadedModules) -> list[str]:
-        """Return the names of the entries that are not in ``before`` and that no import added."""
-        return [name for name in self.keys() - before.keys() if not self._is_imported(name, before)]
+    def added_since(self, earlier_modules: LoadedModules) -> list[str]:
+        """Return the names of the entries that are not in ``earlier_modules`` and that no import added."""
+        return [name for name in self.keys() - earlier_modules.keys() if not self._is_imported(name, earlier_modules)]
 
-    def _is_imported(self, name: str, before: LoadedModules) -> bool:
+    def _is_imported(self, name: str, earlier_modules: LoadedModules) -> bool:
         """Return whether an import added an entry, under the module's own name or within a new package."""
         package = name.partition(".")[0]
         is_own_name = getattr(attribute_of(self[name], "__spec__"), "name", None) == name
-        return is_own_name or package not in {name, *before}
+        return is_own_name or package not in {name, *earlier_modules}
 
     def restore(self) -> None:
         """Undo all changes to ``sys.modules`` since :meth:`current` was called, except imports."""
@@ -186,7 +186,7 @@ _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
 def is_user_module(module: types.ModuleType) -> bool:
-    """Return whether a module is ``__main__``, comes from a user's file, or was created without a file."""
+    """Return whether a module is ``__main__``, comes from a user's file, or was created without an import."""
     if module.__name__ == "__main__":
         return True
     file = getattr(module, "__file__", None)
@@ -223,7 +223,7 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
 
 
 def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
-    """Return the object to which a path of attributes leads from a global or a module; ``None`` if there is none."""
+    """Return the object to which a path of attributes leads from a global or a module, or ``None`` if there is none."""
     value: Any = function.__globals__.get(root, sys.modules.get(root))
     for name in path:
         value = (attribute_of(value, "__dict__") or {}).get(name)
@@ -265,7 +265,7 @@ def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
-        # Python 3.11 and 3.12 write "NULL + name" for a function that is called next; Python 3.13 writes "name + NULL".
+        # Python 3.11 and 3.12 write "NULL + name" for a function that is called next. Python 3.13 writes "name + NULL".
         is_callee = instruction.opname == "LOAD_METHOD" or "NULL" in re.split(r" \+ |\|", instruction.argrepr)
         if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
             if instruction.argval != "__dict__":

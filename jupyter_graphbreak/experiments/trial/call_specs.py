@@ -36,12 +36,12 @@ _MAX_CALLS = 64
 _MAX_COMPILING_CALLS = 96
 #: The maximum number of calls to examine before they run, and the maximum number of those whose state is also examined.
 #: The latter is lower until a call other than the first compiles something.
-_MAX_EXAMINED = 256
-_MAX_WITH_STATE = 32
-_MAX_WITH_STATE_AT_FIRST = 4
+_MAX_EXAMINED_CALLS = 256
+_MAX_CALLS_WITH_STATE = 32
+_MAX_CALLS_WITH_STATE_AT_FIRST = 4
 #: The maximum size in bytes of a tensor whose data is copied, and of all these copies together.
 _MAX_TENSOR_BYTES = 1 << 16
-_MAX_BYTES = 1 << 25
+_MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
 _MAX_DEPTH = 6
 _MAX_VALUES = 2_000
@@ -97,7 +97,7 @@ class Path(NamedTuple):
 class TensorSpec:
     """Facts about a tensor.
 
-    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` without a copy.
+    ``number`` identifies the tensor within a call. ``data`` is a copy of the elements, or ``None`` if there is no copy.
     """
 
     shape: tuple[int, ...]
@@ -127,17 +127,17 @@ class OpaqueSpec:
     identity: int = field(compare=False)
 
 
-#: The result of :func:`spec`: a plain value, or the spec of a tensor, a container or something else.
+#: The result of :func:`spec_of`: a plain value, or the spec of a tensor, a container or something else.
 Spec = Any
 
 
 class CallSite(NamedTuple):
-    """The location of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
+    """The location of a call in the user's code. Columns count UTF-8 bytes, and lines start at 1.
 
-    ``owner`` is the name that the calling code uses for the called module, if it has one. ``visible_names`` contains
-    the names of other variables that the callable reads and that have the same value in the calling code, and "torch"
-    if that name refers to PyTorch there. ``modules`` contains the names of the Python modules whose global variables
-    the callable reads, each with the module's name in the calling code.
+    ``owner_name`` is the name that the calling code uses for the called module, if it has one. ``visible_names``
+    contains the names of other variables that the callable reads and that have the same value in the calling code, and
+    "torch" if that name refers to PyTorch there. ``modules`` contains the names of the Python modules whose global
+    variables the callable reads, each with the module's name in the calling code.
     """
 
     filename: str
@@ -146,7 +146,7 @@ class CallSite(NamedTuple):
     end_line: int
     column: int
     end_column: int
-    owner: str | None
+    owner_name: str | None
     visible_names: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, str]] = frozenset()
 
@@ -160,14 +160,14 @@ class CallSpec:
     arguments : dict
         The specs of the arguments and of their parts, by path.
     state : dict or None
-        The specs of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
+        The specs of the plain values and tensors that the callable reads besides its arguments, or ``None`` if they
         were not examined.
     site : CallSite or None
-        The location of the call in the user's code; ``None`` if it is unknown.
+        The location of the call in the user's code, or ``None`` if it is unknown.
     keyword_names : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
-        The modes of the call; ``None`` for those of the first call.
+        The modes of the call, or ``None`` for those of the first call.
     """
 
     arguments: dict[Path, Spec]
@@ -194,9 +194,9 @@ class CallHistory:
     """The different calls to all entries of a run, in order."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Any, list[CallSpec]] = {}
+        self._calls_by_key: dict[Any, list[CallSpec]] = {}
         self._signatures: dict[Any, set[Any]] = {}
-        self._totals: dict[Any, int] = {}
+        self._call_counts: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
         self._recompiled_keys: set[Any] = set()
         #: The objects whose ids are parts of keys, kept alive so that no other object gets such an id.
@@ -208,17 +208,17 @@ class CallHistory:
     def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start."""
         key = key_of(started_call.call)
-        if key not in self._by_key:
-            self._by_key[key], self._signatures[key], self._totals[key] = [], set(), 0
+        if key not in self._calls_by_key:
+            self._calls_by_key[key], self._signatures[key], self._call_counts[key] = [], set(), 0
             self._owners.append(started_call.call)
-        self._totals[key] += 1
-        calls = self._by_key[key]
-        if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
+        self._call_counts[key] += 1
+        calls = self._calls_by_key[key]
+        if len(calls) >= _MAX_CALLS or self._call_counts[key] > _MAX_EXAMINED_CALLS:
             self._current_calls[get_ident()] = started_call, None  # the call is examined if it compiles something
             return
         call_arguments = Arguments(*started_call.args, **started_call.kwargs)
-        examines_state = self._totals[key] <= (
-            _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
+        examines_state = self._call_counts[key] <= (
+            _MAX_CALLS_WITH_STATE if key in self._recompiled_keys else _MAX_CALLS_WITH_STATE_AT_FIRST
         )
         arguments = specs_of_arguments(started_call.call, call_arguments)
         state = specs_of_state(started_call.call, call_arguments) if examines_state else None
@@ -240,8 +240,8 @@ class CallHistory:
             return
         started_call, call_spec = current
         key = key_of(started_call.call)
-        calls = self._by_key[key]
-        if self._totals[key] > 1:
+        calls = self._calls_by_key[key]
+        if self._call_counts[key] > 1:
             self._recompiled_keys.add(key)
         call_arguments = Arguments(*started_call.args, **started_call.kwargs)
         if call_spec is None:
@@ -266,18 +266,18 @@ class CallHistory:
 
     def calls_to(self, key: Any) -> list[CallSpec]:
         """Return the different calls to an entry."""
-        return list(self._by_key.get(key, ()))
+        return list(self._calls_by_key.get(key, ()))
 
     def count_calls(self, key: Any) -> int:
         """Return the number of all calls to an entry."""
-        return self._totals.get(key, 0)
+        return self._call_counts.get(key, 0)
 
     def _add_call(self, key: Any, started_call: StartedCall, call_spec: CallSpec) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started_call) if _is_dense(value)}
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
         for ident, tensor in tensors.items():
-            if tensor.nbytes <= _MAX_TENSOR_BYTES and self._copied_bytes + tensor.nbytes <= _MAX_BYTES:
+            if tensor.nbytes <= _MAX_TENSOR_BYTES and self._copied_bytes + tensor.nbytes <= _MAX_COPIED_BYTES:
                 self._copied_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
                     copies[ident] = tensor.detach().clone()
@@ -288,7 +288,7 @@ class CallHistory:
                     spec, number=numbers[id(value)], data=copies.get(id(value))
                 )
         call_spec.site = _site_of(started_call)
-        self._by_key[key].append(call_spec)
+        self._calls_by_key[key].append(call_spec)
 
 
 def key_of(fn: Callable[..., Any]) -> Hashable:
@@ -335,11 +335,11 @@ def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 
 def specs_of_arguments(fn: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
-    """Return the specs of arguments and their parts, by path; parameters with the default ``None`` are included."""
+    """Return the specs of arguments and their parts, by path, including parameters whose default is ``None``."""
     none_by_default = {name: None for name, default in default_values(fn).items() if default is None}
     arguments_by_name = none_by_default | arguments.by_name(fn)
     return {
-        path: spec(value)
+        path: spec_of(value)
         for name, argument in arguments_by_name.items()
         for path, value in parts(argument, Path(Root("argument", name)))
     }
@@ -351,13 +351,13 @@ def specs_of_state(fn: Callable[..., Any], arguments: Arguments) -> dict[Path, S
     for root, binding in state_roots(fn, arguments).items():
         for path, value in parts(binding.read(), Path(root), enters_objects=True):
             if is_instance(value, (*_PLAIN_TYPES, list, tuple, dict, set, partial)) or _is_dense(value):
-                specs[path] = spec(value)
+                specs[path] = spec_of(value)
         if len(specs) > _MAX_VALUES:
             break
     return specs
 
 
-def spec(value: Any) -> Spec:
+def spec_of(value: Any) -> Spec:
     """Return plain values and members of enumerations unchanged, and facts about other values."""
     if (is_instance(value, _PLAIN_TYPES) and type(value) in _PLAIN_TYPES) or is_instance(value, enum.Enum):
         return value
@@ -512,7 +512,7 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
 
 
 def _site_of(started_call: StartedCall) -> CallSite | None:
-    """Return the location of a call; ``None`` if it is unknown or in a library."""
+    """Return the location of a call, or ``None`` if it is unknown or in a library."""
     frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None

@@ -44,7 +44,7 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function, or of a module's ``forward``, by name; none if they are not known."""
+    """Return the parameters of a function, or of a module's ``forward``, by name, or none if they are not known."""
     try:
         return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
@@ -76,7 +76,7 @@ def looks_like_indices(value: torch.Tensor) -> bool:
 
 
 def alternative_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
-    """Return up to two different members of a value's enumeration, or different strings that a function may accept."""
+    """Return up to two alternatives to a value: members of its enumeration, or strings that a function may accept."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.
@@ -94,7 +94,7 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values, if above one, of numbers in the code of a function and of user functions it calls."""
+    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
     codes = [*_codes(fn), *user_codes(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -122,7 +122,7 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 
 
 def alternative_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return different strings to pass in place of a string that a function's code or the keys of its dicts contain.
+    """Return alternatives to a string that occurs in a function's code or among the keys of its dicts.
 
     The last of them is a string that the code probably does not know. For a string that occurs in neither, the list is
     empty.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import StackEntry
 
-    #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it; "exempt" code has no
-    #: effects that count, and "internal" code is this package's own.
+    #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it. Effects of "exempt"
+    #: code do not count. "Internal" code is this package's own.
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
@@ -44,7 +44,8 @@ _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
 _GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
 #: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
 _RECORD_PASSING_FUNCTIONS = {"callHandlers", "handle", "emit"}
-_MAX_DEPTH = 2000
+#: The maximum number of frames to search.
+_MAX_FRAMES = 2000
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
@@ -54,7 +55,7 @@ _LOCK_MAKER = "create_mp_lock"
 
 
 @functools.lru_cache(maxsize=4096)
-def _role(filename: str) -> Role:
+def _role_of_file(filename: str) -> Role:
     """Return whose code a file contains, for the attribution of effects."""
     if filename.startswith("<frozen importlib"):
         return "exempt"
@@ -79,7 +80,7 @@ def _role(filename: str) -> Role:
 
 def is_user_code(filename: str) -> bool:
     """Return whether a file contains user code."""
-    return _role(filename) == "user"
+    return _role_of_file(filename) == "user"
 
 
 def is_called_by_user(frame: FrameType) -> bool:
@@ -98,13 +99,13 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     bar, such as the bar that ``torch.fx.Interpreter`` shows.
     """
     library_frame: FrameType | None = None
-    while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
+    while frame is not None and _role_of_file(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
         frame = frame.f_back
-    for _ in range(_MAX_DEPTH):
+    for _ in range(_MAX_FRAMES):
         if frame is None:
             break
         code = frame.f_code
-        role = _role(code.co_filename)
+        role = _role_of_file(code.co_filename)
         if role == "user":
             return True, entry_of_frame(frame)
         if role == "exempt" or (code.co_name in _RECORD_PASSING_FUNCTIONS and code.co_filename.endswith(_LOGGING_FILE)):

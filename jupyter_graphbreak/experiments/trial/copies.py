@@ -19,9 +19,9 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
-from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
+from jupyter_graphbreak.experiments.trial.digests import digest, is_large, store_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
-    LOCKS,
+    LOCK_MAKERS,
     belongs_to_process,
     has_attributes_only,
     is_atom,
@@ -50,7 +50,7 @@ UNCHANGED_MEMORY = "unchanged"
 _MEMORY_STREAMS = (io.StringIO, io.BytesIO)
 #: Python's hash modules, whose objects only their own ``copy`` method can copy.
 _HASH_MODULES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
-#: The name of PIL's type for the content of an image; this type has no module.
+#: The name of PIL's type for the content of an image, which has no module.
 _IMAGE_CLASS = "ImagingCore"
 _MISSING = object()
 
@@ -215,7 +215,7 @@ class _Copier:
         return view.cast(value.format, value.shape)
 
     def _copy_read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
-        """Return a view of a copied dict; the view of a class's attributes is returned unchanged."""
+        """Return a view of a copied dict, or the view of a class's attributes unchanged."""
         (mapping,) = gc.get_referents(value)
         return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 
@@ -380,7 +380,7 @@ class _Copier:
             result.grad = self.copy(value.grad)
         vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
         if use_digest:
-            note_shape(result, value)
+            store_shape(result, value)
         return result
 
     def _copy_unusual_tensor(self, value: torch.Tensor) -> Any:
@@ -469,8 +469,8 @@ class _Copier:
         (weakref.ref, _copy_reference),
         (functools.partial, _copy_partial),
         (
-            tuple(LOCKS),
-            lambda _, value: LOCKS[type(value)](),
+            tuple(LOCK_MAKERS),
+            lambda _, value: LOCK_MAKERS[type(value)](),
         ),  # unlocked, because a trial must not wait for other threads
         (torch.Generator, _copy_generator),
         (threading.local, _copy_thread_local),

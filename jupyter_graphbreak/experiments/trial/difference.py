@@ -27,16 +27,16 @@ DifferenceKind = Literal[
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "replaced", "lost alias",
 ]  # fmt: skip
-#: Differences that a changed program may have: the report lists them, and the user decides.
+#: The kinds of differences that a changed program may have. The report lists them, and the user decides.
 ACCEPTABLE_KINDS: frozenset[DifferenceKind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "lost alias",
 })  # fmt: skip
-_MAX_LENGTH = 60
+_MAX_QUOTE_LENGTH = 60
 #: The prefixes of the error messages of a graph in which a value violates an assumption.
-_ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
+_ASSERTION_PREFIXES = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a failed check in a graph, if the program's own message was not a constant.
-_UNNAMED_CHECK = "check failed"
+_DEFAULT_CHECK_MESSAGE = "check failed"
 #: Matches the messages of errors that lists and other sequences raise, but tensors do not.
 _SEQUENCE_ERRORS = re.compile(r"index out of range$|^pop ")
 #: The relations between aliases, in the form that follows "makes the result".
@@ -50,7 +50,7 @@ _TIMES = re.compile(r"[\d:]+<[\d:?]+,\s*[^\s,\]]+")
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between a program and the original; ``text`` continues a sentence whose subject is the program."""
+    """A difference between a program and the original. ``text`` continues a sentence whose subject is the program."""
 
     kind: DifferenceKind
     text: str
@@ -81,7 +81,7 @@ def differences(
     ignored_paths : frozenset of str
         The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
     compares_signs_of_zero : bool
-        Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
+        Whether to distinguish -0.0 from 0.0 in the result. Compilers do not preserve the sign.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values)
     if expected.error is not None or actual.error is not None:
@@ -168,23 +168,23 @@ def is_raised_by_operation(error: BaseException) -> bool:
     return not any(instruction.opname in {"RAISE_VARARGS", "RERAISE"} for instruction in raising_instructions)
 
 
-def _comes_from_graph_check(original: BaseException, changed: BaseException) -> bool:
+def _comes_from_graph_check(original_error: BaseException, error: BaseException) -> bool:
     """Return whether an error comes from a check in a graph: the original's check, or one that PyTorch added."""
-    if type(changed) is not RuntimeError:
+    if type(error) is not RuntimeError:
         return False
-    message = _message(changed)
+    message = _message(error)
     is_check = (
-        message in {_message(original), _UNNAMED_CHECK}
-        and is_raised_by_operation(changed)
-        and not is_raised_by_operation(original)
+        message in {_message(original_error), _DEFAULT_CHECK_MESSAGE}
+        and is_raised_by_operation(error)
+        and not is_raised_by_operation(original_error)
     )
-    return is_check or message.startswith(_ASSERTIONS)
+    return is_check or message.startswith(_ASSERTION_PREFIXES)
 
 
 def describe_error(error: BaseException | None) -> str:
     """Return the type of an exception and the first line of its message, shortened."""
     message = _message(error).strip().partition("\n")[0]
-    return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_LENGTH)
+    return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_QUOTE_LENGTH)
 
 
 def _message(error: BaseException | None) -> str:
@@ -364,7 +364,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
 
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    """Yield a difference for each tensor that only the original changes in place, as other references may see."""
+    """Yield a difference for each tensor that only the original changes in place. Other references to it may exist."""
     for path, is_changed in expected.changed_in_place.items():
         if is_changed and path in actual.paths and path not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {path} with a new tensor, but the original changes it in place")
@@ -372,15 +372,23 @@ def _replacement_differences(expected: Result, actual: Result) -> Iterator[Diffe
 
 def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
-    for kind, verb, before, after in (
-        ("printed", "prints", original.printed, changed.printed),
+    for kind, verb, expected_output, actual_output in (
+        ("printed", "prints", original.stdout, changed.stdout),
         ("stderr", "writes to stderr", original.stderr, changed.stderr),
     ):
-        if not is_same_text(before, after) if compares_values else bool(before) != bool(after):
-            expected_line, actual_line = _first_differing_lines(before, after)
+        if (
+            not is_same_text(expected_output, actual_output)
+            if compares_values
+            else bool(expected_output) != bool(actual_output)
+        ):
+            expected_line, actual_line = _first_differing_lines(expected_output, actual_output)
             yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
-    warning_texts = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
-    log_texts = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
+    warning_texts = [
+        [f"{category}: {text}" for category, text in effects.warning_messages] for effects in (original, changed)
+    ]
+    log_texts = [
+        [f"{name} {level}: {text}" for name, level, text in effects.log_records] for effects in (original, changed)
+    ]
     message_differences = [
         *_message_differences("warned", "warns", *warning_texts, compares_values=compares_values),
         *_message_differences("logged", "logs", *log_texts, compares_values=compares_values),
@@ -389,7 +397,7 @@ def _effect_differences(expected: Result, actual: Result, *, compares_values: bo
     if (
         compares_values
         and not message_differences
-        and is_same_text(original.printed, changed.printed)
+        and is_same_text(original.stdout, changed.stdout)
         and is_same_text(original.stderr, changed.stderr)
     ):
         kinds = [[kind for kind, _ in effects.order] for effects in (original, changed)]
@@ -452,18 +460,18 @@ def _is_same_number(expected: str, actual: str) -> bool:
     return abs(expected_value - actual_value) <= max(1.01 * unit, 1e-5 * abs(expected_value))
 
 
-def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
+def _first_differing_lines(expected: str, actual: str) -> tuple[str, str]:
     """Return, quoted, the first lines in which two strings differ, or the lines that only the longer one has."""
-    lines_before, lines_after = before.splitlines(), after.splitlines()
-    for index, (one, other) in enumerate(zip(lines_before, lines_after, strict=False)):
+    expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
+    for index, (one, other) in enumerate(zip(expected_lines, actual_lines, strict=False)):
         if not is_same_text(one, other):
-            return _quote(lines_before[index]), _quote(lines_after[index])
-    start = min(len(lines_before), len(lines_after))
-    return _quote("\n".join(lines_before[start:])), _quote("\n".join(lines_after[start:]))
+            return _quote(expected_lines[index]), _quote(actual_lines[index])
+    start = min(len(expected_lines), len(actual_lines))
+    return _quote("\n".join(expected_lines[start:])), _quote("\n".join(actual_lines[start:]))
 
 
 def _quote(text: str) -> str:
-    return repr(_shorten(text.strip("\n"), _MAX_LENGTH)) if text else "nothing"
+    return repr(_shorten(text.strip("\n"), _MAX_QUOTE_LENGTH)) if text else "nothing"
 
 
 def _shorten(text: str, length: int) -> str:

@@ -16,7 +16,7 @@ _ROW_ELEMENTS, _ROW_SUMS = 1024, 8
 #: The number of rows to reduce at once.
 _CHUNK_ROWS = 512
 #: The attribute of a digest that stores the shape of its tensor.
-_SHAPE = "_graphbreak_shape"
+_SHAPE_ATTRIBUTE = "_graphbreak_shape"
 
 
 def is_large(value: torch.Tensor) -> bool:
@@ -50,14 +50,14 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
 
 
-def note_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
+def store_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
     """Store the shape of a tensor in its digest."""
-    setattr(tensor_digest, _SHAPE, value.shape)
+    setattr(tensor_digest, _SHAPE_ATTRIBUTE, value.shape)
 
 
 def shape_of(value: torch.Tensor) -> torch.Size:
     """Return the shape of a tensor, or of the tensor that a digest represents."""
-    shape: Any = vars(value).get(_SHAPE, value.shape)
+    shape: Any = vars(value).get(_SHAPE_ATTRIBUTE, value.shape)
     return torch.Size(shape)
 
 

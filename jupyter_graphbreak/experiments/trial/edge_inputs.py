@@ -26,15 +26,15 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
-    FLAG,
+    AS_FLAG,
     LONGER_LAST_ITEM,
     NOT_CONTIGUOUS,
     OF_DIFFERENT_SIZE,
     TRANSPOSED,
-    WITH_DIMENSION,
+    WITH_EXTRA_DIMENSION,
     ZERO_DIMENSIONAL,
     Input,
-    describe,
+    example_of,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     apply_change,
@@ -65,14 +65,14 @@ if TYPE_CHECKING:
 
 #: The maximum number of sizes to change, and of edge inputs with random tensors.
 _MAX_SIZES = 2
-_MAX_RANDOM = 4
+_MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _EDGE_DTYPES = {
     True: (torch.int64, torch.float64, torch.float16, torch.bool),
     False: (torch.float32, torch.int32),
 }
 #: Numbers that fill all tensors of edge inputs.
-_EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+_EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
 _NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers to combine with tensors that require gradients.
@@ -83,7 +83,7 @@ _MAX_SINGLE_ARGUMENTS = 3
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
 _MAX_ITEM_VALUES = 2
-_WITH_GRADIENT = "tensors that have a .grad"
+_TENSORS_WITH_GRAD = "tensors that have a .grad"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
@@ -91,11 +91,11 @@ _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL_PARAMETERS = 3
-#: The maximum number of tensors of which every pair is made to share memory.
+#: The maximum number of tensors among which every pair is made to share memory.
 _MAX_SHARING_TENSORS = 3
 #: The maximum number of constants in the code to use as elements or as lengths, and of tables whose lengths are used.
 _MAX_CODE_NUMBERS = 8
-_MAX_TABLES = 4
+_MAX_LOOKUP_TABLES = 4
 #: The largest length to take from the code, its maximum ratio to the original length, and the maximum number of
 #: elements of a tensor with such a length. These limits prevent runs that take much longer than the original one.
 _MAX_LENGTH = 4096
@@ -105,7 +105,7 @@ _MAX_ELEMENTS = 1 << 16
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
 
-def edge_inputs(original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
+def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, most revealing first.
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
@@ -114,12 +114,12 @@ def edge_inputs(original: Arguments, fn: Callable[..., Any], state: Mapping[str,
 
     Parameters
     ----------
-    original : Arguments
+    original_arguments : Arguments
         The arguments to derive inputs from.
     state : mapping
         The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """
-    may_be_indices = index_predicate(original, fn)
+    may_be_indices = index_predicate(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
     nonzero_variants: dict[str, Change] = {
         "": identity,
@@ -127,31 +127,37 @@ def edge_inputs(original: Arguments, fn: Callable[..., Any], state: Mapping[str,
         ", all tensors random": unless(may_be_indices, randomize, randomize_within_range),
     }
     variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
-    if not tensors_in(original.values()):
+    if not tensors_in(original_arguments.values()):
         variants = {"": identity}
-    for description, arguments in _changes_of_arguments(original, fn, variants):
-        if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(description, arguments, fn), is_special=True)
+    for description, arguments in _changes_of_arguments(original_arguments, fn, variants):
+        if (
+            describe_difference(
+                (original_arguments.args, original_arguments.kwargs), (arguments.args, arguments.kwargs)
+            )
+            is not None
+        ):
+            yield Input(arguments, example_of(description, arguments, fn), is_special=True)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
         description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
-            arguments = map_tensors(original, change)
-            yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+            arguments = map_tensors(original_arguments, change)
+            yield Input(arguments, example_of(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
-    yield from _gradients_with_state(original, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
+    yield from _gradients_with_state(original_arguments, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _edge_numbers_with_gradients(original, fn, nonzero_variants), _kind_changes(original, fn, may_be_indices)
+        _edge_numbers_with_gradients(original_arguments, fn, nonzero_variants),
+        _kind_changes(original_arguments, fn, may_be_indices),
     ):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True, different_kind=kind)
-    if reads_gradients(original, fn):
-        yield _input_with_grads(original, fn, state)
-    for description, arguments in _length_changes_from_code(original, fn, state):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True)
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True, different_kind=kind)
+    if reads_gradients(original_arguments, fn):
+        yield _input_with_grads(original_arguments, fn, state)
+    for description, arguments in _length_changes_from_code(original_arguments, fn, state):
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
 
 
 def _changes_of_arguments(
-    original: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+    original_arguments: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, Arguments]]:
     """Yield changed arguments of the same kinds as the original ones, each after a description.
 
@@ -160,16 +166,16 @@ def _changes_of_arguments(
     variants : mapping
         The changes of all tensors to combine with each changed Python value, by the suffix that describes the change.
     """
-    yield from _row_count_changes(original, fn)
+    yield from _row_count_changes(original_arguments, fn)
     for description, changed in itertools.chain(
-        _edge_python_values(original, fn), _unknown_string_changes(original, fn)
+        _edge_python_values(original_arguments, fn), _unknown_string_changes(original_arguments, fn)
     ):
         for suffix, change in variants.items():
             yield f"{description}{suffix}", map_tensors(changed, change)
-    yield from _extreme_value_changes(original, fn)
-    yield from _zero_arguments(original, fn)
-    yield from _length_changes(original)
-    yield from _fill_with_code_numbers(original, fn)
+    yield from _extreme_value_changes(original_arguments, fn)
+    yield from _zero_arguments(original_arguments, fn)
+    yield from _length_changes(original_arguments)
+    yield from _fill_with_code_numbers(original_arguments, fn)
 
 
 def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -182,21 +188,21 @@ def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Itera
         yield zeros
 
 
-def _input_with_grads(original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
+def _input_with_grads(original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
     give_gradient = functools.partial(_with_grad, identity)
-    arguments = map_tensors(original, give_gradient)
+    arguments = map_tensors(original_arguments, give_gradient)
     values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    example = describe(_WITH_GRADIENT, arguments, fn)
-    return Input(arguments, example, is_special=True, state=values, different_kind=_WITH_GRADIENT)
+    example = example_of(_TENSORS_WITH_GRAD, arguments, fn)
+    return Input(arguments, example, is_special=True, state=values, different_kind=_TENSORS_WITH_GRAD)
 
 
 def _kind_changes(
-    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield a description, a kind and arguments of that kind, with different dtypes, layouts, shapes, memory or types.
 
-    Each kind comes with several values of the tensors, so that most conditions are both true and false.
+    Each kind comes with several values of the tensors, so that most conditions are true for some and false for others.
     """
     values: dict[str, Change] = {
         "": _triple,
@@ -204,20 +210,26 @@ def _kind_changes(
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(
-        _gradient_changes(original), _dtype_changes(original), _layout_changes(original)
+        _gradient_changes(original_arguments), _dtype_changes(original_arguments), _layout_changes(original_arguments)
     ):
         for suffix, make_values in values.items():
             changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
-            yield f"{kind}{suffix}", kind, map_tensors(original, changed_if_allowed)
-    yield "all tensors empty", "empty tensors", map_tensors(original, functools.partial(_first_rows, count=0))
-    tensors_by_name = [(name, tensors_in(value)) for name, value in original.by_name(fn).items() if tensors_in(value)]
+            yield f"{kind}{suffix}", kind, map_tensors(original_arguments, changed_if_allowed)
+    yield "all tensors empty", "empty tensors", map_tensors(original_arguments, functools.partial(_first_rows, count=0))
+    tensors_by_name = [
+        (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
+    ]
     for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
         # Python can test only a tensor with one element.
         if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
-            kind = f"{name} {WITH_DIMENSION}"
-            yield kind, kind, map_tensors(original, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
-    for name, description, arguments in _shrunk_arguments(original, fn):
-        if _shares_size(original, fn, name):
+            kind = f"{name} {WITH_EXTRA_DIMENSION}"
+            yield (
+                kind,
+                kind,
+                map_tensors(original_arguments, only_for(tensors, lambda tensor: torch.stack([tensor, tensor]))),
+            )
+    for name, description, arguments in _shrunk_arguments(original_arguments, fn):
+        if _shares_size(original_arguments, fn, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
             # If all numbers are equal, broadcasting one row gives the same result, so the numbers are also changed.
@@ -225,21 +237,21 @@ def _kind_changes(
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
                 yield f"{description}, all tensors {suffix}", kind, changed_arguments
-    yield from _longer_last_items(original, fn, may_be_indices)
-    yield from _shared_memory_changes(original, fn, may_be_indices)
-    yield from _argument_kind_changes(original, fn)
-    yield from _optional_argument_changes(original, fn)
-    yield from _gradients_of_one_argument(original, fn, values, may_be_indices)
-    yield from _dtypes_of_one_argument(original, fn, may_be_indices)
+    yield from _longer_last_items(original_arguments, fn, may_be_indices)
+    yield from _shared_memory_changes(original_arguments, fn, may_be_indices)
+    yield from _argument_kind_changes(original_arguments, fn)
+    yield from _optional_argument_changes(original_arguments, fn)
+    yield from _gradients_of_one_argument(original_arguments, fn, values, may_be_indices)
+    yield from _dtypes_of_one_argument(original_arguments, fn, may_be_indices)
 
 
 def _dtypes_of_one_argument(
-    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments of which one has a different precision, because each branch may use a different argument."""
     named = [
         (name, dtypes)
-        for name, value in original.by_name(fn).items()
+        for name, value in original_arguments.by_name(fn).items()
         if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _contains_numbers(tensor, is_floating=True)})
     ]
     values: dict[str, Change] = {"": identity, ", negated": negate}
@@ -247,7 +259,7 @@ def _dtypes_of_one_argument(
         dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
         kind = f"{name} as {str(dtype).removeprefix('torch.')}"
         for suffix, make_values in values.items():
-            changed = map_tensors(original, unless(may_be_indices, make_values))
+            changed = map_tensors(original_arguments, unless(may_be_indices, make_values))
             convert = functools.partial(_convert, identity, dtype=dtype, is_floating=True)
             yield (
                 f"{kind}{suffix}",
@@ -257,39 +269,41 @@ def _dtypes_of_one_argument(
 
 
 def _gradients_of_one_argument(
-    original: Arguments,
+    original_arguments: Arguments,
     fn: Callable[..., Any],
     values: Mapping[str, Change],
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments of which one more requires gradients, because one branch may ignore or detach it."""
-    names = [name for name, value in original.by_name(fn).items() if tensors_in(value)]
-    changes = list(_gradient_changes(original)) if len(names) > 1 else []
+    names = [name for name, value in original_arguments.by_name(fn).items() if tensors_in(value)]
+    changes = list(_gradient_changes(original_arguments)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
-            changed_arguments = map_tensors(original, unless(may_be_indices, make_values))
+            changed_arguments = map_tensors(original_arguments, unless(may_be_indices, make_values))
             require = only_for(tensors_in(changed_arguments.by_name(fn)[name]), functools.partial(change, identity))
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
 
 
 def _longer_last_items(
-    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
-    for name, value in original.by_name(fn).items():
+    for name, value in original_arguments.by_name(fn).items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer_tensor = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = original.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
+        arguments = original_arguments.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
         values: dict[str, Change] = {"": identity, ", negated": negate, ", ten times as large": multiply_by_ten}
         for suffix, change in values.items():
             changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
             yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
 
 
-def _argument_kind_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _argument_kind_changes(
+    original_arguments: Arguments, fn: Callable[..., Any]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a different kind of value for one parameter.
 
     A tensor is replaced with the parameter's default or its negation, ``None``, an empty list or a flag. A flag is
@@ -297,52 +311,60 @@ def _argument_kind_changes(original: Arguments, fn: Callable[..., Any]) -> Itera
     """
     defaults, tested_names = default_values(fn), tested_variables(fn)
     reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
-    flags = [name for name, value in original.by_name(fn).items() if type(value) is bool]
+    flags = [name for name, value in original_arguments.by_name(fn).items() if type(value) is bool]
     tested_flags = [name for name in flags if name in tested_names and name not in defaults]
     for name in tested_flags:  # a caller may pass None for False
-        changed_arguments = original.with_argument(fn, name, None)
+        changed_arguments = original_arguments.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", changed_arguments
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negate)
-    for name, value in original.by_name(fn).items():
+    for name, value in original_arguments.by_name(fn).items():
         for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {short_repr(omitted_key)}"
-            changed_arguments = original.with_argument(
+            changed_arguments = original_arguments.with_argument(
                 fn, name, {key: part for key, part in value.items() if key != omitted_key}
             )
             yield kind, kind, changed_arguments
             yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negate)
-    tensors = {name: value for name, value in original.by_name(fn).items() if is_instance(value, torch.Tensor)}
+    tensors = {
+        name: value for name, value in original_arguments.by_name(fn).items() if is_instance(value, torch.Tensor)
+    }
     for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {short_repr(new_value)}"
-                yield kind, kind, original.with_argument(fn, name, new_value)
+                yield kind, kind, original_arguments.with_argument(fn, name, new_value)
     for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
                 kind = f"{name} = {short_repr(substitute)}"
-                yield kind, kind, original.with_argument(fn, name, substitute)
+                yield kind, kind, original_arguments.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(original, as_flag)
+                yield f"{name} = {flag}", f"{name} {AS_FLAG}", map_tensors(original_arguments, as_flag)
 
 
-def _optional_argument_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _optional_argument_changes(
+    original_arguments: Arguments, fn: Callable[..., Any]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
-    optional_names = [name for name, value in (default_values(fn) | original.by_name(fn)).items() if value is None]
-    tensors = [tensor.detach() for tensor in tensors_in((original.args, original.kwargs))[:1]]
+    optional_names = [
+        name for name, value in (default_values(fn) | original_arguments.by_name(fn)).items() if value is None
+    ]
+    tensors = [tensor.detach() for tensor in tensors_in((original_arguments.args, original_arguments.kwargs))[:1]]
     for name in optional_names[:_MAX_OPTIONAL_PARAMETERS]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
             kind = f"{name} = {short_repr(value)}"
-            yield kind, kind, original.with_argument(fn, name, value)
+            yield kind, kind, original_arguments.with_argument(fn, name, value)
 
 
 def _shared_memory_changes(
-    original: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
+    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one tensor is a view of another, so that an in-place change to one changes both."""
-    tensors = [(name, value) for name, value in original.by_name(fn).items() if is_instance(value, torch.Tensor)]
+    tensors = [
+        (name, value) for name, value in original_arguments.by_name(fn).items() if is_instance(value, torch.Tensor)
+    ]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
         are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
@@ -358,36 +380,39 @@ def _shared_memory_changes(
         if is_part and value.numel() and other_tensor.layout == torch.strided and other_tensor.is_contiguous():
             kind = f"{name} in the memory of {other_name}"
             memory = other_tensor.clone()  # runs replace the original tensor with a copy
-            arguments = original.with_argument(fn, other_name, memory)
+            arguments = original_arguments.with_argument(fn, other_name, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
             yield kind, kind, arguments.with_argument(fn, name, part)
 
 
-def _row_count_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(original.values()) if tensor.dim())
+def _row_count_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(original_arguments.values()) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
-        yield f"size 0 instead of {size}", map_tensors(original, functools.partial(resize, size=size, new_size=0))
-    for name, description, arguments in _shrunk_arguments(original, fn):
-        if not _shares_size(original, fn, name):
+        yield (
+            f"size 0 instead of {size}",
+            map_tensors(original_arguments, functools.partial(resize, size=size, new_size=0)),
+        )
+    for name, description, arguments in _shrunk_arguments(original_arguments, fn):
+        if not _shares_size(original_arguments, fn, name):
             yield description, arguments
 
 
-def _shrunk_arguments(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _shrunk_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield each argument's name, a description, and arguments in which that argument alone is empty or has one row."""
-    for name, value in original.by_name(fn).items():
-        if (tensors := tensors_in(value)) and len(original.by_name(fn)) > 1:
+    for name, value in original_arguments.by_name(fn).items():
+        if (tensors := tensors_in(value)) and len(original_arguments.by_name(fn)) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
                 change = only_for(tensors, functools.partial(_first_rows, count=count))
-                yield name, f"{name} {description}", map_tensors(original, change)
+                yield name, f"{name} {description}", map_tensors(original_arguments, change)
 
 
-def _shares_size(original: Arguments, fn: Callable[..., Any], name: str) -> bool:
+def _shares_size(original_arguments: Arguments, fn: Callable[..., Any], name: str) -> bool:
     """Return whether an argument's tensors share a size with those of other arguments. Code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
 
-    arguments_by_name = original.by_name(fn)
+    arguments_by_name = original_arguments.by_name(fn)
     return not sizes(arguments_by_name[name]).isdisjoint(
         size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
@@ -397,10 +422,10 @@ def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
     return value[:count] if value.dim() else value
 
 
-def _edge_python_values(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _edge_python_values(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     whole_numbers = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
     defaults = default_values(fn)
-    for name, value in (defaults | original.by_name(fn)).items():
+    for name, value in (defaults | original_arguments.by_name(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
@@ -412,18 +437,18 @@ def _edge_python_values(original: Arguments, fn: Callable[..., Any]) -> Iterator
         else:
             new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", original.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", original_arguments.with_argument(fn, name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
-            changed_arguments = original.with_argument(fn, name, None)
+            changed_arguments = original_arguments.with_argument(fn, name, None)
             yield f"{name} = None", changed_arguments
             yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negate)
 
 
-def _unknown_string_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _unknown_string_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
-    for name, value in original.by_name(fn).items():
+    for name, value in original_arguments.by_name(fn).items():
         if type(value) is str and not alternative_strings(fn, value):
-            yield f"{name} = {short_repr(f'not {value}')}", original.with_argument(fn, name, f"not {value}")
+            yield f"{name} = {short_repr(f'not {value}')}", original_arguments.with_argument(fn, name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
@@ -471,13 +496,13 @@ def _edge_values(value: Any) -> Iterator[Any]:
             yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
-def _extreme_value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    may_be_indices = index_predicate(original, fn)
+def _extreme_value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    may_be_indices = index_predicate(original_arguments, fn)
     changes: dict[str, Change] = {
         "with one positive number": unless(may_be_indices, _with_one_positive),
         **{
             description: unless(may_be_indices, functools.partial(fill_with, number=number))
-            for description, number in _EXTREMES.items()
+            for description, number in _EXTREME_NUMBERS.items()
         },
         "extreme": unless(may_be_indices, _with_extreme_integers),
         "with a nan": lambda tensor: replace_first(tensor, math.nan),
@@ -487,19 +512,21 @@ def _extreme_value_changes(original: Arguments, fn: Callable[..., Any]) -> Itera
         "with alternating signs": unless(may_be_indices, _with_alternating_signs),
     }
     for description, change in changes.items():
-        yield f"all tensors {description}", map_tensors(original, change)
-    for seed in range(2, 2 + _MAX_RANDOM):
+        yield f"all tensors {description}", map_tensors(original_arguments, change)
+    for seed in range(2, 2 + _MAX_RANDOM_INPUTS):
         change = unless(may_be_indices, functools.partial(randomize, seed=seed))
-        yield f"all tensors random, {seed}", map_tensors(original, change)
+        yield f"all tensors random, {seed}", map_tensors(original_arguments, change)
 
 
-def _zero_arguments(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _zero_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments of which only one becomes zero, because a result may not be finite if all of them are zero."""
-    may_be_indices = index_predicate(original, fn)
-    tensors_by_name = [(name, tensors_in(value)) for name, value in original.by_name(fn).items() if tensors_in(value)]
+    may_be_indices = index_predicate(original_arguments, fn)
+    tensors_by_name = [
+        (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
+    ]
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
-        yield f"{name} zero", map_tensors(original, unless(may_be_indices, change))
+        yield f"{name} zero", map_tensors(original_arguments, unless(may_be_indices, change))
 
 
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
@@ -514,7 +541,7 @@ def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
 
 
 def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which only the first element is positive; an unsigned or empty one is returned unchanged."""
+    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1
@@ -529,33 +556,37 @@ def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _length_changes(original: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(original.values())
+def _length_changes(original_arguments: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
+    tensors = tensors_in(original_arguments.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
             if new_size not in {size, 0} and only_length in {None, new_size}:
                 change = functools.partial(resize, size=size, new_size=new_size)
-                yield f"size {new_size} instead of {size}", map_tensors(original, change)
+                yield f"size {new_size} instead of {size}", map_tensors(original_arguments, change)
 
 
-def _fill_with_code_numbers(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _fill_with_code_numbers(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments whose tensors are filled with a number from the code, because code may subtract that number."""
-    may_be_indices = index_predicate(original, fn)
-    for number in numbers_in_user_code(original, fn)[:_MAX_CODE_NUMBERS]:
+    may_be_indices = index_predicate(original_arguments, fn)
+    for number in numbers_in_user_code(original_arguments, fn)[:_MAX_CODE_NUMBERS]:
         change = functools.partial(fill_with, number=number)
-        yield f"all tensors filled with {number:g}", map_tensors(original, unless(may_be_indices, change))
+        yield f"all tensors filled with {number:g}", map_tensors(original_arguments, unless(may_be_indices, change))
 
 
 def _length_changes_from_code(
-    original: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
+    original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments whose tensors are as long as a lookup table or a constant in the code, or longer by one."""
-    may_be_indices = index_predicate(original, fn)
-    whole_numbers = [int(number) for number in numbers_in_user_code(original, fn) if float(number).is_integer()]
+    may_be_indices = index_predicate(original_arguments, fn)
+    whole_numbers = [
+        int(number) for number in numbers_in_user_code(original_arguments, fn) if float(number).is_integer()
+    ]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_CODE_NUMBERS]
-    lengths += [length for length in lookup_table_lengths(original, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
-    tensors = tensors_in(original.values())
+    lengths += [length for length in lookup_table_lengths(original_arguments, fn, state) if length <= _MAX_LENGTH][
+        :_MAX_LOOKUP_TABLES
+    ]
+    tensors = tensors_in(original_arguments.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
     for size in sizes:
@@ -563,37 +594,39 @@ def _length_changes_from_code(
         # Other inputs have sizes of up to twice the original one.
         for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
-                longer_arguments = map_tensors(original, functools.partial(resize, size=size, new_size=new_size))
+                longer_arguments = map_tensors(
+                    original_arguments, functools.partial(resize, size=size, new_size=new_size)
+                )
                 yield f"size {new_size} instead of {size}", longer_arguments
                 negated_arguments = map_tensors(longer_arguments, unless(may_be_indices, negate))
                 yield f"size {new_size} instead of {size}, all tensors negated", negated_arguments
 
 
-def _gradient_changes(original: Arguments) -> Iterator[_KindChange]:
+def _gradient_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients, because merged branches may differ only in gradients."""
-    tensors = [tensor for tensor in tensors_in(original.values()) if tensor.is_floating_point()]
+    tensors = [tensor for tensor in tensors_in(original_arguments.values()) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _with_requires_grad
 
 
 def _edge_numbers_with_gradients(
-    original: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+    original_arguments: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients, as the branch not taken may have a nan gradient."""
-    for kind, change in _gradient_changes(original):
+    """Yield arguments with edge numbers whose tensors require gradients, as the branch not taken may have a nan one."""
+    for kind, change in _gradient_changes(original_arguments):
         require = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
-                _edge_python_values(original, fn), _MAX_NUMBERS_WITH_GRADIENTS
+                _edge_python_values(original_arguments, fn), _MAX_NUMBERS_WITH_GRADIENTS
             )
             for suffix, change in variants.items()
         )
-        unchanged_numbers = [("the same values", original)]
+        unchanged_numbers = [("the same values", original_arguments)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
             (text, changed_arguments)
-            for text, changed_arguments in _extreme_value_changes(original, fn)
+            for text, changed_arguments in _extreme_value_changes(original_arguments, fn)
             if text.endswith(_NOT_FINITE)
         )
         # The standard deviation of a single number is nan.
@@ -601,21 +634,24 @@ def _edge_numbers_with_gradients(
             unchanged_numbers,
             numbers,
             not_finite,
-            _zero_arguments(original, fn),
-            _length_changes(original, only_length=1),
+            _zero_arguments(original_arguments, fn),
+            _length_changes(original_arguments, only_length=1),
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
 
 
 def _gradients_with_state(
-    original: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
+    original_arguments: Arguments,
+    fn: Callable[..., Any],
+    settings: Iterable[dict[str, Any]],
+    variants: Mapping[str, Change],
 ) -> Iterator[Input]:
     """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
-    for kind, require in _gradient_changes(original):
+    for kind, require in _gradient_changes(original_arguments):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
-            arguments = map_tensors(original, functools.partial(require, change))
+            arguments = map_tensors(original_arguments, functools.partial(require, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
-            example = describe(f"{description}{suffix}, {kind}", arguments, fn)
+            example = example_of(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, different_kind=kind)
 
 
@@ -634,9 +670,9 @@ def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _dtype_changes(original: Arguments) -> Iterator[_KindChange]:
+def _dtype_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
-    tensors = tensors_in(original.values())
+    tensors = tensors_in(original_arguments.values())
     for is_floating, dtypes in _EDGE_DTYPES.items():
         present_dtypes = {tensor.dtype for tensor in tensors if _contains_numbers(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
@@ -666,9 +702,9 @@ def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floa
     return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
 
 
-def _layout_changes(original: Arguments) -> Iterator[_KindChange]:
+def _layout_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
     """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
-    max_dim = max((tensor.dim() for tensor in tensors_in(original.values())), default=0)
+    max_dim = max((tensor.dim() for tensor in tensors_in(original_arguments.values())), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, _with_gaps
     if max_dim > 1:

@@ -1,4 +1,4 @@
-"""Add to a report the effects because of which functions were not run again, with their lines."""
+"""Add the effects that kept functions from running again to a report, with their lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
-    #: Returns the location of a stack in the report; ``None`` if no line of the stack is in a source.
+    #: Returns the location of a stack in the report, or ``None`` if no line of the stack is in a source.
     Locate = Callable[[Sequence[StackEntry]], Location | None]
 
 

@@ -65,21 +65,21 @@ class Effects:
 
     Parameters
     ----------
-    printed, stderr : str
+    stdout, stderr : str
         The text written to stdout and to stderr.
     warnings : list of WarningMessage
         All warnings, including PyTorch's warnings about compiling.
-    logged : list of (str, str, str)
+    log_records : list of (str, str, str)
         Logger, level and message of each record, except PyTorch's records about compiling.
     order : list of (str, str)
         The effects in order, except PyTorch's warnings and records about compiling. Each consists of its kind, which is
         "stdout", "stderr", "warning" or "log", and its text.
     """
 
-    printed: str = ""
+    stdout: str = ""
     stderr: str = ""
     warnings: list[warnings.WarningMessage] = field(default_factory=list)
-    logged: list[tuple[str, str, str]] = field(default_factory=list)
+    log_records: list[tuple[str, str, str]] = field(default_factory=list)
     order: list[tuple[str, str]] = field(default_factory=list)
 
     def note(self, kind: str, text: str) -> None:
@@ -90,7 +90,7 @@ class Effects:
             self.order.append((kind, text))
 
     @property
-    def warned(self) -> list[tuple[str, str]]:
+    def warning_messages(self) -> list[tuple[str, str]]:
         """The category and the text of each warning, except PyTorch's warnings about compiling."""
         return [
             (warning.category.__name__, _text_of_warning(warning.message))
@@ -134,7 +134,7 @@ def capture_effects(
     effects = Effects()
 
     def note_record(record: tuple[str, str, str]) -> None:
-        effects.logged.append(record)
+        effects.log_records.append(record)
         effects.note("log", " ".join(record))
 
     def note_warning(message: warnings.WarningMessage) -> None:
@@ -165,7 +165,7 @@ def capture_effects(
     finally:
         once_registry.clear()
         once_registry.update(shown_once)
-        effects.printed, effects.stderr = out.getvalue(), err.getvalue()
+        effects.stdout, effects.stderr = out.getvalue(), err.getvalue()
 
 
 def _reached_handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
@@ -236,9 +236,9 @@ def _capture_records(
     receive : callable
         Receives the logger, the level and the message of each record.
     handlers : mapping
-        The replacements for handlers, by the ids of the handlers; handlers without a replacement receive nothing.
+        The replacements for handlers, by the ids of the handlers. Handlers without a replacement receive nothing.
     filters : mapping
-        The replacements for the filters of loggers, by the ids of the filters; filters without one are ignored.
+        The replacements for the filters of loggers, by the ids of the filters. Filters without one are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
     from jupyter_graphbreak.report.schema import Report
 
-    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
+    #: Opens a context in which a remedy is applied, and yields the entry with the remedy.
     RemedyContext = Callable[[], AbstractContextManager["Entry"]]
 
 #: The maximum number of recorded calls that only reuse code compiled for other calls.
@@ -59,7 +59,7 @@ class Entry:
     function : str
         The qualified name of the callable.
     frame : str or None
-        The id of the callable's first frame in the report of the run; ``None`` for an entry that no run recorded.
+        The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     call : callable
         The uncompiled function, method or module. To run it without effects, use a
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
@@ -73,8 +73,8 @@ class Entry:
         The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
-    inner : frozenset of tuple
-        The path of each module to compile instead of the callable, and the name of the method to compile; an empty
+    inner_targets : frozenset of tuple
+        The path of each module to compile instead of the callable, and the name of the method to compile. An empty
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
@@ -84,10 +84,10 @@ class Entry:
         The copies of large memory, with their originals.
     name_snapshot : NameSnapshot
         The values of the names in code that is not copied.
-    reuses : bool
+    reuses_code : bool
         Whether the call used code compiled for a different entry.
     weak_referents : tuple
-        The copies to which ``call`` has only weak references; the tuple keeps them alive.
+        The copies to which ``call`` has only weak references, and which this tuple keeps alive.
     """
 
     function: str
@@ -98,12 +98,12 @@ class Entry:
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
     compiles_inner_function: bool = False
-    inner: frozenset[tuple[str, str]] = frozenset()
+    inner_targets: frozenset[tuple[str, str]] = frozenset()
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     storage_copies: tuple[StorageCopy, ...] = ()
     name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
-    reuses: bool = False
+    reuses_code: bool = False
     weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +117,7 @@ class Entry:
 
     @disable_gradients_and_overrides()
     def why_not_run(self) -> str | None:
-        """Return a sentence that says why the entry cannot run again; ``None`` if it can."""
+        """Return a sentence that says why the entry cannot run again, or ``None`` if it can."""
         if self.modes.transform_count:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
@@ -149,12 +149,12 @@ class RecordedEntries:
     def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
         #: Calls to generator functions, which Dynamo does not compile.
-        self.generators: list[Entry] = []
-        #: Sentences about the entries that were not recorded, with the reasons.
-        self.left_out: list[str] = []
-        #: The observed effects outside the copied objects; entries with such effects are left out.
+        self.generator_calls: list[Entry] = []
+        #: Sentences that say which entries were not recorded, and why.
+        self.omission_reasons: list[str] = []
+        #: The observed effects outside the copied objects. Entries with such effects are left out.
         self.effects: list[ObservedEffect] = []
-        #: Specs of all calls; ``entries`` contains only the first call to each entry.
+        #: The specs of all calls. ``entries`` contains only the first call to each entry.
         self.call_history = CallHistory()
         self._keys: list[tuple[Entry, Any]] = []
         #: The number and a copy of the first call that returned NaN, by the keys of the entries.
@@ -174,24 +174,24 @@ class RecordedEntries:
             self._reusing_calls += 1
             if self._reusing_calls > _MAX_REUSING_CALLS:
                 if self._reusing_calls == _MAX_REUSING_CALLS + 1:
-                    self.left_out.append(
+                    self.omission_reasons.append(
                         f"Only the first {_MAX_REUSING_CALLS} calls that reuse code compiled for other calls are "
                         "examined."
                     )
                 return
         if entered_call.modes.transform_count:
-            self.left_out.append(
+            self.omission_reasons.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
                 "cannot be repeated on its own."
             )
             return
         copy_or_reason = self._copy_call(name, entered_call)
         if isinstance(copy_or_reason, str):
-            self.left_out.append(copy_or_reason)
+            self.omission_reasons.append(copy_or_reason)
             return
         copy, changeable_parts = copy_or_reason
         entry = replace(
-            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses=entered_call.reuses
+            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
         )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
@@ -222,12 +222,12 @@ class RecordedEntries:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.call_history.note_start(started_call)
         code = getattr(getattr(started_call.call, "__func__", started_call.call), "__code__", None)
-        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
+        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generator_calls) >= _MAX_REUSING_CALLS:
             return
         copy_or_reason = self._copy_call(callable_name(started_call.call), started_call)
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
-            self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
+            self.generator_calls.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
@@ -291,7 +291,7 @@ class RecordedEntries:
         return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
     def count_calls(self, entry: Entry) -> int:
-        """Return the number of calls to an entry in the run, or one if it is not known."""
+        """Return the number of calls to an entry in the run, or one if the number is not known."""
         return max(
             1,
             next(
@@ -318,7 +318,7 @@ class RecordedEntries:
         self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:
-            effect_on_state = state_effect(changes, [entry.call], recorder.lines)
+            effect_on_state = state_effect(changes, [entry.call], recorder.changing_lines)
             if effect_on_state is not None:
                 self.effects.append(effect_on_state)
             if effect_on_state is not None or entry.callable_id in callables_with_effects:
@@ -345,7 +345,7 @@ def _trial_limit(tensors: list[torch.Tensor]) -> int:
 
 
 def _why_too_large(name: str, size: int, used_bytes: int, limit: int) -> str | None:
-    """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
+    """Return a sentence if there is not enough memory for the trials of an entry, or ``None`` if there is."""
     if used_bytes + MAX_GROWTH * size <= limit:
         return None
     return (
@@ -378,40 +378,40 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
         finally:
             recorded_entries.leave_out_entries_with_effects(effect_recorder)
             recorded_entries.call_history.close()
-    recorded_entries.left_out += [
+    recorded_entries.omission_reasons += [
         f"A compiled function could not be copied, so it was not run again ({fault})." for fault in faults
     ]
 
 
 @contextlib.contextmanager
-def compile_separately(call: Any) -> Iterator[None]:
+def compile_separately(fn: Any) -> Iterator[None]:
     """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
 
     Parameters
     ----------
-    call : callable
+    fn : callable
         A function, a method, a module, or a cell that the magic compiled as one function. Such a cell is compiled with
         the Dynamo settings for cells.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(separate_cache(user_codes(call)))
+        stack.enter_context(separate_cache(user_codes(fn)))
         stack.enter_context(limit_compilations())
-        if is_cell(call):
+        if is_cell(fn):
             for context in (eager_semantics, make_new_globals_readable):
                 stack.enter_context(context())
         yield
 
 
-def is_cell(call: Any) -> bool:
+def is_cell(fn: Any) -> bool:
     """Return whether a callable is a cell that was compiled as one function."""
-    code = getattr(call, "__code__", None)
+    code = getattr(fn, "__code__", None)
     return code is not None and code.co_name == "<module>"
 
 
-def callable_name(call: Any) -> str:
+def callable_name(fn: Any) -> str:
     """Return the name to show for a function, a method, a module or a partial."""
-    call = getattr(call, "func", call)
-    name = getattr(call, "__qualname__" if hasattr(call, "__code__") else "__name__", type(call).__name__)
+    fn = getattr(fn, "func", fn)
+    name = getattr(fn, "__qualname__" if hasattr(fn, "__code__") else "__name__", type(fn).__name__)
     return str(name).rpartition("<locals>.")[2]
 
 

@@ -31,7 +31,7 @@ class _Opener(NamedTuple):
     Parameters
     ----------
     parameter : str
-        The parameter that says whether a file is only read; empty if the file is always written.
+        The parameter that says whether a file is only read. Empty if the file is always written.
     position : int
         The position of this parameter.
     reading_values : tuple
@@ -45,7 +45,7 @@ class _Opener(NamedTuple):
     takes_sql : bool
         Whether the first string is an SQL statement.
     description : str
-        The effect of every call, as the rest of a sentence; empty if the effect depends on a path.
+        The effect of every call, as the rest of a sentence. Empty if the effect depends on a path.
     """
 
     parameter: str = ""
@@ -130,7 +130,7 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
     "tokenizers": {"Tokenizer.save": _WRITES},
 }  # fmt: skip
 #: The modules with functions or classes to replace.
-MODULES = frozenset(_OPENERS)
+EXTENSION_MODULES = frozenset(_OPENERS)
 #: Matches the names of functions that write a file if an argument is a path: ``imwrite``, ``write_csv``, ``save``.
 _WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
 #: Matches a single SQL statement that changes neither a database nor a file.
@@ -139,11 +139,11 @@ _READING_SQL = re.compile(
 )
 #: Matches strings that look like paths because they contain a folder or a suffix.
 _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
-#: The types of functions that are not written in Python; these types have no common base.
+#: The names of the types of functions that are not written in Python. These types have no common base.
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
-#: The types of methods that are not written in Python, as attributes of their class.
+#: The names of the types of methods that are not written in Python, as attributes of their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages whose writes to files PyTorch or Python reports.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
@@ -169,7 +169,7 @@ def file_replacements() -> Iterator[tuple[Any, str, Any]]:
 def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
     """Return the compiled functions and methods of installed packages whose names say that they write files.
 
-    The parameter is the number of loaded modules: an import makes the cached result invalid.
+    The parameter is the number of loaded modules, so that an import makes the cached result invalid.
     """
     writers: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     examined_types: set[int] = set()
@@ -226,7 +226,7 @@ def _writing_methods(cls: type, examined_types: set[int]) -> Iterator[tuple[type
 
 
 def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
-    """Return the replacement for a bound method whose name says that it writes a file; ``None`` for other methods."""
+    """Return the replacement for a bound method whose name says that it writes a file, else ``None``."""
     if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
@@ -318,15 +318,19 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         notify_listeners(opener.kind, f"{verb} {short_description(path)}", frame)
 
 
-def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
+def _is_in_memory(access_properties: Any, name_argument: tuple[Any, ...]) -> bool:
     """Return whether h5py opens a file that exists only in memory, or a stream in memory."""
     drivers: Any = sys.modules.get("h5py.h5fd")
-    if access is None or drivers is None:
+    if access_properties is None or drivers is None:
         return False
-    driver = access.get_driver()
+    driver = access_properties.get_driver()
     if driver == drivers.CORE:
-        return not access.get_fapl_core()[1]
-    return bool(driver == drivers.fileobj_driver and name and bytes(name[0]).startswith(b"<_io.BytesIO object at "))
+        return not access_properties.get_fapl_core()[1]
+    return bool(
+        driver == drivers.fileobj_driver
+        and name_argument
+        and bytes(name_argument[0]).startswith(b"<_io.BytesIO object at ")
+    )
 
 
 def _is_path(value: Any, *, accepts_any_string: bool) -> bool:

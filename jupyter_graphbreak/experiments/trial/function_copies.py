@@ -52,7 +52,7 @@ class FunctionCopier:
 
     Parameters
     ----------
-    earlier_origins : mapping
+    earlier_origin_ids : mapping
         The ids of original namespaces, by the ids of copies made earlier.
     memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
@@ -65,7 +65,7 @@ class FunctionCopier:
         The bindings of the names that the copied functions read or write.
     functions : list of FunctionType
         The copies of functions.
-    origins : dict
+    origin_ids : dict
         The ids of the original namespaces, by the ids of their copies.
     uncopied_objects : list
         The objects that could not be copied.
@@ -73,17 +73,17 @@ class FunctionCopier:
         The names and types of the uncopied objects, with the reasons.
     """
 
-    def __init__(self, earlier_origins: Mapping[int, int], memory_provider: MemoryProvider) -> None:
-        self._earlier_origins = earlier_origins
+    def __init__(self, earlier_origin_ids: Mapping[int, int], memory_provider: MemoryProvider) -> None:
+        self._earlier_origin_ids = earlier_origin_ids
         self.memory_provider = memory_provider
         self.memo: dict[Any, Any] = {}
         self.bindings: list[Binding | SwappedBinding] = []
         self.functions: list[types.FunctionType] = []
-        self.origins: dict[int, int] = {}
+        self.origin_ids: dict[int, int] = {}
         self.uncopied_objects: list[Any] = []
         self.uncopied_descriptions: list[str] = []
         #: The copied namespaces, by the ids of their originals.
-        self._globals: dict[int, dict[str, Any]] = {}
+        self._copied_namespaces: dict[int, dict[str, Any]] = {}
         self._modules: list[types.ModuleType] = []
         self._copied_globals: set[VariableKey] = set()
         self._caches: list[Any] = []
@@ -201,22 +201,22 @@ class FunctionCopier:
         return result
 
     def _copy_globals(self, namespace: dict[str, Any]) -> dict[str, Any]:
-        origin = self.origin(namespace)
-        if origin not in self._globals:
+        origin = self.origin_id(namespace)
+        if origin not in self._copied_namespaces:
             self._modules.append(copy_namespace_to_module(namespace))
-            self._globals[origin] = result = vars(self._modules[-1])
-            self.origins[id(result)] = origin
+            self._copied_namespaces[origin] = result = vars(self._modules[-1])
+            self.origin_ids[id(result)] = origin
             copy_fx_wraps(namespace, result)
             # A reference to the namespace itself would keep it alive.
             finalize(self, "forgetting a copy", forget_fx_wraps, id(result))
-        return self._globals[origin]
+        return self._copied_namespaces[origin]
 
-    def origin(self, namespace: dict[str, Any]) -> int:
+    def origin_id(self, namespace: dict[str, Any]) -> int:
         """Return the id of the namespace that a namespace was copied from, or its own id if it is no copy."""
-        return self.origins.get(id(namespace)) or self._earlier_origins.get(id(namespace), id(namespace))
+        return self.origin_ids.get(id(namespace)) or self._earlier_origin_ids.get(id(namespace), id(namespace))
 
     def _copy_global(self, name: str, namespace: dict[str, Any]) -> None:
-        key = self.origin(namespace), name
+        key = self.origin_id(namespace), name
         if key in self._copied_globals:  # it was copied for a different function
             return
         self._copied_globals.add(key)
@@ -235,11 +235,11 @@ class FunctionCopier:
 
     def has_copied_globals_of(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads were copied, or are a copy."""
-        return self.origin(function.__globals__) in self._globals
+        return self.origin_id(function.__globals__) in self._copied_namespaces
 
     def reads_copies(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads are copies."""
-        return any(function.__globals__ is namespace for namespace in self._globals.values())
+        return any(function.__globals__ is namespace for namespace in self._copied_namespaces.values())
 
 
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:

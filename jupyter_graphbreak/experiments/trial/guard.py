@@ -45,17 +45,17 @@ class _EffectGuard:
 
     is_exclusive = True
 
-    def __init__(self, calls: tuple[Any, ...]) -> None:
-        self._calls = calls
+    def __init__(self, callables: tuple[Any, ...]) -> None:
+        self._callables = callables
         self.effect: ObservedEffect | None = None
-        self.lines: dict[str, StackEntry | None] = {}
+        self.changing_lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         if effect.location is None and effect.imported_module:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, location=line_that_imports(effect.imported_module, user_codes(*self._calls)))
+            effect = replace(effect, location=line_that_imports(effect.imported_module, user_codes(*self._callables)))
         elif effect.location is not None and effect.location.line == frame.f_code.co_firstlineno:
             # Compiled code reads the objects that it needs before its first line.
-            line = _line_of_first_use(frame, user_codes(*self._calls))
+            line = _line_of_first_use(frame, user_codes(*self._callables))
             effect = replace(
                 effect, location=msgspec.structs.replace(effect.location, line=line or effect.location.line)
             )
@@ -64,7 +64,7 @@ class _EffectGuard:
         raise EffectRefusedError(effect)
 
     def on_state_change(self, description: str, location: StackEntry | None, _: FrameType) -> None:
-        self.lines.setdefault(description, location)
+        self.changing_lines.setdefault(description, location)
 
 
 #: The prefixes of the names of instructions that load a variable.
@@ -72,7 +72,7 @@ _VARIABLE_LOADS = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
 
 
 def _line_of_first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
-    """Return the first line that uses the variable being read in a compiled frame; ``None`` if it is not found."""
+    """Return the first line that uses the variable being read in a compiled frame, or ``None`` if it is not found."""
     key = frame.f_code.co_filename, frame.f_code.co_firstlineno
     code = next((code for code in codes if (code.co_filename, code.co_firstlineno) == key), None)
     names = [
@@ -85,12 +85,12 @@ def _line_of_first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | Non
 
 
 @contextlib.contextmanager
-def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
+def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
-    *calls : callable
+    *callables : callable
         The callables that run. Their code is searched for the line that changes the state of the process.
     changeable_parts : iterable of LibraryPart
         The parts of packages that the callables may change.
@@ -100,7 +100,7 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
     TrialStoppedError
         If the code was stopped, even if it caught the exception, or if user code has changed the state.
     """
-    guard = _EffectGuard(calls)
+    guard = _EffectGuard(callables)
     with (
         trial_descriptors.close_leftovers(),
         preserve_line_cache(),
@@ -129,12 +129,12 @@ def prevent_effects(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -
             changes = state_before.restore()
     if guard.effect is not None:
         raise TrialStoppedError(guard.effect)
-    if (effect := state_effect(changes, calls, guard.lines)) is not None:
+    if (effect := state_effect(changes, callables, guard.changing_lines)) is not None:
         raise TrialStoppedError(effect)
 
 
 def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
-    """Return the innermost line of user code in a traceback; ``None`` if there is none."""
+    """Return the innermost line of user code in a traceback, or ``None`` if there is none."""
     location = None
     while traceback is not None:
         if is_user_code(traceback.tb_frame.f_code.co_filename):
@@ -144,21 +144,23 @@ def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
 
 
 def state_effect(
-    changes: Iterable[StateChange], calls: Iterable[Any], lines: dict[str, StackEntry | None]
+    changes: Iterable[StateChange], callables: Iterable[Any], changing_lines: dict[str, StackEntry | None]
 ) -> ObservedEffect | None:
-    """Return the first change to the process's state that user code makes; ``None`` if only libraries make changes.
+    """Return the first change to the process's state that user code makes, or ``None`` if only libraries make changes.
 
     Parameters
     ----------
-    calls : iterable of callable
+    callables : iterable of callable
         The callables that ran.
-    lines : dict
+    changing_lines : dict
         The lines that were observed making changes, by the descriptions of the changes.
     """
-    changes, calls = list(changes), list(calls)
-    imported_functions = functions_by_name(calls) if changes else {}
+    changes, callables = list(changes), list(callables)
+    imported_functions = functions_by_name(callables) if changes else {}
     for change in changes:
-        location = lines.get(change.description) or find_changing_line(change, user_codes(*calls), imported_functions)
+        location = changing_lines.get(change.description) or find_changing_line(
+            change, user_codes(*callables), imported_functions
+        )
         if location is not None:
             return ObservedEffect("state", change.description, location)
     return None
@@ -171,7 +173,7 @@ class EffectRecorder:
 
     def __init__(self) -> None:
         self.recorded_effects: list[tuple[frozenset[int], ObservedEffect]] = []
-        self.lines: dict[str, StackEntry | None] = {}
+        self.changing_lines: dict[str, StackEntry | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code, and ignore the effects of other code."""
@@ -182,7 +184,7 @@ class EffectRecorder:
     def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
         if any(True for _ in enclosing_callable_ids(frame)):
-            self.lines.setdefault(description, location)
+            self.changing_lines.setdefault(description, location)
 
 
 #: The maximum number of recorded effects per run.
@@ -204,13 +206,13 @@ class RunEffects:
         self._recorder = recorder
         self.changes: list[StateChange] = []
 
-    def effect_of(self, call: Any) -> ObservedEffect | None:
+    def effect_of(self, fn: Any) -> ObservedEffect | None:
         """Return the first effect of the code that a callable uses, or ``None`` if there was no effect."""
-        codes = list(user_codes(call))
+        codes = list(user_codes(fn))
         for _, effect in self._recorder.recorded_effects:
             if effect.location is not None and any(_contains_line(code, effect.location) for code in codes):
                 return effect
-        return state_effect(self.changes, [call], self._recorder.lines)
+        return state_effect(self.changes, [fn], self._recorder.changing_lines)
 
 
 def _contains_line(code: CodeType, location: StackEntry) -> bool:

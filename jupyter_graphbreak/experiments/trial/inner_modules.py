@@ -98,11 +98,11 @@ class InnerModules:
         compiled_function = self._compiled_functions[key][1]
         return compiled_function.__get__(module) if method else compiled_function
 
-    def wrap_call(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_call(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls an entry while the modules are compiled. Without modules, return the entry."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.compile_modules(args, kwargs):
-                return call(*args, **kwargs)
+                return fn(*args, **kwargs)
 
-        return run if self._module_methods else call
+        return run if self._module_methods else fn

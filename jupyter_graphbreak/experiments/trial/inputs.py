@@ -46,10 +46,10 @@ _MAX_SPECIAL_INPUTS = 6
 #: The largest size to take from the function's code.
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs, and suffixes of such kinds.
-BOOL = "bool tensors"
-FLAG = "as a flag"
+BOOL_TENSORS = "bool tensors"
+AS_FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
-WITH_DIMENSION = "with one more dimension"
+WITH_EXTRA_DIMENSION = "with one more dimension"
 OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
@@ -96,7 +96,7 @@ class Input:
     @property
     def counts_errors_only(self) -> bool:
         """Whether only errors are compared, because merging branches promotes booleans differently from numbers."""
-        return self.different_kind == BOOL or self.has_flag
+        return self.different_kind == BOOL_TENSORS or self.has_flag
 
     @property
     def has_ordinary_values(self) -> bool:
@@ -111,7 +111,7 @@ class Input:
     @property
     def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_DIMENSION)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_EXTRA_DIMENSION)
 
     @property
     def has_nan_number(self) -> bool:
@@ -121,47 +121,52 @@ class Input:
     @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is replaced with a boolean."""
-        return self.different_kind.endswith(FLAG)
+        return self.different_kind.endswith(AS_FLAG)
 
 
-def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
-    """Return the description of arguments for a report."""
+def example_of(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
+    """Return the report's description of arguments."""
     return Example(
         description, ", ".join(f"{name} = {short_repr(value)}" for name, value in arguments.by_name(fn).items())
     )
 
 
-def derived_inputs(original: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
+def derived_inputs(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """Yield inputs for a function that are derived from an accepted one, most revealing first.
 
-    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes; dtypes and
+    Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes. Dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
     those for an embedding, stay within the range of the original ones.
 
     Parameters
     ----------
-    original : Arguments
+    original_arguments : Arguments
         The arguments to derive inputs from.
     """
-    for description, change in _value_changes(original, fn):
-        arguments = map_tensors(original, change)
-        if describe_difference((original.args, original.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(description, arguments, fn))
-    change = unless(index_predicate(original, fn), randomize, randomize_within_range)
-    special_changes = itertools.chain(_python_changes(original, fn), _size_changes(original, fn))
+    for description, change in _value_changes(original_arguments, fn):
+        arguments = map_tensors(original_arguments, change)
+        if (
+            describe_difference(
+                (original_arguments.args, original_arguments.kwargs), (arguments.args, arguments.kwargs)
+            )
+            is not None
+        ):
+            yield Input(arguments, example_of(description, arguments, fn))
+    change = unless(index_predicate(original_arguments, fn), randomize, randomize_within_range)
+    special_changes = itertools.chain(_python_changes(original_arguments, fn), _size_changes(original_arguments, fn))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL_INPUTS):
-        yield Input(arguments, describe(description, arguments, fn), is_special=True)
+        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
         # Two branches may agree for the original values: 1 + 1 equals 1 * 2.
         changed_arguments = map_tensors(arguments, change)
         if tensors_in(changed_arguments.values()):
-            yield Input(changed_arguments, describe(f"{description}, random", changed_arguments, fn), is_special=True)
+            yield Input(changed_arguments, example_of(f"{description}, random", changed_arguments, fn), is_special=True)
 
 
 # --- Changed values of tensors ---
 
 
-def _value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named_values = [(name, value) for name, value in original.by_name(fn).items() if tensors_in(value)]
+def _value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    named_values = [(name, value) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)]
     if not named_values:
         return
     target = (
@@ -169,7 +174,7 @@ def _value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
         if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
         else "all tensors"
     )
-    may_be_indices = index_predicate(original, fn)
+    may_be_indices = index_predicate(original_arguments, fn)
     yield f"{target} negated", unless(may_be_indices, negate, roll)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
     if target == "all tensors":
@@ -178,7 +183,7 @@ def _value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
     yield f"{target} ten times as large", unless(may_be_indices, multiply_by_ten)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{target} random", unless(may_be_indices, randomize, randomize_within_range)
-    if any(map(looks_like_indices, tensors_in(original.values()))):
+    if any(map(looks_like_indices, tensors_in(original_arguments.values()))):
         yield "integers in a different order", unless(looks_like_indices, identity, roll)
     for constant in numbers_in_code(fn):
         fill = functools.partial(fill_with, number=constant + 1)
@@ -192,8 +197,8 @@ def _value_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
 # --- Changed Python values and sizes ---
 
 
-def _python_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    for name, value in original.by_name(fn).items():
+def _python_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    for name, value in original_arguments.by_name(fn).items():
         new_values: list[Any] = []
         if is_instance(value, bool):
             new_values = [not value]
@@ -204,11 +209,11 @@ def _python_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tup
         elif is_instance(value, str | enum.Enum):
             new_values = alternative_choices(fn, value)
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", original.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", original_arguments.with_argument(fn, name, new_value)
 
 
-def _size_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(original.values())
+def _size_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    tensors = tensors_in(original_arguments.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     hinted_lengths = [
         int(number) + offset for number in numbers_in_code(fn) if float(number).is_integer() for offset in (1, 0)
@@ -218,5 +223,5 @@ def _size_changes(original: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
             if new_size != size:
                 yield (
                     f"size {new_size} instead of {size}",
-                    map_tensors(original, functools.partial(resize, size=size, new_size=new_size)),
+                    map_tensors(original_arguments, functools.partial(resize, size=size, new_size=new_size)),
                 )

@@ -19,19 +19,19 @@ _PACKAGE = __name__.partition(".")[0]
 _RERAISING_FUNCTION = "Reference.__init__"
 
 
-def is_internal(fault: Exception) -> bool:
+def is_internal(error: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, rather than in the user's code."""
     code: CodeType | None = None
-    traceback = fault.__traceback__
+    traceback = error.__traceback__
     while traceback is not None:
         code, traceback = traceback.tb_frame.f_code, traceback.tb_next
-    if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RERAISING_FUNCTION:
+    if code is None or isinstance(error, OSError | ValueError) or code.co_qualname == _RERAISING_FUNCTION:
         return False  # OSError and ValueError are usage errors, raised on purpose
     return code.co_filename.startswith((OWN_FOLDER, _COPY_FILE))
 
 
 def note_if_internal(activity: str, error: BaseException) -> None:
-    """Note an error for the report if it is internal and not raised on purpose; ``activity`` follows "while"."""
+    """Note an error for the report if it is internal and not raised on purpose. ``activity`` follows "while"."""
     is_on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
     if isinstance(error, Exception) and not is_on_purpose and is_internal(error):
         collect_fault(internal_error_sentence(activity, error))

@@ -76,7 +76,7 @@ class SharedMemory:
     def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
         self._copied_bytes = 0
-        self._blocks: list[_CopiedStorage] = []
+        self._copied_storages: list[_CopiedStorage] = []
         self._storages_by_key: dict[Any, _CopiedStorage] = {}
         self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
@@ -85,16 +85,21 @@ class SharedMemory:
         del tensor
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
-        block = self._storages_by_key.get(memory_key(storage))
-        if block is None:
-            block = self._new_block(storage)
-            self._blocks.append(block)
-            self._storages_by_key.update({memory_key(block.initial): block, memory_key(block.working_copy): block})
-        elif block.working_copy.data_ptr() == storage.data_ptr() and not block.is_unchanged():
+        copied_storage = self._storages_by_key.get(memory_key(storage))
+        if copied_storage is None:
+            copied_storage = self._new_copied_storage(storage)
+            self._copied_storages.append(copied_storage)
+            self._storages_by_key.update(
+                {
+                    memory_key(copied_storage.initial): copied_storage,
+                    memory_key(copied_storage.working_copy): copied_storage,
+                }
+            )
+        elif copied_storage.working_copy.data_ptr() == storage.data_ptr() and not copied_storage.is_unchanged():
             return None  # a copy of a copy that a run has changed
-        return block.working_copy
+        return copied_storage.working_copy
 
-    def _new_block(self, storage: torch.UntypedStorage) -> _CopiedStorage:
+    def _new_copied_storage(self, storage: torch.UntypedStorage) -> _CopiedStorage:
         storage_copy = self._copies_by_key.get(memory_key(storage))
         original = storage_copy.original() if storage_copy is not None else None
         if original is not None:
@@ -110,13 +115,17 @@ class SharedMemory:
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether :meth:`restore` restores a storage."""
-        block = self._storages_by_key.get(memory_key(storage))
-        return block is not None and block.working_copy.data_ptr() == storage.data_ptr()
+        copied_storage = self._storages_by_key.get(memory_key(storage))
+        return copied_storage is not None and copied_storage.working_copy.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether runs have not changed a storage that :meth:`restore` restores."""
-        block = self._storages_by_key.get(memory_key(storage))
-        return block is not None and block.working_copy.data_ptr() == storage.data_ptr() and block.is_unchanged()
+        copied_storage = self._storages_by_key.get(memory_key(storage))
+        return (
+            copied_storage is not None
+            and copied_storage.working_copy.data_ptr() == storage.data_ptr()
+            and copied_storage.is_unchanged()
+        )
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
         """Undo the changes that runs have made.
@@ -129,49 +138,55 @@ class SharedMemory:
         Returns
         -------
         bool
-            Whether runs have changed the memory.
+            Whether runs had changed any of these storages.
         """
-        changed_blocks = [
-            block
-            for block in self._blocks
-            if (keys is None or memory_key(block.working_copy) in keys) and not block.is_unchanged()
+        changed_copies = [
+            copied_storage
+            for copied_storage in self._copied_storages
+            if (keys is None or memory_key(copied_storage.working_copy) in keys) and not copied_storage.is_unchanged()
         ]
-        for block in changed_blocks:
-            if block.working_copy.nbytes() != block.initial.nbytes():
-                block.working_copy.resize_(block.initial.nbytes())
-            block.working_copy.copy_(block.initial)
-        return bool(changed_blocks)
+        for copied_storage in changed_copies:
+            if copied_storage.working_copy.nbytes() != copied_storage.initial.nbytes():
+                copied_storage.working_copy.resize_(copied_storage.initial.nbytes())
+            copied_storage.working_copy.copy_(copied_storage.initial)
+        return bool(changed_copies)
 
     def return_free_memory(self) -> None:
-        """Give the memory that runs have freed back to the system, if any memory is shared.
+        """Return to the system the memory that runs have freed, if any memory is shared.
 
         The next run takes longer, because the system has to provide the memory again.
         """
-        if self._blocks:
+        if self._copied_storages:
             _release_free_memory()
 
     def collect_garbage(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""
-        if self._blocks:
+        if self._copied_storages:
             gc.collect()
             _release_free_memory()
 
     def changed_storages(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
         """Return the initial and the current content of the storages that runs have changed."""
-        return [(block.initial, block.working_copy) for block in self._blocks if not block.is_unchanged()]
+        return [
+            (copied_storage.initial, copied_storage.working_copy)
+            for copied_storage in self._copied_storages
+            if not copied_storage.is_unchanged()
+        ]
 
     def memo(self, excluded_keys: Container[Any] = ()) -> dict[Any, Any]:
         """Return a memo that makes copies use the shared memory, except the storages with the excluded keys."""
         return {
-            key: block.working_copy
-            for key, block in self._storages_by_key.items()
-            if memory_key(block.working_copy) not in excluded_keys
+            key: copied_storage.working_copy
+            for key, copied_storage in self._storages_by_key.items()
+            if memory_key(copied_storage.working_copy) not in excluded_keys
         }
 
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo that makes copies share the memory that no run has changed."""
         memo: dict[Any, Any] = {
-            memory_key(block.working_copy): block.initial for block in self._blocks if block.is_unchanged()
+            memory_key(copied_storage.working_copy): copied_storage.initial
+            for copied_storage in self._copied_storages
+            if copied_storage.is_unchanged()
         }
         return memo | {UNCHANGED_MEMORY: frozenset(memo)}
 
@@ -217,7 +232,7 @@ def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, e
 
 
 def available_memory(device: torch.device | None = None) -> int:
-    """Return the free memory in bytes of a CUDA device, or of the machine within the limits of its containers."""
+    """Return the free memory in bytes of a CUDA device, or of the machine within the limits of this process."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_free_on_machine(), *_free_in_containers()])

@@ -31,7 +31,7 @@ def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) ->
     value : object
         The value to search.
     name : str
-        The name with which the paths begin; empty for a module whose parameters have no prefix.
+        The name with which the paths begin. Empty for a module whose parameters have no prefix.
     visited_ids : set of int
         The ids of objects that have been searched. The set is updated.
     """
@@ -72,7 +72,7 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def memory_address(value: Any) -> int | None:
-    """Return the address of the memory that a tensor or array shares with its views; ``None`` if it is unknown."""
+    """Return the address of the memory that a tensor or array shares with its views, or ``None`` if it is unknown."""
     try:
         if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None

@@ -43,7 +43,7 @@ _PROCESS_TYPES = (
     logging.Filterer, logging.Manager, threading.Thread, contextvars.ContextVar,
     contextvars.Token, types.FrameType, types.TracebackType, types.CodeType,
 )  # fmt: skip
-#: Logging packages: their loggers refer to threads, streams and settings.
+#: Logging packages, whose loggers refer to threads, streams and settings.
 _LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
 #: Modules of PyTorch whose objects belong to the process: operators, compilers, device streams.
 _TORCH_MODULES = (
@@ -51,7 +51,7 @@ _TORCH_MODULES = (
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
 #: The types of locks, and the functions that make them.
-LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
+LOCK_MAKERS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 #: The types of objects whose memory a ``memoryview`` may expose.
 BUFFER_TYPES = (bytearray, array.array)
 
@@ -59,7 +59,7 @@ BUFFER_TYPES = (bytearray, array.array)
 def is_bound_to_data(method: Any) -> bool:
     """Return whether an object is a built-in method of a list, dict, set, deque, tensor or lock."""
     return is_instance(method, types.BuiltinMethodType) and (
-        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCKS
+        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCK_MAKERS
     )
 
 
@@ -76,7 +76,7 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object counts as immutable, such as a number, a string, ``None`` or an enumeration's member."""
+    """Return whether an object counts as immutable, as numbers, strings, ``None`` and members of enumerations do."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
@@ -92,7 +92,7 @@ def is_code(value: Any) -> bool:
 
 
 def belongs_to_process(value: Any) -> bool:
-    """Return whether an object belongs to the process rather than the program, such as a logger, thread or stream."""
+    """Return whether an object belongs to the process rather than the program, as loggers, threads and streams do."""
     if is_instance(value, torch.Generator):
         return _is_default_generator(value)
     if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):

@@ -31,14 +31,14 @@ class _ThreadStream(io.TextIOWrapper):
 
     def __init__(self, stream: TextIO) -> None:
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        self.target = _Target(stream, encoding)
+        self.target = _ThreadOutput(stream, encoding)
         super().__init__(self.target, encoding, getattr(stream, "errors", None), newline="", write_through=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.target.stream(), name)
 
 
-class _Target(io.RawIOBase):
+class _ThreadOutput(io.RawIOBase):
     """Passes the output on to the stream of the current thread."""
 
     def __init__(self, stream: TextIO, encoding: str) -> None:
@@ -76,22 +76,26 @@ class _Target(io.RawIOBase):
 
 #: The replacements for standard streams, by name and id of the original. They stay alive because Python's ``print``
 #: holds no reference to the stream to which it writes, so a different thread could write to freed memory.
-_replacements: dict[tuple[str, int], _ThreadStream] = {}
-_MAX_REPLACEMENTS = 64
+_replacement_streams: dict[tuple[str, int], _ThreadStream] = {}
+_MAX_REPLACEMENT_STREAMS = 64
 _streams_lock = threading.RLock()
 
 
-def _replacement(name: str, stream: Any) -> _ThreadStream:
+def _replacement_stream(name: str, stream: Any) -> _ThreadStream:
     """Return the replacement for a standard stream, or the stream itself if it is a replacement."""
-    if any(replacement is stream for (replaced_name, _), replacement in _replacements.items() if replaced_name == name):
+    if any(
+        replacement is stream
+        for (replaced_name, _), replacement in _replacement_streams.items()
+        if replaced_name == name
+    ):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
-    replacement = _replacements.get(key)
+    replacement = _replacement_streams.get(key)
     if replacement is None or replacement.target.original is not stream or replacement.closed:
-        _replacements.pop(key, None)
-        _replacements[key] = replacement = _ThreadStream(stream)
-        for old_key in list(_replacements)[:-_MAX_REPLACEMENTS]:
-            del _replacements[old_key]
+        _replacement_streams.pop(key, None)
+        _replacement_streams[key] = replacement = _ThreadStream(stream)
+        for old_key in list(_replacement_streams)[:-_MAX_REPLACEMENT_STREAMS]:
+            del _replacement_streams[old_key]
     return replacement
 
 
@@ -102,7 +106,7 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
     thread = get_ident()
     with _streams_lock:
         names = [name for name in targets if getattr(sys, name) is not None]
-        replacements = {name: _replacement(name, getattr(sys, name)) for name in names}
+        replacements = {name: _replacement_stream(name, getattr(sys, name)) for name in names}
         for name, replacement in replacements.items():
             replacement.target.thread_streams.setdefault(thread, []).append(targets[name])
             setattr(sys, name, replacement)
@@ -132,19 +136,19 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
         The current result of :func:`warning_registries`, which takes half a millisecond to compute.
     """
     with _isolation_lock:
-        if _active:
+        if _open_isolations:
             yield
             return
-        _active.append(True)
+        _open_isolations.append(True)
         try:
             with _isolate_warnings(warning_registries() if registries is None else registries):
                 yield
         finally:
-            _active.clear()
+            _open_isolations.clear()
 
 
 _isolation_lock = threading.RLock()
-_active: list[bool] = []
+_open_isolations: list[bool] = []
 
 
 @contextlib.contextmanager
@@ -252,13 +256,13 @@ def _namespace_at(filename: str) -> dict[str, Any]:
     return {}
 
 
-class _Probe(Warning):
+class _ProbeWarning(Warning):
     """A warning that makes Python write the version of its filters to a registry."""
 
 
 def filters_version() -> Any:
     """Return the version of the filters that Python writes to a registry of shown warnings."""
     registry: dict[Any, Any] = {}
-    with patch_attribute(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_Probe):
-        warnings.warn_explicit("", _Probe, "", 1, registry=registry)
+    with patch_attribute(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_ProbeWarning):
+        warnings.warn_explicit("", _ProbeWarning, "", 1, registry=registry)
     return registry.get("version")

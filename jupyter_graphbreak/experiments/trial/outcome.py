@@ -46,16 +46,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: If a function runs more lines for an input, the input is skipped: the function may loop forever.
+#: If a function runs more lines for an input, the input is skipped, because the function may loop forever.
 _MAX_LINES = 20_000
-#: The instructions that start an iteration of a loop over an iterator; such a loop usually ends.
+#: The instructions that start an iteration of a loop over an iterator. Such a loop usually ends.
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded paths for an alias.
 _MAX_ALIAS_PATHS = 20
 
 
 class Layout(NamedTuple):
-    """The class of a tensor, and its strides in dimensions with several elements. A sparse or empty one has none."""
+    """The class of a tensor, and its strides in dimensions with several elements, if it is dense and not empty."""
 
     class_: type
     strides: tuple[int, ...]
@@ -82,7 +82,7 @@ class Result:
     leaf_grads : dict
         The ``.grad`` that the call left on each leaf, by path.
     gradients : dict or None
-        The gradient of each leaf from one backward pass through all results, by path; ``None`` for a leaf without a
+        The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
         gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
         raised an exception or ran in inference mode, or no backward pass was requested.
     backward_error : Exception or None
@@ -120,9 +120,9 @@ class Result:
     changed_in_place: dict[str, bool] = field(default_factory=dict)
 
     @property
-    def printed(self) -> str:
+    def stdout(self) -> str:
         """The text written to stdout."""
-        return self.effects.printed
+        return self.effects.stdout
 
 
 def run(
@@ -135,7 +135,7 @@ def run(
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
-    Arguments that are part of the subject's state are not copied: :meth:`Subject.restore` restores them.
+    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them.
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ class _LineCounter:
         self._count = 0
         self.lines: set[tuple[str, int]] = set()
 
-    def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
+    def trace_call(self, frame: types.FrameType, _: str, __: Any) -> Any:
         filename = frame.f_code.co_filename
         if filename not in self._is_counted:
             self._is_counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
@@ -431,13 +431,13 @@ def limit_lines() -> Iterator[set[tuple[str, int]]]:
         The files and numbers of the lines that have run.
     """
     counter = _LineCounter()
-    with _set_trace_function(counter.enter):
+    with _set_trace_function(counter.trace_call):
         yield counter.lines
 
 
 @contextlib.contextmanager
 def _set_trace_function(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, but keep one that code in the context has set."""
+    """Set the trace function, and reset it on exit unless code in the context has set a different one."""
     trace_before = sys.gettrace()
     sys.settrace(function)
     try:

@@ -32,8 +32,8 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    ENVIRONMENT,
-    FOLDER,
+    CHANGES_ENVIRONMENT,
+    CHANGES_FOLDER,
     WAITS_FOR_THREAD,
     ObservedEffect,
     TrialStoppedError,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.state_parts import Attributes
+    from jupyter_graphbreak.experiments.trial.state_parts import AttributesByObject
 
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
 COMPILER_CHANGE_PREFIX = "sets settings of torch."
@@ -147,8 +147,8 @@ def _parts() -> Iterator[StatePart]:
 
 def _operating_system_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that the operating system stores for the process."""
-    yield StatePart(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
-    yield StatePart(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
+    yield StatePart(CHANGES_ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
+    yield StatePart(CHANGES_FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
@@ -171,7 +171,7 @@ def _interpreter_parts() -> Iterator[StatePart]:
     yield StatePart(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
-        _set_collector,
+        _set_garbage_collector,
         ("enable", "disable", "set_threshold", "set_debug", "callbacks"),
         ("gc",),
     )
@@ -343,7 +343,7 @@ def _set_warning_filters(saved_filters: Identities) -> None:
         pass
 
 
-def _thread_attributes() -> Attributes:
+def _thread_attributes() -> AttributesByObject:
     return attributes_of({threading.current_thread(), threading.main_thread()})
 
 
@@ -394,9 +394,9 @@ _SIGNALS = tuple(map(int, signal.valid_signals()))
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
-def _signal_handler(number: int) -> Any:
+def _signal_handler(signal_number: int) -> Any:
     """Return the handler of a signal, or the delayed handler while this package delays the signal."""
-    handler = _getsignal(number)
+    handler = _getsignal(signal_number)
     return getattr(handler, DEFERRED_HANDLER_ATTRIBUTE, handler)
 
 
@@ -406,8 +406,8 @@ def _set_signal_handlers(handlers: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
-def _set_collector(state: tuple[bool, tuple[int, int, int], int, Any]) -> None:
-    enabled, threshold, debug, callbacks = state
+def _set_garbage_collector(settings: tuple[bool, tuple[int, int, int], int, Any]) -> None:
+    enabled, threshold, debug, callbacks = settings
     (gc.enable if enabled else gc.disable)()
     gc.set_threshold(*threshold)
     gc.set_debug(debug)
@@ -482,7 +482,7 @@ def preserve_line_cache() -> Iterator[None]:
 
 
 def _context_functions() -> tuple[Any, Any]:
-    """Return the functions of Python's C API that enter and leave a context; ``None`` for those that do not exist."""
+    """Return the functions of Python's C API that enter and leave a context, or ``None`` for a missing one."""
     functions = []
     for name in ("PyContext_Enter", "PyContext_Exit"):
         function = getattr(getattr(ctypes, "pythonapi", None), name, None)
@@ -495,7 +495,7 @@ def _context_functions() -> tuple[Any, Any]:
 def find_changing_line(
     change: StateChange, codes: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
 ) -> StackEntry | None:
-    """Return the line that makes a change, judging by the names in the code; ``None`` if no line is found.
+    """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
     Parameters
     ----------
@@ -534,14 +534,14 @@ _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "_
 
 
 @contextlib.contextmanager
-def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
+def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     """Release copied locks, which are free when the context starts, if code in the context leaves them locked.
 
     Parameters
     ----------
     locks : sequence of Lock or RLock
         The locks of the copies.
-    call : callable
+    fn : callable
         The callable that runs. Its code is searched for the line that acquires a lock.
 
     Raises
@@ -559,14 +559,14 @@ def release_leftover_locks(locks: Sequence[Any], call: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_codes(call), {})
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_codes(fn), {})
             )
         )
 
 
 @contextlib.contextmanager
 def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
-    """Release copied locks if this thread makes no progress while they are locked; yield the list of released locks."""
+    """Release copied locks if this thread makes no progress while they are locked, and yield the released locks."""
     freed_locks: list[Any] = []
     if not locks:
         yield freed_locks

@@ -35,7 +35,7 @@ class RecordedCall(Protocol):
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The specs of the call's arguments, by path; ``None`` if there are none."""
+        """The specs of the call's arguments, by path, or ``None`` if there are none."""
 
     @property
     def keyword_names(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import force_eager_on_thread
 from jupyter_graphbreak.experiments.trial.code_hints import looks_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
-from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, describe
+from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, example_of
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -45,7 +45,7 @@ _MIN_SHRINKABLE = 8
 #: A further size to try, because networks for images halve sizes several times.
 _DIVISIBLE_SIZE = 16
 #: The lines of the user's code that ran: files and line numbers.
-Lines = frozenset[tuple[str, int]]
+LineSet = frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ReferenceCase:
 
     input: Input
     expected: Result
-    lines: Lines = frozenset()
+    lines: LineSet = frozenset()
 
     def example(self) -> Example:
         """Return the report's description of the input."""
@@ -106,7 +106,7 @@ class Reference:
         #: The sizes of the first input, by the smaller sizes that the base input has instead.
         self._original_sizes: dict[int, int] = {}
         #: The sets of lines that ran in calls whose result a second call has reproduced.
-        self._repeated_lines: set[Lines] = set()
+        self._repeated_lines: set[LineSet] = set()
         if self.result.error is not None:
             raise self.result.error
         state_before = self.subject.initial_state
@@ -143,13 +143,13 @@ class Reference:
             self._call(arguments)
             self._seconds_of_call = time.thread_time() - start
             self._original_sizes[new_size] = size
-            example = describe(self.first_input.example.what, arguments, self.fn)
+            example = example_of(self.first_input.example.what, arguments, self.fn)
             self.base_input = replace(self.base_input, arguments=arguments, example=example, is_smaller=True)
             if self._seconds_of_call < _SLOW_S:
                 return
 
-    def _lines_of_call(self, arguments: Arguments) -> Lines | None:
-        """Return the user's lines that run in a call; ``None`` if the call raises, is stopped or runs too long."""
+    def _lines_of_call(self, arguments: Arguments) -> LineSet | None:
+        """Return the user's lines that run in a call, or ``None`` if the call raises, is stopped or runs too long."""
         with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
             if self._call(arguments, runs_backward=False).error is None:
                 return frozenset(lines)
@@ -170,7 +170,7 @@ class Reference:
         cases: list[ReferenceCase] = []
         if given_arguments:
             inputs = [
-                Input(arguments, describe("", arguments, self.fn), preceding_calls=1) for arguments in given_arguments
+                Input(arguments, example_of("", arguments, self.fn), preceding_calls=1) for arguments in given_arguments
             ]
             for other in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):
@@ -276,7 +276,7 @@ class Reference:
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
         time_budget = TimeBudget(_MAX_SECONDS_FOR_SEEDS)
-        known_line_sets: set[Lines] = set()
+        known_line_sets: set[LineSet] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
                 if time_budget.is_over:
@@ -330,21 +330,21 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 
 
-def shrinkable_sizes(original: Arguments) -> list[int]:
+def shrinkable_sizes(original_arguments: Arguments) -> list[int]:
     """Return the sizes of dimensions that may shrink, starting with first dimensions, such as batches."""
-    tensors = tensors_in(original.values())
+    tensors = tensors_in(original_arguments.values())
     first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
     other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
     return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
-def smaller_arguments(original: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+def smaller_arguments(original_arguments: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     """Yield arguments in which each dimension of one size is smaller, and the new size, starting with the smallest.
 
     Integers that are valid indices for the size stay valid for the new size, because some operations do not check
     indices. No other dimension has the new size.
     """
-    tensors = tensors_in(original.values())
+    tensors = tensors_in(original_arguments.values())
     largest_indices = [int(tensor.max()) for tensor in tensors if looks_like_indices(tensor) and tensor.numel()]
     smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
@@ -352,4 +352,7 @@ def smaller_arguments(original: Arguments, size: int) -> Iterator[tuple[Argument
     adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
     for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
-            yield map_tensors(original, functools.partial(resize, size=size, new_size=smaller_size)), smaller_size
+            yield (
+                map_tensors(original_arguments, functools.partial(resize, size=size, new_size=smaller_size)),
+                smaller_size,
+            )

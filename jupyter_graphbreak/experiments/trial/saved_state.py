@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
-    LOCKS,
+    LOCK_MAKERS,
     belongs_to_process,
     is_array,
     is_atom,
@@ -177,12 +177,12 @@ def value_to_save(value: Any) -> Any:
 
 def _is_reference(value: Any) -> bool:
     """Return whether an object is a lock, or only refers to objects that are saved."""
-    return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCKS
+    return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCK_MAKERS
 
 
-def value_to_restore(saved: Any) -> Any:
+def value_to_restore(saved_value: Any) -> Any:
     """Return the object, or a new copy of the object, for a value that :func:`value_to_save` returned."""
-    return clone(saved.copy) if is_instance(saved, _OpaqueCopy) else saved
+    return clone(saved_value.copy) if is_instance(saved_value, _OpaqueCopy) else saved_value
 
 
 def _refill(container: Any, content: Any) -> None:

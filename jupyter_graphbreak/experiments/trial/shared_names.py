@@ -29,14 +29,14 @@ class NameSnapshot:
     ----------
     values : mapping
         The copies of the values, by variable.
-    origins : mapping
+    origin_ids : mapping
         The ids of the original namespaces, by the ids of their copies.
     holders : tuple
         The objects whose ids ``values`` contains, so that no other objects get these ids.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
-    origins: Mapping[int, int] = field(default_factory=dict)
+    origin_ids: Mapping[int, int] = field(default_factory=dict)
     holders: tuple[Any, ...] = ()
 
 

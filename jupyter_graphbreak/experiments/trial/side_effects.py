@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import EffectKind
 
-    #: Describes the effect of an event, given the event's arguments; ``None`` if there is no effect.
+    #: Describes the effect of an event, given the event's arguments, or ``None`` if there is no effect.
     Describe = Callable[[tuple[Any, ...]], str | None]
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -114,7 +114,7 @@ def listen(listener: Listener) -> Iterator[None]:
     _install_audit_hook()
     thread = threading.get_ident()
     listeners = _listeners.setdefault(thread, [])
-    with claim_thread(on_submit=functools.partial(_notice_submit, thread)) as claim:
+    with claim_thread(on_submit=functools.partial(_notify_of_submitted_work, thread)) as claim:
         listeners.append(listener)
         if not listener.is_exclusive:
             _claims.append((claim, listener))
@@ -128,7 +128,7 @@ def listen(listener: Listener) -> Iterator[None]:
                 _claims.remove((claim, listener))
 
 
-def _notice_submit(thread: int, frame: FrameType) -> None:
+def _notify_of_submitted_work(thread: int, frame: FrameType) -> None:
     if threading.get_ident() == thread:
         notify_listeners("process", SUBMITS_WORK, frame)
 
@@ -213,7 +213,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         if is_in_trial():
             handle_import(args[0], frame)
         return
-    kind_and_describe = _EVENTS.get(event) or _family_of(event)
+    kind_and_describe = _EVENTS.get(event) or _effect_of_family(event)
     if kind_and_describe is None:
         return
     kind, describe = kind_and_describe
@@ -248,7 +248,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
+def _effect_of_family(event: str) -> tuple[EffectKind, Describe] | None:
     return next(
         (
             (kind, _constant_description(description))
@@ -330,17 +330,17 @@ def _describe_attribute(args: tuple[Any, ...]) -> str | None:
 
 
 def describe_sleep(args: tuple[Any, ...]) -> str | None:
-    """Return the effect of a long sleep; ``None`` for a short one, which has no effect."""
+    """Return the effect of a long sleep, or ``None`` for a short one, which has no effect."""
     return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
 
 #: A longer sleep counts as an effect.
 MAX_SLEEP_S = 5.0
 #: Changes that :mod:`.process_state` restores, described as in that module.
-ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
-_RESTORED_CHANGES = {ENVIRONMENT, FOLDER}
+CHANGES_ENVIRONMENT, CHANGES_FOLDER = "changes the environment variables", "changes the working directory"
+_RESTORED_CHANGES = {CHANGES_ENVIRONMENT, CHANGES_FOLDER}
 #: A change to the state that outlives the process.
-HOSTNAME = "sets the host name"
+SETS_HOSTNAME = "sets the host name"
 STARTS_THREAD = "starts a thread"
 #: The event of an import. Imports are effects only in trials, because a real run imports each module once.
 _IMPORT_EVENT = "import"
@@ -376,7 +376,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.gethostbyname": ("network", _description_with_first_argument("looks up the host")),
     "socket.gethostbyaddr": ("network", _description_with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _constant_description("looks up a host")),
-    "socket.sethostname": ("state", _constant_description(HOSTNAME)),
+    "socket.sethostname": ("state", _constant_description(SETS_HOSTNAME)),
     "socket.__new__": ("network", _constant_description("creates a socket")),
     "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
@@ -408,10 +408,10 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "sys.addaudithook": ("state", _constant_description("adds an audit hook")),
     "resource.setrlimit": ("state", _constant_description("sets a limit of this process")),
     "resource.prlimit": ("state", _constant_description("sets a limit of a process")),
-    "os.putenv": ("state", _constant_description(ENVIRONMENT)),
-    "os.unsetenv": ("state", _constant_description(ENVIRONMENT)),
-    "os.chdir": ("state", _constant_description(FOLDER)),
-    "os.fchdir": ("state", _constant_description(FOLDER)),
+    "os.putenv": ("state", _constant_description(CHANGES_ENVIRONMENT)),
+    "os.unsetenv": ("state", _constant_description(CHANGES_ENVIRONMENT)),
+    "os.chdir": ("state", _constant_description(CHANGES_FOLDER)),
+    "os.fchdir": ("state", _constant_description(CHANGES_FOLDER)),
 }
 #: The prefixes of further events, all of which are effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (

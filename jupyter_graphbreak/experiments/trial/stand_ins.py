@@ -268,7 +268,7 @@ def _is_guarded_iterator(value: Any) -> bool:
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
-    """Return the kind and description of the effect of using an object; ``None`` if its use is not an effect."""
+    """Return the kind and description of the effect of using an object, or ``None`` if its use is not an effect."""
     for kinds, kind, description in _HANDLES:
         if is_instance(value, kinds):
             return kind, _describe(description, value)

@@ -56,7 +56,7 @@ class StateChange(NamedTuple):
     is_assigned: bool = False
 
 
-class Attributes(dict[Any, "Identities"]):
+class AttributesByObject(dict[Any, "Identities"]):
     """The attributes of objects, by object. Objects that did not exist before do not count as a change."""
 
     def __eq__(self, other: object) -> bool:
@@ -70,7 +70,7 @@ class Attributes(dict[Any, "Identities"]):
     __hash__ = None
 
 
-class HandlerAttributes(Attributes):
+class HandlerAttributes(AttributesByObject):
     """The attributes of handlers. Code that sets one has an effect, because it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
@@ -82,9 +82,9 @@ class HandlerAttributes(Attributes):
         return names | {name.lstrip("_") for name in names}
 
 
-def attributes_of(items: Iterable[Any]) -> Attributes:
+def attributes_of(items: Iterable[Any]) -> AttributesByObject:
     """Return those attributes of objects that no other part restores."""
-    return Attributes({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
+    return AttributesByObject({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
 
 
 def _further_attributes(item: Any, ignored_names: frozenset[str]) -> Identities:
@@ -117,7 +117,7 @@ _IGNORED_HANDLER_ATTRIBUTES = frozenset({
 _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
-def restore_attributes(attributes_before: Attributes) -> None:
+def restore_attributes(attributes_before: AttributesByObject) -> None:
     """Restore attributes that :func:`attributes_of` returned."""
     for item, state in attributes_before.items():
         saved_attributes = state.as_dict()
@@ -192,8 +192,10 @@ def logging_parts() -> Iterator[StatePart]:
                ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
 
 
-def _logger_attributes() -> Attributes:
-    return Attributes({log: _further_attributes(log, _IGNORED_LOGGER_ATTRIBUTES) for log in _LOGGERS.outside_pytorch()})
+def _logger_attributes() -> AttributesByObject:
+    return AttributesByObject(
+        {log: _further_attributes(log, _IGNORED_LOGGER_ATTRIBUTES) for log in _LOGGERS.outside_pytorch()}
+    )
 
 
 class _LoggersByOrigin:

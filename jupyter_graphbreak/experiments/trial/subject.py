@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, me
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.named_objects import named_objects
-from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
@@ -72,8 +72,8 @@ class Subject:
     call : callable
         The copy.
     owner : object
-        The copied module, the object to which a copied method belongs, or any other copied object that can be called;
-        ``None`` for a function.
+        The copied module, the object to which a copied method belongs, or any other copied object that can be called.
+        ``None`` for a function or a class.
     arguments : Arguments or None
         The copies of the arguments, to pass to runs.
     initial_state : dict
@@ -103,7 +103,7 @@ class Subject:
         self.modes, self.memory = setup.modes, setup.memory
         self._detached_keys: set[Any] = set()
         self._copier = copier = FunctionCopier(
-            name_snapshot.origins, self.memory if memory_provider is None else memory_provider
+            name_snapshot.origin_ids, self.memory if memory_provider is None else memory_provider
         )
         self._bindings = copier.bindings
         self.uncopied_descriptions = copier.uncopied_descriptions
@@ -128,7 +128,7 @@ class Subject:
         if memory_provider is not None:
             return
         self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
-        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
+        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCK_MAKERS and id(copy) != key]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial_state = self.state()
 
@@ -160,7 +160,9 @@ class Subject:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
-        return NameSnapshot(values, dict(self._copier.origins), tuple(binding.holder for binding in swapped_bindings))
+        return NameSnapshot(
+            values, dict(self._copier.origin_ids), tuple(binding.holder for binding in swapped_bindings)
+        )
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
@@ -246,7 +248,7 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
-        """Undo the changes that runs have made, and give the memory that they have freed back to the system."""
+        """Undo the changes that runs have made, and return to the system the memory that they have freed."""
         self.undo_changes()
         self.memory.return_free_memory()
 
@@ -283,7 +285,7 @@ class Subject:
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 if is_instance(part, torch.nn.RNNBase):
-                    continue  # RNN kernels do not check its attributes: a wrong number of layers ends the process
+                    continue  # RNN kernels do not check its attributes, so a wrong number of layers ends the process
                 namespace = (
                     part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
                 )

@@ -207,7 +207,7 @@ class Replacements:
                     self._replaced_attributes.clear()
 
     def extend(self) -> None:
-        """Also replace the functions of modules that were imported since, if any context is open."""
+        """Also replace the functions of modules that were imported after the installation, if any context is open."""
         with _install_lock:
             if self._open_contexts:
                 self._install_missing()
@@ -321,7 +321,7 @@ def _make_announcing_property(name: str, original: property | None) -> Any:
     Parameters
     ----------
     original : property or None
-        The property that reads and writes the attribute; ``None`` if instances contain the attribute.
+        The property that reads and writes the attribute, or ``None`` if instances contain the attribute.
     """
 
     def read(instance: Any) -> Any:
@@ -478,7 +478,7 @@ def _wrap_file_writer(original: Callable[..., Any], description: str) -> Callabl
 
 def _load_if_replaceable(name: str) -> None:
     """Import a module that has functions to replace, and replace them before user code can import them."""
-    if (name in _FUNCTIONS_WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
+    if (name in _FUNCTIONS_WITHOUT_EVENT or name in extension_files.EXTENSION_MODULES) and name not in sys.modules:
         importlib.import_module(name)
         TRIAL_REPLACEMENTS.extend()
 

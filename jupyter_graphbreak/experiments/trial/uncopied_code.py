@@ -113,7 +113,7 @@ class UncopiedCode:
 
     @contextlib.contextmanager
     def swap_copies_in(self) -> Iterator[None]:
-        """Swap the copies in while the context is open, and restore objects that could not be copied on exit.
+        """Swap the copies in while the context is open. On exit, restore the objects that could not be copied.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class UncopiedCode:
                 )
                 owners_by_attribute.update(assigned_attributes(item))
                 user_functions.append(item)
-                origin = self._copier.origin(item.__globals__)
+                origin = self._copier.origin_id(item.__globals__)
                 stored_globals.update((origin, name) for name in global_names(item.__code__, _ASSIGNING_INSTRUCTIONS))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
@@ -251,10 +251,10 @@ class UncopiedCode:
         return {(id(cls), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
-        """Return the keys of functions that use any of some variables, directly or by calling each other."""
+        """Return the keys of functions that use any of the given variables, directly or by calling each other."""
         names_by_function: list[tuple[VariableKey, set[VariableKey]]] = []
         for function in functions if variables else ():
-            origin = self._copier.origin(function.__globals__)
+            origin = self._copier.origin_id(function.__globals__)
             names_by_function.append(
                 ((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)})
             )
@@ -270,7 +270,7 @@ class UncopiedCode:
         swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
-                (self._copier.origin(function.__globals__), name)
+                (self._copier.origin_id(function.__globals__), name)
                 for function in functions_in(member)
                 if self._copier.has_copied_globals_of(function) and not is_library_function(function)
                 for name in global_names(function.__code__)

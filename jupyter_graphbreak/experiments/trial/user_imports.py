@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe_import(name: str) -> str | None:
-    """Return an effect of an import that outlives a trial, as the rest of a sentence; ``None`` if there is none."""
+    """Return an effect of an import that outlives a trial, as the rest of a sentence, or ``None`` if there is none."""
     file = _file_to_import(name)
     if file is None or not _changes_objects(file):
         return None
@@ -45,7 +45,7 @@ def _imported_names(code: CodeType) -> tuple[str, ...]:
 
 
 def _file_to_import(name: str) -> str | None:
-    """Return the file of a user's module that is not loaded; ``None`` for any other module."""
+    """Return the file of a user's module that is not loaded, or ``None`` for any other module."""
     parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):
@@ -110,7 +110,7 @@ def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
 
 
 def _first_name(expression: ast.expr) -> str | None:
-    """Return the first name in an expression such as ``a.b(c)[0]``; ``None`` if the first part is a literal."""
+    """Return the first name in an expression such as ``a.b(c)[0]``, or ``None`` if the first part is a literal."""
     while isinstance(expression, ast.Attribute | ast.Subscript | ast.Call):
         expression = expression.func if isinstance(expression, ast.Call) else expression.value
     if isinstance(expression, ast.Constant | ast.JoinedStr | ast.List | ast.Tuple | ast.Dict | ast.Set):
@@ -183,7 +183,7 @@ def _decorator_name(decorator: ast.expr) -> str:
 
 
 def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
-    """Return the line of user code that imports a module; ``None`` if there is none."""
+    """Return the line of user code that imports a module, or ``None`` if there is none."""
     for code in codes:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             positions = instruction.positions

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_SHOWN_ELEMENTS = 6
 #: If values differ by less, PyTorch may print them alike.
 _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
-_MAX_LENGTH = 80
+_MAX_REPR_LENGTH = 80
 #: The tolerated rounding errors, relative to the element and to the largest element.
 _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The tolerated rounding error after terms cancel, relative to the largest number of all results.
@@ -71,7 +71,7 @@ def short_repr(value: Any) -> str:
         text = "{" + ", ".join(f"{short_repr(key)}: {short_repr(item)}" for key, item in value.items()) + "}"
     else:
         text = re.sub(r"\s+", " ", _safe_repr(value))
-    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 3] + "..."
+    return text if len(text) <= _MAX_REPR_LENGTH else text[: _MAX_REPR_LENGTH - 3] + "..."
 
 
 def _safe_repr(value: Any) -> str:
@@ -123,7 +123,7 @@ def describe_difference(
     )
     if first is None:
         return None
-    path, text = _path_text(first[0]), first[1]
+    path, text = _path_string(first[0]), first[1]
     return f"{text} at {path.removeprefix(root)}" if path != root else text
 
 
@@ -157,7 +157,7 @@ def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset
     return frozenset(comparison.ignored_paths)
 
 
-def _path_text(path: _Path) -> str:
+def _path_string(path: _Path) -> str:
     """Return a path as a string, such as "the result[0].scale"."""
     steps: list[str] = []
     while not isinstance(path, str):
@@ -203,13 +203,13 @@ class _Comparison:
         self._compared_pairs: set[tuple[int, int]] = set()
 
     def _varies(self, path: _Path, prefix: str = "") -> bool:
-        name = f"{prefix}{_path_text(path)}" if self._collects_paths or self.ignored_paths else ""
+        name = f"{prefix}{_path_string(path)}" if self._collects_paths or self.ignored_paths else ""
         if self._collects_paths:
             self.ignored_paths.add(name)
         return name in self.ignored_paths
 
     def find_difference(self, expected: Any, actual: Any, path: _Path, depth: int = 0) -> tuple[_Path, str] | None:
-        """Return the path and the description of the first difference; ``None`` if there is none."""
+        """Return the path and the description of the first difference, or ``None`` if there is none."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._compared_pairs or depth > _MAX_DEPTH:
@@ -423,7 +423,7 @@ def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
 
 
 def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
-    """Return the content of a stream in memory, and its position; ``None`` if it is closed."""
+    """Return the content of a stream in memory, and its position, or ``None`` if it is closed."""
     return None if stream is None or stream.closed else (stream.getvalue(), stream.tell())
 
 

@@ -69,7 +69,7 @@ def values_of_entry(
     *,
     lines: Sequence[RequestedLine] = (),
     call_number: int = 1,
-    calls: int = 1,
+    call_count: int = 1,
     find_cell: FindCell = cell_of_shell,
 ) -> ValuesWithReport:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
@@ -86,8 +86,8 @@ def values_of_entry(
         The lines whose operations are all listed. By default, only the last operation of every line is listed.
     call_number : int
         The number of the entry's call in the run, counted from 1.
-    calls : int
-        The number of all calls.
+    call_count : int
+        The number of all calls to the entry in the run.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
@@ -129,7 +129,7 @@ def values_of_entry(
         function=entry.function,
         backend=backend_name(entry.backend),
         call=call_number,
-        calls=calls,
+        calls=call_count,
         first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, order)),
         given=nonfinite_inputs,
         results=results,

@@ -106,7 +106,7 @@ def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None,
 
 
 def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the numbers of a tensor as a plain tensor; ``None`` if they cannot be read."""
+    """Return the numbers of a tensor as a plain tensor, or ``None`` if they cannot be read."""
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return None
     try:

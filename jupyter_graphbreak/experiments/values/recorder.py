@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of gradient functions of one operation to search for.
 _MAX_FUNCTIONS = 200
-#: The gradient function of a leaf, which computes nothing.
-_LEAF = "AccumulateGrad"
+#: The name of the gradient function of a leaf, which computes nothing.
+_LEAF_FUNCTION_NAME = "AccumulateGrad"
 
 
 @dataclass
@@ -178,7 +178,7 @@ class ValueRecorder:
             if (
                 function is None
                 or function in self._gradient_functions
-                or function.name().rpartition("::")[2].startswith(_LEAF)
+                or function.name().rpartition("::")[2].startswith(_LEAF_FUNCTION_NAME)
             ):
                 continue
             count += 1
@@ -309,7 +309,7 @@ class EagerRecordingMode(TorchFunctionMode):
         )
 
     def _line_outside_torch(self, frame: FrameType | None) -> StackEntry | None:
-        """Return the innermost line outside of PyTorch and this package; ``None`` after too many frames inside them."""
+        """Return the innermost line outside of PyTorch and this package, or ``None`` after too many frames inside."""
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None

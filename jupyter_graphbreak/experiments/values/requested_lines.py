@@ -32,7 +32,7 @@ class RequestedLine(NamedTuple):
         """
         match = _LINE.fullmatch(specification.strip())
         if match is None:
-            raise ValueError(f"{specification!r} is not a line: use for example 12 or model.py:12")
+            raise ValueError(f"{specification!r} is not a line: use, for example, 12 or model.py:12")
         return cls(int(match["line"]), match["file"] or None)
 
     def __str__(self) -> str:

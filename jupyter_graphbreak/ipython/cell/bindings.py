@@ -1,6 +1,6 @@
 """Find the names that the code of a cell binds, in its syntax tree.
 
-The bytecode is not enough: CPython omits code that can never run, but a name that is bound only there still belongs
+The bytecode is not enough: CPython omits code that can never run, but a name that only such code binds still belongs
 to its scope.
 """
 

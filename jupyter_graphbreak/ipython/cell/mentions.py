@@ -157,14 +157,14 @@ def _value_of(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
 def _wrapping_of(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
     """Return whether a module is wrapped as a whole or in parts; ``None`` if it is not wrapped."""
     pending = [_value_of(owner, namespace)]
-    seen: set[int] = set()
+    visited_ids: set[int] = set()
     while pending:
         value = pending.pop()
-        if not isinstance(value, sys.modules["torch"].nn.Module) or id(value) in seen:
+        if not isinstance(value, sys.modules["torch"].nn.Module) or id(value) in visited_ids:
             continue
         if compiled_callable(value) not in (None, value):
-            return "parts" if seen else "whole"
-        seen.add(id(value))
+            return "parts" if visited_ids else "whole"
+        visited_ids.add(id(value))
         modules = vars(value).get("_modules")
         pending += list(modules.values()) if isinstance(modules, dict) else []
     return None

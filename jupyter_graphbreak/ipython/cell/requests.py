@@ -1,4 +1,4 @@
-"""Requests for reports, which front ends send in the metadata of the message that runs a cell."""
+"""Read the requests for reports that front ends send in the metadata of the message that runs a cell."""
 
 from __future__ import annotations
 

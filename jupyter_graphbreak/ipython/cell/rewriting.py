@@ -41,8 +41,9 @@ _CALLED_MODULE = "jupyter_graphbreak.ipython.magic"
 #: The types of nodes that have a position in the source.
 _NODES_WITH_POSITION = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
-#: The way to run a cell. ``unchanged``: it compiles something itself; ``calls``: its calls are compiled; ``function``:
-#: it only computes with tensors and is compiled as one function; ``nothing``: there is nothing to compile.
+#: The way to run a cell. ``unchanged``: the cell compiles something itself; ``calls``: its calls are compiled;
+#: ``function``: it only computes with tensors and is compiled as one function; ``nothing``: there is nothing to
+#: compile.
 Plan = Literal["unchanged", "calls", "function", "nothing"]
 
 

@@ -57,12 +57,12 @@ class CellTexts:
         return self._current[0] if self._current is not None else None
 
     def note_running_cell(self, filename: str) -> None:
-        """Remember the running cell with its text, because the history can be disabled."""
+        """Store the running cell with its text, because the history can be disabled."""
         text = self._text_of_running_cell(filename)
         self._current = (filename, text, self._number_of_running_cell(filename, text))
 
     def note_calling_cell(self) -> None:
-        """Remember the running cell, if any, whose code has called the line magic."""
+        """Store the running cell, if any, whose code has called the line magic."""
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
         while frame.f_back is not None and self._number_of(frame.f_code.co_filename) is None:
             frame = frame.f_back
@@ -84,8 +84,8 @@ class CellTexts:
             if cell_number is None:
                 return None
             number = cell_number
-            raw = self._history()
-            text = raw[number] if 0 < number < len(raw) else ""
+            history = self._history()
+            text = history[number] if 0 < number < len(history) else ""
             inner_text = "".join(linecache.getlines(filename)).rstrip()
             if not text or not self._runs_as(text, inner_text):
                 # A cell that a magic runs, such as %%capture; its line numbers start below that magic.
@@ -99,7 +99,7 @@ class CellTexts:
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
     def _runs_as(self, text: str, code: str) -> bool:
-        """Return whether IPython runs some code when it runs the text of a cell.
+        """Return whether IPython runs the given code when it runs the text of a cell.
 
         Code that ran without an entry in the history, such as the code of VS Code's variable viewer, has the number of
         the next cell.
@@ -110,18 +110,21 @@ class CellTexts:
 
     def _history(self) -> list[str]:
         """Return the texts of the cells that have run, by number."""
-        history = self._shell.history_manager
-        return history.input_hist_raw if history is not None else []
+        manager = self._shell.history_manager
+        return manager.input_hist_raw if manager is not None else []
 
     def _number_of(self, filename: str) -> int | None:
         numbers: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
         return numbers.get(filename)
 
     def _number_of_running_cell(self, filename: str, text: str) -> int:
-        """Return the number of the running cell; IPython has already increased its own before %%time runs a cell."""
-        raw = self._history()
-        if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
-            return len(raw) - 1
+        """Return the number of the running cell.
+
+        IPython has already increased its own number before ``%%time`` runs a cell.
+        """
+        history = self._history()
+        if text.lstrip().startswith("%%") and history and history[-1].strip() == text.strip():
+            return len(history) - 1
         return self._number_of(filename) or self._shell.execution_count
 
     def _text_of_running_cell(self, filename: str) -> str:
@@ -130,19 +133,19 @@ class CellTexts:
         code = (request or {}).get("content", {}).get("code")
         if isinstance(code, str) and (_MAGIC_NAME in code or read_explain_request(request) is not None):
             return code
-        raw = self._history()
-        if raw and _MAGIC_NAME in raw[-1]:
-            return str(raw[-1])
+        history = self._history()
+        if history and _MAGIC_NAME in history[-1]:
+            return str(history[-1])
         return "".join(linecache.getlines(filename))
 
 
 def _has_lines(text: str, code: str) -> bool:
-    """Return whether some code consists of whole lines of a text."""
+    """Return whether the given code consists of whole lines of a text."""
     return bool(code) and f"\n{code}\n" in f"\n{text.rstrip()}\n"
 
 
 def _offset_in_cell(text: str) -> tuple[int, int]:
-    """Return the numbers of lines and columns that IPython removes from the front of a cell before running it."""
+    """Return the numbers of lines and columns that IPython removes from the beginning of a cell before running it."""
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
@@ -155,7 +158,7 @@ def _offset_in_cell(text: str) -> tuple[int, int]:
 
 
 def _offset_below_magic(text: str) -> tuple[int, int]:
-    """Return the numbers of lines above, and of columns left of, the code that a magic such as ``%%time`` runs.
+    """Return how many lines are above, and how many columns left of, the code that a magic such as ``%%time`` runs.
 
     Our own magic may be above that magic, or be the first line of that code.
     """
@@ -176,7 +179,7 @@ def _first_indent(lines: list[str]) -> int:
 
 @hide_python_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
-    """Compile the text of a cell, both unchanged and as the function that the magic may have made of it.
+    """Compile the text of a cell, both unchanged and as the function into which the magic may have turned it.
 
     Parameters
     ----------
@@ -186,7 +189,7 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     Raises
     ------
     SyntaxError
-        If it is not valid Python.
+        If the text is not valid Python.
     """
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:
@@ -194,9 +197,9 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
             tree = transformer.visit(tree)
     body = tree.body[1:] if magic_options(tree) is not None else tree.body
     codes = [_compile_tree(ast.Module(body, []), filename)]
-    _, to_compile = split_cell(body, lambda _: False)
-    if to_compile:
-        statements = function_statements(to_compile, tree.body[0], internal_call)
+    _, statements_to_compile = split_cell(body, lambda _: False)
+    if statements_to_compile:
+        statements = function_statements(statements_to_compile, tree.body[0], internal_call)
         if can_compile_without_warning(statements[:1]):
             codes += _cell_function_codes(_compile_tree(ast.Module(statements[:1], []), filename))
     return codes
@@ -209,7 +212,7 @@ def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str]
     def compile_text(text: str, filename: str) -> list[CodeType]:
         cell = find(filename)
         if cell is not None:
-            # Leave out the lines above the code of this file.
+            # The lines above the code of this file did not run.
             text_that_ran = text.split("\n", cell.line_offset)[-1]
             return compile_cell(text_that_ran, filename, shell)
         return [compile(text, filename, "exec", dont_inherit=True)]

@@ -32,13 +32,13 @@ _ALLOWED_BUILTINS = frozenset(
 )
 #: Names in PyTorch and methods of tensors that train, change process-wide settings, write files, or return something
 #: other than tensors.
-_NOT_COMPUTING = frozenset(
+_NON_COMPUTING_NAMES = frozenset(
     {"autograd", "backward", "backends", "compile", "compiler", "cuda", "export", "func", "jit", "load", "manual_seed",
      "mps", "multiprocessing", "numpy", "optim", "profiler", "random", "register_hook", "save", "seed", "serialization",
      "share_memory_", "utils", "vmap"}
 )  # fmt: skip
 #: Methods of tensors that do not count as operations.
-_NOT_OPERATIONS = frozenset(
+_NON_OPERATION_METHODS = frozenset(
     {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
 )
 
@@ -58,9 +58,9 @@ def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapp
     )
     if "torch" not in sys.modules and not imports_torch:
         return False
-    names = _NameResolver(leading, body, namespace)
+    resolver = _NameResolver(leading, body, namespace)
     nodes = [node for statement in body for node in ast.walk(statement)]
-    return all(names.allows(node) for node in nodes) and any(names.uses_torch(node) for node in nodes)
+    return all(resolver.allows(node) for node in nodes) and any(resolver.uses_torch(node) for node in nodes)
 
 
 def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
@@ -72,7 +72,7 @@ def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, A
         match node:
             case ast.BinOp(left, _, right):
                 operands = [left, right]
-            case ast.Call(ast.Attribute(operand, attr=name), arguments) if name not in _NOT_OPERATIONS:
+            case ast.Call(ast.Attribute(operand, attr=name), arguments) if name not in _NON_OPERATION_METHODS:
                 operands = [operand, *arguments]
             case _:
                 continue
@@ -99,7 +99,7 @@ class _NameResolver:
             case ast.Call(function):
                 return self._allows_call(function)
             case ast.Attribute(attr=name):
-                return name not in _NOT_COMPUTING and not name.startswith(("set_", "_"))
+                return name not in _NON_COMPUTING_NAMES and not name.startswith(("set_", "_"))
             case ast.Name(name, ast.Load()):
                 return name in self._bound_names or _is_allowed_value(self._value(name))
             case ast.Assign() | ast.AugAssign() | ast.For():
@@ -129,14 +129,14 @@ class _NameResolver:
             case ast.Name(name) if name not in self._known_objects and name not in self._bound_names:
                 return name in _ALLOWED_BUILTINS
             case ast.Name() | ast.Attribute():
-                called = self._resolve(function)
-                if called is None:  # a method of something that the cell computes
+                callee = self._resolve(function)
+                if callee is None:  # a method of something that the cell computes
                     return isinstance(function, ast.Attribute) and self._is_computed(function.value)
-                if isinstance(called, types.MethodType | types.BuiltinMethodType) and isinstance(
-                    called.__self__, torch.Tensor
+                if isinstance(callee, types.MethodType | types.BuiltinMethodType) and isinstance(
+                    callee.__self__, torch.Tensor
                 ):
                     return True
-                return _is_computing_function(called)
+                return _is_computing_function(callee)
         return False
 
     def _is_computed(self, value: ast.expr) -> bool:
@@ -177,20 +177,20 @@ def _is_allowed_value(value: Any) -> bool:
     return _is_computing_function(value) or any(value is getattr(builtins, name) for name in _ALLOWED_BUILTINS)
 
 
-def _is_computing_function(called: Any) -> bool:
+def _is_computing_function(callee: Any) -> bool:
     """Return whether a callable is a function of PyTorch or ``math`` that computes, or a mode such as ``no_grad``."""
     import torch
 
-    if isinstance(called, type):
-        return called in {torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.Size}
-    if not isinstance(called, types.FunctionType | types.BuiltinFunctionType):
+    if isinstance(callee, type):
+        return callee in {torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.Size}
+    if not isinstance(callee, types.FunctionType | types.BuiltinFunctionType):
         return False
-    module_name = _module_name(called)
-    parts_of_name = {*module_name.split("."), called.__name__}
+    module_name = _module_name(callee)
+    parts_of_name = {*module_name.split("."), callee.__name__}
     return (
         _is_in_package(module_name, "torch", "math")
-        and not parts_of_name & _NOT_COMPUTING
-        and not called.__name__.startswith("set_")
+        and not parts_of_name & _NON_COMPUTING_NAMES
+        and not callee.__name__.startswith("set_")
     )
 
 

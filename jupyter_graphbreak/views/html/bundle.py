@@ -154,11 +154,11 @@ def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Lo
 
 
 def _lines_of_stack(stack: list[Location]) -> list[tuple[str, int, str | None]]:
-    return [(place.source, place.line, place.function) for place in stack]
+    return [(location.source, location.line, location.function) for location in stack]
 
 
 def _non_default_fields(report: Report) -> dict[str, Any]:
-    """Return a report as plain data, whose parts lack each field that has its default value, if that is empty.
+    """Return a report as plain data, without those fields of its parts that have an empty default value.
 
     For example, a location without columns has no ``column``. The report itself has all its fields.
     """

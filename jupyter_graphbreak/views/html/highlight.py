@@ -94,11 +94,11 @@ def _css_class_of(token: re.Match[str]) -> str:
     return "k" if token[0] in _KEYWORDS else "b" if token[0] in _BUILTINS else ""
 
 
-def marked_code(text: str, colored: Iterable[ColoredRange], marks: Sequence[tuple[int, int]] = ()) -> Markup:
+def marked_code(text: str, colors: Iterable[ColoredRange], marks: Sequence[tuple[int, int]] = ()) -> Markup:
     """Return one line as HTML, with each coloured range as a ``<span>`` and each marked range as a ``<mark>``."""
     edges = {0, len(text)}
     names: dict[int, str] = {}
-    for start, end, name in colored:
+    for start, end, name in colors:
         edges.update((start, end))
         names[start] = name
         names.setdefault(end, "")

@@ -88,7 +88,7 @@ def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]
     for index, group in enumerate(view.groups):
         if not group.is_single:
             render_break_with_shared_fix = functools.partial(render_break_of_group, view.shared_fix(group))
-            add(f"places-{index}", render_break_with_shared_fix, group.breaks, limits.places)
+            add(f"places-{index}", render_break_with_shared_fix, group.breaks, limits.group_breaks)
     add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)

@@ -180,7 +180,7 @@ class _RowFactory:
     def rows_of_source(self, index: int, source: Source) -> _SourceRows:
         lines = annotated_lines(self._report, source)
         width = _GutterWidths(lines)
-        colored = _ColoredRanges(source)
+        colors = _ColoredRanges(source)
 
         def row(line: Line, scope_before: Scope | None) -> SourceRow:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
@@ -188,12 +188,12 @@ class _RowFactory:
                 label.append("runs eagerly")
             if line.path is not None:
                 label.append(path_note(line.path))
-            return self._row(line, f"l{index}-{line.number}", colored.on_line(line.number), width, ", ".join(label))
+            return self._row(line, f"l{index}-{line.number}", colors.on_line(line.number), width, ", ".join(label))
 
         return _SourceRows(lines, row)
 
     def _row(
-        self, line: Line, reference: str, colored: list[ColoredRange], width: _GutterWidths, label: str
+        self, line: Line, reference: str, colors: list[ColoredRange], width: _GutterWidths, label: str
     ) -> SourceRow:
         shown, more = _letters_in_gutter(line.graphs)
         classes = " gb-broken" if line.breaks else ""
@@ -210,7 +210,7 @@ class _RowFactory:
             letters=[(letter, self._colors[letter]) for letter in shown],
             more_letters=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
-            code=marked_code(line.text, colored, [(mark.start, mark.end) for mark in line.breaks]),
+            code=marked_code(line.text, colors, [(mark.start, mark.end) for mark in line.breaks]),
             classes=classes,
             label=label,
             scope_class=scope_class(line.scope),

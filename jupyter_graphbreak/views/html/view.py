@@ -123,7 +123,7 @@ class MarkupLimits:
     code: int = 8
     rows: int = 40
     steps: int = 200
-    places: int = 10
+    group_breaks: int = 10
     lines: int = 200
     alerts: int = 3
     remedies: int = 20
@@ -244,7 +244,7 @@ class View:
     def links(self) -> Links:
         """The links to parts of the report."""
         lines = self._known_lines
-        return Links(self.report, self.prefix, self.refs, lambda place: (place.source, place.line) in lines)
+        return Links(self.report, self.prefix, self.refs, lambda location: (location.source, location.line) in lines)
 
     @staticmethod
     def chunks_left(listing: SourceListing) -> int:
@@ -264,7 +264,7 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return the first resume functions of a break: first those that ran, then the others, both nearest first."""
+        """Return at most eight resume functions of a break: those that ran, then the others, each nearest first."""
         resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
         return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
@@ -349,7 +349,7 @@ class View:
     @staticmethod
     def details_title(break_: Break, further_advice: list[Advice], detail: str) -> str:
         """Return the title of the collapsed details of a break: "2 other ways, stack of 4 lines, detail"."""
-        lines = len({(place.source, place.line) for stack in _all_stacks(break_) for place in stack})
+        lines = len({(location.source, location.line) for stack in _all_stacks(break_) for location in stack})
         parts = [
             f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
@@ -368,9 +368,9 @@ class View:
         first, last = min(lines), max(lines)
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
-    def _short_location_text(self, place: Location) -> str:
-        name = self.links.source_name(place)
-        return f"{name}:{place.line}" if name else f"line {place.line}"
+    def _short_location_text(self, location: Location) -> str:
+        name = self.links.source_name(location)
+        return f"{name}:{location.line}" if name else f"line {location.line}"
 
     @cached_property
     def _op_rows(self) -> OpRows:
@@ -488,7 +488,7 @@ class _StepFinder:
         self._visited: set[str] = set()
 
     def steps(self) -> list[NestedStep]:
-        """Return the steps of the run; eager functions without a frame come last."""
+        """Return the steps of the run; eager functions that belong to no frame of the report come last."""
         steps = [step for frame in self._called_frames.get(None, ()) for step in self._steps_of_call(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
         steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]

@@ -227,7 +227,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
         bounds.dropped_entries += 1
         return "…"
     if isinstance(value, list):
-        return _keep_if_identical(
+        return _reuse_if_identical(
             value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.limit_list(value)]
         )
     if isinstance(value, dict):
@@ -248,12 +248,12 @@ def _list_limiter(limit: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[
     def limit_values(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
         # Top-level lists are already limited, and do not count towards the limit of nested entries.
         items = value if issubclass(owner, Report) else bounds.limit_list(value)
-        return _keep_if_identical(value, [limit(item, bounds, name, owner) for item in items])
+        return _reuse_if_identical(value, [limit(item, bounds, name, owner) for item in items])
 
     return limit_values
 
 
-def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
+def _reuse_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
     """Return the old list if the new one contains the same objects."""
     return old if len(old) == len(new) and all(map(operator.is_, old, new)) else new
 
@@ -276,15 +276,15 @@ def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], An
     return limit_struct
 
 
-def _repair_location(place: Location) -> Location:
+def _repair_location(location: Location) -> Location:
     """Return a location with valid lines and columns."""
-    line = min(max(place.line, 0), _LAST_LINE)
-    end_line = min(max(place.end_line, line), line + _MAX_LOCATION_LINES)
-    column = place.column if place.column is None else min(max(place.column, 0), _LAST_LINE)
-    end_column = place.end_column if place.end_column is None else min(max(place.end_column, 0), _LAST_LINE)
-    if (line, end_line, column, end_column) == (place.line, place.end_line, place.column, place.end_column):
-        return place
-    return msgspec.structs.replace(place, line=line, end_line=end_line, column=column, end_column=end_column)
+    line = min(max(location.line, 0), _LAST_LINE)
+    end_line = min(max(location.end_line, line), line + _MAX_LOCATION_LINES)
+    column = location.column if location.column is None else min(max(location.column, 0), _LAST_LINE)
+    end_column = location.end_column if location.end_column is None else min(max(location.end_column, 0), _LAST_LINE)
+    if (line, end_line, column, end_column) == (location.line, location.end_line, location.column, location.end_column):
+        return location
+    return msgspec.structs.replace(location, line=line, end_line=end_line, column=column, end_column=end_column)
 
 
 def _repair_line(part: Any, name: str) -> Any:
@@ -316,7 +316,7 @@ def _remove_dangling_references(report: Report) -> Report:
 
 
 def _replace_list(changed_fields: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
-    limited = _keep_if_identical(items, [convert(item) for item in items])
+    limited = _reuse_if_identical(items, [convert(item) for item in items])
     if limited is not items:
         changed_fields[name] = limited
 

@@ -110,10 +110,10 @@ def change_status(change: BreakChange) -> str:
     return "not compiled again: PyTorch still had the code"
 
 
-def _change_location_text(place: BreakPlace | None) -> str:
-    if place is None:
+def _change_location_text(location: BreakPlace | None) -> str:
+    if location is None:
         return "an unknown location"
-    return f"{place.name}:{place.line}" if place.name else f"line {place.line}"
+    return f"{location.name}:{location.line}" if location.name else f"line {location.line}"
 
 
 def _old_to_new(old: str, new: str) -> str:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
+from jupyter_graphbreak.knowledge.cache_bypasses import find_cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
@@ -146,7 +146,7 @@ def startup_findings(report: Report) -> list[CostFinding]:
             sentence += _CACHE_CONDITION if "cacheable_functions" in code else ""
             findings.append(CostFinding(sentence, location=graph.location))
             continue
-        cause = cache_bypass(graph.reason)
+        cause = find_cache_bypass(graph.reason)
         advice = f": {cause.advice}" if cause is not None and cause.advice is not None else ""
         findings.append(CostFinding(sentence + advice, location=graph.location))
     return findings

@@ -26,7 +26,7 @@ _MAX_CAUSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Breaks that are shown as one entry, in reading order; most groups have a single break."""
+    """Breaks that are shown as one entry, in the order of their numbers; most groups have a single break."""
 
     breaks: list[Break]
 
@@ -38,7 +38,7 @@ class Group:
 
 @per_report
 def break_groups(report: Report) -> list[Group]:
-    """Return all breaks in groups with the same remedy, advice or cause, in reading order of their first breaks."""
+    """Return all breaks in groups with the same remedy, advice or cause, in the order of the breaks' numbers."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
         by_key.setdefault(_group_key(report, break_), []).append(break_)

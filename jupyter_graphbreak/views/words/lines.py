@@ -96,7 +96,7 @@ def ordered_breaks(report: Report) -> list[Break]:
 
 @per_report
 def break_numbers(report: Report) -> dict[str, int]:
-    """Return the number of each break by its id, counted from 1 in reading order."""
+    """Return the number of each break by its id, counted from 1 in the order in which to fix the breaks."""
     return {break_.id: number for number, break_ in enumerate(ordered_breaks(report), start=1)}
 
 
@@ -112,8 +112,10 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
     of a line with a break, the first line of the code of the break is used.
     """
     annotations = _annotations_by_source(report).get(source.id, _Annotations())
-    places = [place for _, place, _ in annotations.breaks]
-    lines = {place.line: Line(place.line, place.code.partition("\n")[0]) for place in places if place.code}
+    locations = [location for _, location, _ in annotations.breaks]
+    lines = {
+        location.line: Line(location.line, location.code.partition("\n")[0]) for location in locations if location.code
+    }
     lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
     numbers = sorted(lines)
     breaks = _marks_by_line(annotations, lines)
@@ -161,11 +163,11 @@ def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
     """Return the annotations of each source, by the id of the source, computed in one pass over the report."""
     by_source: defaultdict[str, _Annotations] = defaultdict(_Annotations)
     for number, break_ in enumerate(ordered_breaks(report), start=1):
-        place = break_.location
-        if place is not None:
-            by_source[place.source].breaks.append((number, place, break_.id))
-        source_of_break = place.source if place is not None else None
-        first, last = (place.line, place.end_line) if place is not None else (0, -1)
+        location = break_.location
+        if location is not None:
+            by_source[location.source].breaks.append((number, location, break_.id))
+        source_of_break = location.source if location is not None else None
+        first, last = (location.line, location.end_line) if location is not None else (0, -1)
         stacks = [break_.stack, *(occurrence.stack for occurrence in break_.occurrences)]
         for source, line in dict.fromkeys((call.source, call.line) for stack in stacks for call in stack):
             if source != source_of_break or not first <= line <= last:
@@ -211,29 +213,32 @@ _NO_MARKS = _LineMarks()
 
 def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[int, _LineMarks]:
     by_line: dict[int, _LineMarks] = {}
-    for number, place, ident in annotations.breaks:
+    for number, location, ident in annotations.breaks:
         # Of a very long expression, only the beginning and the last line are marked.
-        for number_of_line in (*range(place.line, min(place.end_line, place.line + _MAX_MARKED_LINES)), place.end_line):
+        for number_of_line in (
+            *range(location.line, min(location.end_line, location.line + _MAX_MARKED_LINES)),
+            location.end_line,
+        ):
             if number_of_line not in lines:
                 continue
             marks_on_line = by_line.setdefault(number_of_line, _LineMarks())
             if len(marks_on_line.marks) >= _MAX_MARKS:
                 marks_on_line.further_count += 1
                 continue
-            start, end = _columns_on_line(place, number_of_line, lines[number_of_line].text)
-            is_last = number_of_line == place.end_line
+            start, end = _columns_on_line(location, number_of_line, lines[number_of_line].text)
+            is_last = number_of_line == location.end_line
             marks_on_line.marks.append(BreakMark(ident, number, start, end, is_last))
     return by_line
 
 
-def _columns_on_line(place: Location, number: int, text: str) -> tuple[int, int]:
+def _columns_on_line(location: Location, number: int, text: str) -> tuple[int, int]:
     """Return the columns that a location covers on one line; if they are unknown, all except the indentation."""
     stripped = text.rstrip()
     start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
-    if place.column is not None and number == place.line:
-        start = min(place.column, len(text))
-    if place.end_column is not None and number == place.end_line:
-        end = min(place.end_column, len(text))
+    if location.column is not None and number == location.line:
+        start = min(location.column, len(text))
+    if location.end_column is not None and number == location.end_line:
+        end = min(location.end_column, len(text))
     return start, max(start, end)
 
 
@@ -254,9 +259,9 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     """
     next_free = list(range(len(numbers) + 1))  # for each index, a later one without a region, or itself if it has none
     first_regions: dict[int, _T] = {}
-    for place, region in regions:
-        index = _find_next_free(next_free, bisect_left(numbers, place.line))
-        while index < len(numbers) and numbers[index] <= place.end_line:
+    for location, region in regions:
+        index = _find_next_free(next_free, bisect_left(numbers, location.line))
+        while index < len(numbers) and numbers[index] <= location.end_line:
             first_regions[numbers[index]] = region
             next_free[index] = index + 1
             index = _find_next_free(next_free, index)

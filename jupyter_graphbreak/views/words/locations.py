@@ -53,8 +53,8 @@ def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[Sta
     return nodes
 
 
-def _source_and_line(place: Location) -> tuple[str, int]:
-    return place.source, place.line
+def _source_and_line(location: Location) -> tuple[str, int]:
+    return location.source, location.line
 
 
 #: The function name of top-level code, which is not shown.

@@ -85,7 +85,7 @@ def resumes_of(report: Report, break_: Break) -> list[Resume]:
 
 @per_report
 def skipped_functions(report: Report) -> dict[str, Skipped]:
-    """Return the functions that run eagerly, by id."""
+    """Return the functions that run eagerly, by their ids."""
     return {function.id: function for function in report.skipped}
 
 
@@ -151,5 +151,5 @@ def _remedies_by(report: Report, ids_of: Callable[[Remedy], list[str]]) -> dict[
 
 @per_report
 def function_by_recompile(report: Report) -> dict[str, str]:
-    """Return the name of the recompiled function for the id of each recompile."""
+    """Return the names of the recompiled functions, by the ids of the recompiles."""
     return {recompile.id: recompile.function for recompile in report.recompiles}

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: At most this many breaks are listed in one sentence.
 _MAX_LISTED_BREAKS = 20
 #: The results of :func:`describe_permission` that mention no setting.
-WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
-_MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
+PERMISSIONS_WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
+_FULLGRAPH_CAVEAT = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
 def describe_permission(report: Report, break_: Break) -> str:
@@ -56,7 +56,7 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
         consequence = (
             ["; the run would end with an error at", ending_break, "at the latest."]
             if ending_break is not None
-            else [_MAY_STILL_FAIL]
+            else [_FULLGRAPH_CAVEAT]
         )
         sentences.append(
             ["With fullgraph=True, PyTorch would try to capture", *_first_numbers(captured), "instead", *consequence]
@@ -78,14 +78,15 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
-        words = "an error by fullgraph=True" + (f", {line_text(report, scope.location)}" if scope is not None else "")
+        words = "an error because of fullgraph=True"
+        words += f", {line_text(report, scope.location)}" if scope is not None else ""
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_scope_with_location(report, inner)}" if inner is not None else words
     if scope is None:
         if not setting.value:
             return "allowed by default"
-        return "an error by error_on_graph_break(True), set before watching began"
-    words = f"{'an error' if setting.value else 'allowed'} by {_scope_with_location(report, scope)}"
+        return "an error because of error_on_graph_break(True), set before watching began"
+    words = f"{'an error because of' if setting.value else 'allowed by'} {_scope_with_location(report, scope)}"
     if "inherited" in setting.rules:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)

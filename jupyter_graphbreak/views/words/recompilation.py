@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as replace_fields
+
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     METHOD_OWNER,
@@ -24,7 +26,7 @@ from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, t
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import HeadKind, Location
@@ -42,7 +44,7 @@ _TENSOR_GUARD = re.compile(
 )
 _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
-_SIZE = ".size()["
+_SIZE_EXPRESSION = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
@@ -61,6 +63,10 @@ _TENSOR_TYPE_GUARD = re.compile(
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
+#: The names that a wrapper of torch gives the arguments of the function that it wraps.
+_WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
+_WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
@@ -70,9 +76,17 @@ _MIN_MERGED_FUNCTIONS = 4
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
 _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
+#: The sizes for which PyTorch always compiles a graph of their own.
+_SPECIAL_SIZES = frozenset({"0", "1"})
+_ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
     "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+)
+#: The advice if the compilations for several modules reached the limit that they share.
+_ADVICE_ON_INSTANCES_AT_LIMIT = (
+    "raise `torch._dynamo.config.recompile_limit` above the number of instances or, with a recent release, give each "
+    "its own limit: `torch.compile(..., isolate_recompiles=True)`"
 )
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
@@ -138,6 +152,8 @@ class Recompilation:
         Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
     is_caused_by_instances : bool
         Whether each compilation is the first one for a different module: such recompiles are expected.
+    instance_count : int
+        The number of modules for which the function was compiled; 1 if unknown.
     is_merged : bool
         Whether this stands for several functions.
     """
@@ -153,6 +169,7 @@ class Recompilation:
     is_caused_by_results: bool = False
     is_caused_by_gradients: bool = False
     is_caused_by_instances: bool = False
+    instance_count: int = 1
     is_merged: bool = False
 
     @property
@@ -173,6 +190,12 @@ class Recompilation:
         if not compilations_left:
             consequence = "the next one makes it run eagerly"
         return f"{self.compilation_count} of {self.limit} compilations used: {consequence}"
+
+    @property
+    def compilations_text(self) -> str:
+        """The number of compilations in words: "3 times", "4 times for 2 instances"."""
+        instances = f" for {self.instance_count} instances" if self.instance_count > 1 else ""
+        return f"{times_text(self.compilation_count)}{instances}"
 
     @property
     def times_text(self) -> str:
@@ -219,38 +242,93 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
     library_sources = {source.id for source in report.sources if source.kind == "library"}
-    functions = [
-        _make_recompilation(
-            recompiles,
+    instances = {frame.id: frame.instance for frame in report.frames}
+    functions = []
+    for recompiles in by_function.values():
+        function = _make_recompilation(
+            _reasons_of_same_instance(recompiles, instances),
             limit_or_zero,
             library_sources,
             is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
         )
-        for recompiles in by_function.values()
-    ]
-    return [
-        _describe_instances(function) if _has_one_compilation_per_instance(report, function) else function
-        for function in functions
-    ]
+        if function.location is not None and is_wrapper_of_torch(report, function.location):
+            function = replace(function, guards=list(map(_name_arguments, function.guards)))
+        functions.append(_with_instances(function, _first_compilations(recompiles, instances)))
+    return functions
 
 
-def _has_one_compilation_per_instance(report: Report, recompilation: Recompilation) -> bool:
-    """Return whether a function was compiled once for each of several modules, and the limit was not reached."""
-    by_id = lookup.frames(report)
-    recompiled_frames = [by_id[ident] for ident in recompilation.frames if ident in by_id]
-    first = by_id.get(recompiled_frames[0].recompile_of or "") if recompiled_frames else None
-    frames = [first, *recompiled_frames] if first is not None else []
-    instances = {frame.instance for frame in frames} - {None}
-    return not recompilation.limit_hit and len(instances) == len(recompilation.frames) + 1
+def _name_arguments(guard: FailedGuard) -> FailedGuard:
+    """Replace the names that a wrapper of torch gives the arguments: ``args[0]`` becomes "the first argument"."""
+    variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", guard.variation))
+    advice = _WRAPPED_KEYWORD.sub(r"\1", guard.advice)
+    argument = _WRAPPED_ARGUMENT.search(advice)
+    if argument is not None:
+        advice = f"{_WRAPPED_ARGUMENT.sub('x', advice)}; `x` stands for {_argument_text(argument)}"
+    return replace(guard, variation=variation, advice=advice)
 
 
-def _describe_instances(recompilation: Recompilation) -> Recompilation:
-    """Return the description of a function that was compiled once for each of several modules."""
-    advice = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
+def _argument_text(argument: re.Match[str]) -> str:
+    number = int(argument[1])
+    return f"the {_ORDINALS[number]} argument" if number < len(_ORDINALS) else f"argument {number + 1}"
+
+
+def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str, int | None]) -> set[str]:
+    """Return the ids of the recompiled frames that are the first compilation for their module.
+
+    Parameters
+    ----------
+    instances : mapping
+        The number of the module that each frame is compiled for, as far as it is known.
+    """
+    known = {instances.get(recompiles[0].of or "")}
+    first_frames: set[str] = set()
+    for recompile in recompiles if known != {None} else ():
+        instance = instances.get(recompile.frame)
+        if instance not in {None, *known}:
+            first_frames.add(recompile.frame)
+        known.add(instance)
+    return first_frames
+
+
+def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
+    """Drop the reasons why the code compiled for one module does not suit a different one.
+
+    They stay if each module was compiled only once, because there are no other reasons then.
+    """
+    first_frames = _first_compilations(recompiles, instances)
+    if not first_frames or first_frames.issuperset(
+        recompile.frame for recompile in recompiles if not recompile.limit_hit
+    ):
+        return recompiles
+    result = []
+    for recompile in recompiles:
+        instance = instances.get(recompile.frame)
+        same = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
+        is_first = recompile.frame in first_frames
+        result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
+    return result
+
+
+def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:
+    """Return the description of a recompiled function with the modules that it was compiled for.
+
+    Parameters
+    ----------
+    first_frames : set of str
+        The ids of the recompiled frames that are the first compilation for their module.
+    """
+    if not first_frames:
+        return recompilation
+    recompilation = replace(recompilation, instance_count=len(first_frames) + 1)
+    if len(first_frames) < len(recompilation.frames):
+        advice = _ADVICE_ON_INSTANCES_AT_LIMIT if recompilation.limit_hit else ""
+        instances = FailedGuard("a different instance", len(first_frames), [], advice)
+        return replace(recompilation, guards=[instances, *recompilation.guards])
+    advice_once = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
     return replace(
         recompilation,
-        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice, strict=False)],
+        guards=[replace(guard, advice=text) for guard, text in zip(recompilation.guards, advice_once, strict=False)],
         is_caused_by_results=False,
         is_caused_by_gradients=False,
         is_caused_by_instances=True,
@@ -285,7 +363,7 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
         *(["numbers that breaks returned"] if any(guard.is_about_number_from_break for guard in guards) else []),
     ]
-    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
+    advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
     return _merge_functions(
         functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
     )
@@ -330,7 +408,7 @@ def limited_functions_text(report: Report) -> str:
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
     if not wrapped_functions and len(names) == 1 and limited[0].compilation_count:
-        verb = f"was compiled {times_text(limited[0].compilation_count)} and {verb}"
+        verb = f"was compiled {limited[0].compilations_text} and {verb}"
     return f"{' and '.join(names)} {verb}"
 
 
@@ -470,16 +548,25 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     last_advice = variations[-1][1].advice if variations else ""
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
-    is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
+    is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
+    advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    if is_size and _has_one_ordinary_size(variation for _, variation in variations):
+        advice = _ADVICE_ON_SPECIAL_SIZES
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         recompile_count=len({index for index, _, _ in group}),
         locations=list(places),
-        advice=_advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice,
+        advice=advice,
         is_size=is_size,
         is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
+
+
+def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
+    """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
+    sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -597,13 +684,13 @@ def _tensor_variation(
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
-        advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
+        advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
     elif tensor_property == "size" and is_inner:
-        advice = (
-            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
-        )
+        mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
+        advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
     elif tensor_property == "size":
-        advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
+        mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
+        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "requires_grad":
@@ -626,7 +713,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     is_constant = value in {"0", "1"}  # also with `dynamic=True`
     if is_library:
         is_settable = is_number and not is_constant and not name.startswith("len(")
-        return "`torch.compile(..., dynamic=True)`" if is_settable else ""
+        return "use `torch.compile(..., dynamic=True)`" if is_settable else ""
     if ".param_groups[" in name:
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number:
@@ -636,12 +723,12 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
+        setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
     is_attribute = "." in name
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if is_attribute and "." not in value:  # the setting affects only integers
-        return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
-    return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"
+        return f"use {tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
+    return f"use {tensor}" if is_attribute or is_constant else f"use `torch.compile(..., dynamic=True)`, or {tensor}"

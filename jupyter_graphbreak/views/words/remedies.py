@@ -238,19 +238,18 @@ def _counts_text(evidence: Evidence | None) -> str:
         parts.append("no break is left")
     elif evidence.breaks_after < evidence.breaks_before:
         breaks_left = evidence.breaks_after
-        parts.append(
-            f"{count_text(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
-        )
-    return ", ".join(part for part in parts if part)
+        verb = "is" if breaks_left == 1 else "are"
+        parts.append(f"{breaks_left} of {evidence.breaks_before} breaks {verb} left")
+    return ", and ".join(part for part in parts if part)
 
 
 def _compilation_counts_text(before: int, after: int, unseen: UnseenInputs | None) -> str:
-    """Say how the number of compilations changes: "5 compilations become 1, none for 3 calls with new sizes ..."."""
+    """Say how the number of compilations changes: "5 compilations become 1, and 3 calls with new sizes need none"."""
     sentence = f"{count_text(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
     if unseen is None or not unseen.inputs:
         return sentence
-    new_compilations = f"{unseen.compilations} more" if unseen.compilations else "none"
-    return f"{sentence}, {new_compilations} for {count_text(unseen.inputs, 'call')} with new sizes or values"
+    calls = f"{count_text(unseen.inputs, 'call')} with new sizes or values {'needs' if unseen.inputs == 1 else 'need'}"
+    return f"{sentence}, and {calls} {f'{unseen.compilations} more' if unseen.compilations else 'none'}"
 
 
 # Changes.

@@ -50,7 +50,7 @@ _MAX_NAMES = 2
 #: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
-_LONG_COMPILING_S = 5.0
+_LONG_COMPILE_S = 5.0
 #: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
 _VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
@@ -80,7 +80,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break; empty if the report already gives the reason elsewhere."""
+    """Return why no change was tried; empty if the report already gives the reason elsewhere."""
     reason = one_line(remedies.why_untried)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
@@ -114,7 +114,7 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
 def _unrolled_loop_advice(report: Report) -> str:
     """Return advice on a loop that was unrolled into a graph so long that compiling it took seconds; empty if none."""
     compile_s = report.timing.compile_s or 0.0
-    if compile_s < _LONG_COMPILING_S:
+    if compile_s < _LONG_COMPILE_S:
         return ""
     places = Counter(
         (graph.id, op.target, op.location) for graph in report.graphs for op in graph.ops if op.location is not None
@@ -375,12 +375,12 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
         return f"{count_text(len(functions), 'function')} were compiled more than once{judgment}"
     (function,) = functions
     name = _called_name(report, function)
-    times = f"compiled {times_text(function.compilation_count)}" if function.compilation_count else "compiled again"
+    times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     if function.is_caused_by_instances:
-        reason = ", once for each instance"
+        times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"
     return f"{one_line(name)} was {times}{judgment}{reason}"
 
 

@@ -74,9 +74,9 @@ export class CellMarks {
   ): void {
     const byCell = new Map<ICodeCellModel, ICellReport[]>();
     for (const cellReport of cellReports) {
-      const others = byCell.get(cellReport.cell) ?? [];
-      others.push(cellReport);
-      byCell.set(cellReport.cell, others);
+      const reportsOfCell = byCell.get(cellReport.cell) ?? [];
+      reportsOfCell.push(cellReport);
+      byCell.set(cellReport.cell, reportsOfCell);
     }
     const changed = new Set(
       cells.filter(cell => {

@@ -1,4 +1,4 @@
-/** The words of marks: notes beside lines, tooltips, descriptions for screen readers. */
+/** Makes the texts about marks: notes beside lines, tooltips, descriptions for screen readers. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IBreakOnLine, INumberedBreak } from '../report/lines';
@@ -200,18 +200,18 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
     className,
     paragraphs: [
       [row.label, ...row.details]
-        .filter(words => !headingOf(row).includes(words))
+        .filter(text => !headingOf(row).includes(text))
         .join(', '),
       ...row.more
     ],
     from: to,
     to
   });
-  const calls = leadsTo.map((it): IHint => {
-    const row = breakRow(mark, it);
+  const calls = leadsTo.map((numbered): IHint => {
+    const row = breakRow(mark, numbered);
     const location = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
     return {
-      title: breakHeading(mark, it),
+      title: breakHeading(mark, numbered),
       className: 'gb-cut',
       paragraphs: [
         trans.__('A call on this line leads to this break: %1', location),
@@ -221,12 +221,12 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
       to
     };
   });
-  const others = [
+  const otherRows = [
     eager && rowFor(mark, 'skipped', eager.id),
     scope && rowFor(mark, 'scope', scope.id),
     ...notes.map(({ row }) => row)
   ];
-  return [...calls, ...others.flatMap(row => (row ? [hint(row)] : []))];
+  return [...calls, ...otherRows.flatMap(row => (row ? [hint(row)] : []))];
 }
 
 /**
@@ -255,13 +255,13 @@ export function hintTooltip(
   return box;
 }
 
-function paragraphOf(words: string): HTMLElement {
+function paragraphOf(text: string): HTMLElement {
   const paragraph = makeElement('p');
-  paragraph.append(...withCode(words));
+  paragraph.append(...withCode(text));
   return paragraph;
 }
 
-/** The nodes of a text; words between backticks become code elements. */
+/** The parts of a text, in which words between backticks become code elements. */
 function withCode(text: string): (string | HTMLElement)[] {
   const parts = text.split('`');
   if (parts.length % 2 === 0) {

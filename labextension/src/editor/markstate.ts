@@ -105,13 +105,13 @@ export function withSelection(
   { doc }: EditorState
 ): IMarkState | null {
   const { reported } = state;
-  const isOther = reported.some(
+  const isInOtherRun = reported.some(
     ({ run }) =>
       containsSelection(run, selection) !==
       containsSelection(run, state.selection)
   );
   const marks =
-    isOther && reported.length > 1
+    isInOtherRun && reported.length > 1
       ? placeMarks(reported, selection, doc)
       : state.marks;
   const isOnAnyMark = (other: ISelection | null): boolean =>

@@ -402,8 +402,9 @@ export class RemedyApplier {
     );
     const lines = [...new Set(ranges)].join(', ');
     const name = this._nameOf(cell);
-    const isOther = countInName(reportName) !== null && reportName !== name;
-    const fullName = isOther
+    const hasOtherName =
+      countInName(reportName) !== null && reportName !== name;
+    const fullName = hasOtherName
       ? trans.__('%1 (%2 in the report)', name, reportName)
       : name;
     return /[-,]/.test(lines)
@@ -418,10 +419,10 @@ export class RemedyApplier {
     if (count !== null) {
       return cellName(count);
     }
-    const place = reports.notebook?.content.widgets.findIndex(
+    const index = reports.notebook?.content.widgets.findIndex(
       ({ model }) => model === cell
     );
-    return trans.__('Cell %1 of this notebook', (place ?? 0) + 1);
+    return trans.__('Cell %1 of this notebook', (index ?? 0) + 1);
   }
 
   /** Make sure that the changes are still the confirmed ones. */

@@ -64,7 +64,7 @@ export class ReportLinks {
     );
   }
 
-  /** Show only conclusions, because cells show their source; or sources beside them. */
+  /** Whether reports show only their conclusions, because cells show the sources. */
   set isColumn(isColumn: boolean) {
     this._isColumn = isColumn;
     this._live().forEach(handle => handle.setColumn(isColumn));

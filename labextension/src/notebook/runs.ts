@@ -30,9 +30,9 @@ export interface IRun {
   readonly title: string;
   /** Whether the cell, or a cell with a function that it runs, was edited after this run. */
   readonly isEdited: boolean;
-  /** null if it cannot be read; `problem` then contains the reason. */
+  /** null if the report cannot be read; `problem` then contains the reason. */
   readonly report: Report | null;
-  /** The rows of the report; null if it cannot be read. */
+  /** The rows of the report; null if the report cannot be read. */
   readonly rows: Rows | null;
   readonly problem: string | null;
 }
@@ -41,9 +41,9 @@ export interface IRun {
 export interface ISelection {
   readonly cellId: string;
   readonly output: number;
-  /** The id of the section that lists it. */
+  /** The id of the section that lists the part. */
   readonly kind: string;
-  /** The id of its row. */
+  /** The id of the part's row. */
   readonly id: string;
 }
 
@@ -75,8 +75,8 @@ export class RunReader {
     let index: Cells | null = null;
     const findCells = (): Cells =>
       (index ??= new CellIndex(cells.map(([cell]) => snapshotOf(cell))));
-    return cells.flatMap(([cell, place]) =>
-      this._runsOf(cell, place, findCells)
+    return cells.flatMap(([cell, position]) =>
+      this._runsOf(cell, position, findCells)
     );
   }
 
@@ -157,7 +157,7 @@ export function editedRun(
   active: ICodeCellModel
 ): IEditedRun | null {
   const index = new CellIndex(cells.map(snapshotOf));
-  let others: IEditedRun | null = null;
+  let runOfOtherCell: IEditedRun | null = null;
   for (const run of [...runs].reverse()) {
     const edited =
       run.report === null ? [] : editedSince(run.cell, run.report, index);
@@ -167,11 +167,11 @@ export function editedRun(
     if (run.cell === active) {
       return { run, edited };
     }
-    if (others === null && edited.some(({ cell }) => cell === active)) {
-      others = { run, edited };
+    if (runOfOtherCell === null && edited.some(({ cell }) => cell === active)) {
+      runOfOtherCell = { run, edited };
     }
   }
-  return others;
+  return runOfOtherCell;
 }
 
 /** The cells of a report whose texts have changed since. */

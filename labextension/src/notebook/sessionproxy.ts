@@ -1,11 +1,11 @@
 /** A session whose execution requests also ask the kernel to explain the cell. */
 import type { ISessionContext } from '@jupyterlab/apputils';
 
-/** The request in the metadata, as read by the Python package. */
+/** The request in the metadata, as the Python package reads it. */
 export interface IExplainRequest {
   explain: string;
   only_torch: boolean;
-  /** The texts of edited cells before and after the edit, to be tried as remedies. */
+  /** The texts of edited cells before and after the edits, which are tried as remedies. */
   edited?: [before: string, after: string][];
 }
 

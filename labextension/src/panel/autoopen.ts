@@ -27,7 +27,7 @@ export class AutoOpen {
   /** Whether the panel opens. */
   isOn = false;
 
-  private _check(cell: Cell, left: number): void {
+  private _check(cell: Cell, remainingMs: number): void {
     if (!this.isOn || this._hasOpened || cell.isDisposed) {
       return;
     }
@@ -40,8 +40,8 @@ export class AutoOpen {
     if (hasBreaks) {
       this._hasOpened = true;
       this._open();
-    } else if (left > 0 && cell.model.type === 'code') {
-      setTimeout(() => this._check(cell, left - STEP_MS), STEP_MS);
+    } else if (remainingMs > 0 && cell.model.type === 'code') {
+      setTimeout(() => this._check(cell, remainingMs - STEP_MS), STEP_MS);
     }
   }
 

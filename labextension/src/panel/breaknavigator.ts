@@ -117,8 +117,8 @@ export class BreakNavigator {
         breaks.findIndex(({ run }) => run.index >= active)
       );
     }
-    const before = breaks.filter(({ run }) => run.index <= active).length;
-    return (before - 1 + breaks.length) % breaks.length;
+    const countUpTo = breaks.filter(({ run }) => run.index <= active).length;
+    return (countUpTo - 1 + breaks.length) % breaks.length;
   }
 
   private async _show(
@@ -147,14 +147,14 @@ export class BreakNavigator {
 
 /** The breaks of a run in the order of its lines. */
 function byLine({ report, rows }: IRun): Row[] {
-  const place = ({ spot }: Row): [number, number] => [
+  const positionOf = ({ spot }: Row): [number, number] => [
     indexOf(report!.sources, spot?.source),
     spot?.line ?? 0
   ];
   const breaks = rows === null ? [] : (sectionOf(rows, 'break')?.rows ?? []);
   return [...breaks].sort((one, other) => {
-    const [source, line] = place(one);
-    const [otherSource, otherLine] = place(other);
+    const [source, line] = positionOf(one);
+    const [otherSource, otherLine] = positionOf(other);
     return source - otherSource || line - otherLine;
   });
 }

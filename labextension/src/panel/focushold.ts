@@ -7,8 +7,8 @@ const LATE_MS = 1000;
 /**
  * Take the focus back from a notebook that is being opened, until the reader does something.
  *
- * A notebook focuses its active cell when that is ready, which can be long after the reader has opened the notebook and
- * then moved the focus elsewhere.
+ * A notebook focuses its active cell when that cell is ready. This can be long after the reader has opened the notebook
+ * and then moved the focus elsewhere.
  *
  * @param currentNotebook - Returns the current notebook.
  * @param takeBack - Called when a notebook got the focus.
@@ -17,10 +17,10 @@ export function holdFocus(
   currentNotebook: () => NotebookPanel | null,
   takeBack: () => void
 ): void {
-  const over = new AbortController();
-  const { signal } = over;
+  const listening = new AbortController();
+  const { signal } = listening;
   for (const action of ['keydown', 'pointerdown']) {
-    document.addEventListener(action, () => over.abort(), {
+    document.addEventListener(action, () => listening.abort(), {
       signal,
       capture: true
     });
@@ -40,7 +40,7 @@ export function holdFocus(
     await notebook?.content.activeCell?.ready;
     await new Promise(resolve => setTimeout(resolve, LATE_MS));
     if (currentNotebook() === notebook) {
-      over.abort();
+      listening.abort();
     } else {
       await endLate();
     }

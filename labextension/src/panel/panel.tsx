@@ -254,7 +254,7 @@ export class GraphBreakPanel extends ReactWidget {
     { id }: CommandRegistry.ICommandChangedArgs
   ): void {
     const { explainCell, tryEdited } = ExplainCommandIDs;
-    // Without a name any command may have changed, which happens at every kernel message.
+    // Without a name, any command may have changed; this happens at every kernel message.
     if (id === undefined || id === explainCell || id === tryEdited) {
       this._cancelUpdate ??= afterPaint(() => {
         this._cancelUpdate = null;

@@ -209,18 +209,18 @@ interface ISectionCount {
 function sectionCounts({ runs }: IPanelState): readonly ISectionCount[] {
   const counts: ISectionCount[] = [];
   for (const { rows } of runs) {
-    let after = -1;
+    let position = -1;
     for (const { id, title, form, rows: read, total } of rows?.sections ?? []) {
       if (form === 'plain' || total === 0) {
         continue;
       }
       const known = counts.findIndex(count => count.id === id);
-      after = known >= 0 ? known : after + 1;
+      position = known >= 0 ? known : position + 1;
       if (known < 0) {
-        counts.splice(after, 0, { id, title, read: 0, total: 0 });
+        counts.splice(position, 0, { id, title, read: 0, total: 0 });
       }
-      counts[after]!.read += read.length;
-      counts[after]!.total += total;
+      counts[position]!.read += read.length;
+      counts[position]!.total += total;
     }
   }
   return counts;

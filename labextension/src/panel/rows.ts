@@ -1,4 +1,4 @@
-/** The tree of the panel as rows; closed nodes are not expanded, which keeps many reports cheap. */
+/** The tree of the panel as rows. The children of closed nodes are not made, so that many reports cost little. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun } from '../notebook/runs';
@@ -64,6 +64,6 @@ function isNodeOpen(
   if (children === null) {
     return null;
   }
-  // Open nodes with matches of the filter.
+  // With a filter, all nodes have matches, so all are open.
   return query.trim() !== '' || (openNodes.get(key) ?? isOpenAtFirst);
 }

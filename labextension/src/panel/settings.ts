@@ -12,7 +12,7 @@ export async function followSortSetting(
   plugin: string,
   panel: PanelModel
 ): Promise<void> {
-  keep(await registry.load(plugin), 'sort', {
+  synchronize(await registry.load(plugin), 'sort', {
     read: () => panel.state.sort,
     show: sort => panel.setSort(sort as Sort),
     chosen: panel.sortChosen
@@ -37,7 +37,7 @@ export async function followMarksSetting(
   plugin: string,
   marks: CellMarks
 ): Promise<void> {
-  keep(await registry.load(plugin), 'marks', {
+  synchronize(await registry.load(plugin), 'marks', {
     read: () => marks.isOn,
     show: isOn => (marks.isOn = isOn as boolean),
     chosen: marks.toggled
@@ -58,7 +58,11 @@ export type Settings = Pick<ISettingRegistry.ISettings, 'get' | 'set'> & {
 };
 
 /** Synchronize a choice with its setting. */
-export function keep(settings: Settings, name: string, choice: IChoice): void {
+export function synchronize(
+  settings: Settings,
+  name: string,
+  choice: IChoice
+): void {
   let saves = 0;
   let lastSave: Promise<void> = Promise.resolve();
   const stored = (): unknown => settings.get(name).composite;

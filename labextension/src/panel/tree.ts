@@ -44,7 +44,7 @@ export interface INode {
 }
 
 /** If there are more runs than this, none is open initially. */
-const OPEN_RUNS = 10;
+const MAX_OPEN_RUNS = 10;
 
 /** The keys of the nodes around a selection, with its own node last. */
 export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
@@ -61,7 +61,7 @@ export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
   }
 }
 
-/** The number of rows, and how many were read if that differs. */
+/** The number of rows, after the number that were read if only some were. */
 export function countLabel(read: number, total: number): string {
   return read < total ? `${read}/${total}` : String(total);
 }
@@ -77,10 +77,14 @@ export function makeTree(
 }
 
 class TreeBuilder {
-  constructor(options: ITreeOptions, runs: number, trans: TranslationBundle) {
+  constructor(
+    options: ITreeOptions,
+    runCount: number,
+    trans: TranslationBundle
+  ) {
     this._options = options;
     this._query = options.query.trim().toLowerCase();
-    this._runs = runs;
+    this._runCount = runCount;
     this._trans = trans;
   }
 
@@ -101,7 +105,8 @@ class TreeBuilder {
         : [{ ...node, isOpenAtFirst: true, children: () => children }];
     }
     const isOpenAtFirst =
-      this._runs <= OPEN_RUNS && (rows.look === 'bad' || rows.look === 'error');
+      this._runCount <= MAX_OPEN_RUNS &&
+      (rows.look === 'bad' || rows.look === 'error');
     return [
       { ...node, isOpenAtFirst, children: () => this._sections(run, rows) }
     ];
@@ -155,9 +160,9 @@ class TreeBuilder {
   private _groups(run: IRun, section: Section): INode[] {
     const groups = new Map<string, Row[]>();
     for (const row of this._rows(run, section)) {
-      const others = groups.get(row.group) ?? [];
-      others.push(row);
-      groups.set(row.group, others);
+      const rowsOfGroup = groups.get(row.group) ?? [];
+      rowsOfGroup.push(row);
+      groups.set(row.group, rowsOfGroup);
     }
     const entries = Array.from(groups);
     if (this._options.sort === 'cost') {
@@ -192,16 +197,16 @@ class TreeBuilder {
    * @param run - Its run.
    * @param section - Its section.
    * @param row - The row.
-   * @param about - Details that no node above it shows.
+   * @param firstDetails - Details that no node above it shows; they come first.
    */
   private _leaf(
     run: IRun,
     { id: kind, form }: Section,
     row: Row,
-    about: readonly string[] = []
+    firstDetails: readonly string[] = []
   ): INode {
     const { name, sign, look, label, more, cost, colour } = row;
-    const details = [...about, ...row.details];
+    const details = [...firstDetails, ...row.details];
     if (cost !== null && (this._options.sort === 'cost' || form !== 'groups')) {
       details.push(`${cost.toFixed(2)} s`);
     }
@@ -241,7 +246,7 @@ class TreeBuilder {
 
   private readonly _options: ITreeOptions;
   private readonly _query: string;
-  private readonly _runs: number;
+  private readonly _runCount: number;
   private readonly _trans: TranslationBundle;
 }
 
@@ -319,7 +324,7 @@ function unreadLabel({ report, rows }: IRun, trans: TranslationBundle): string {
     .join(', ');
 }
 
-/** The styles of runs; a value of a later version has none. */
+/** The styles of runs, by their look; a look that only a later version knows has no style. */
 const LOOKS: Readonly<Record<string, string>> = {
   bad: 'broken',
   good: 'ok',

@@ -76,10 +76,10 @@ function Row(props: {
 }): JSX.Element {
   const { row, isActive, isSelected, element, actions } = props;
   const details = row.details
-    .filter(words => words !== '')
+    .filter(detail => detail !== '')
     .reduce(
-      (all, words) =>
-        `${all}${all === '' ? '' : all.endsWith('.') ? ' ' : ' · '}${words}`,
+      (text, detail) =>
+        `${text}${text === '' ? '' : text.endsWith('.') ? ' ' : ' · '}${detail}`,
       ''
     );
   return (

@@ -1,15 +1,15 @@
-/** Converts columns: Python counts characters, an editor counts UTF-16 units. */
+/** Converts columns, because Python counts characters and an editor counts UTF-16 units. */
 
 /** One half of a character that consists of two units. */
-const ASTRAL = /[\ud800-\udfff]/;
+const SURROGATE = /[\ud800-\udfff]/;
 
 /** The editor's column for a column of a report, clamped to the text. */
 export function editorColumn(text: string, column: number): number {
-  if (!ASTRAL.test(text)) {
+  if (!SURROGATE.test(text)) {
     return Math.max(0, Math.min(column, text.length));
   }
   let units = 0;
-  for (let left = column; left > 0 && units < text.length; left -= 1) {
+  for (let count = 0; count < column && units < text.length; count += 1) {
     units += text.codePointAt(units)! > 0xffff ? 2 : 1;
   }
   return units;

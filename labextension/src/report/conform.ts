@@ -25,8 +25,11 @@ export const MAX_PARTS = 5_000;
 const MAX_NESTED = 20_000;
 const MAX_ALL_NESTED = 400_000;
 
-/** Lists whose parts are referred to by id, so duplicate ids are dropped. Others are referred to by index. */
-const KNOWN_BY_ID = new Set(
+/**
+ * The types of parts to which others refer by id, so that parts with duplicate ids are dropped. The other parts are
+ * referred to by index.
+ */
+const REFERRED_BY_ID = new Set(
   [
     'Break',
     'Graph',
@@ -52,7 +55,7 @@ const DEFINITIONS = new Map<string, ISchema>(
   ])
 );
 
-/** Names the field that does not conform; the path is built from the inside out. */
+/** An error that names the field that does not conform; its path is built from the inside out. */
 export class ConformError extends Error {
   constructor(readonly path: string) {
     super(path);
@@ -122,7 +125,7 @@ function conformItems(
   budget: IBudget,
   limit: number
 ): unknown[] {
-  const isKnownById = KNOWN_BY_ID.has(type.$ref ?? '');
+  const isReferredById = REFERRED_BY_ID.has(type.$ref ?? '');
   const ids = new Set<string>();
   const items: unknown[] = [];
   let index = 0;
@@ -130,7 +133,7 @@ function conformItems(
     for (; index < data.length && items.length < limit; index += 1) {
       budget.left -= 1;
       const item = conformTo(data[index], type, budget);
-      if (isKnownById) {
+      if (isReferredById) {
         const { id } = item as { id: string };
         if (ids.has(id)) {
           continue;
@@ -181,7 +184,8 @@ function containsList({ type, anyOf }: ISchema): boolean {
 }
 
 /**
- * The same data, keeping the breaks that come first in reading order, so that their numbers are the same in all views.
+ * The same data, with the breaks that come first in reading order at the beginning, so that these are the ones that are
+ * read, and have the same numbers in all views.
  */
 function withFirstBreaks(data: unknown): unknown {
   if (!isObject(data) || !Array.isArray(data.breaks)) {

@@ -9,12 +9,12 @@ export type Applicable = Pick<Remedy, 'edits' | 'code' | 'patch'> &
 export function applicableAt(
   report: Report,
   list: 'remedies' | 'compiled',
-  at: number
+  index: number
 ): Applicable | undefined {
   if (list === 'remedies') {
-    return report.remedies?.[at];
+    return report.remedies?.[index];
   }
-  const edit = report.compiled?.[at]?.edit ?? null;
+  const edit = report.compiled?.[index]?.edit ?? null;
   return edit === null ? undefined : { edits: [edit], code: null, patch: null };
 }
 
@@ -25,7 +25,7 @@ export interface ILineChange {
   readonly lines: readonly string[];
 }
 
-/** A line of a text differs from the line that an edit was made for, or two edits change the same line. */
+/** The error if a line of a text differs from the line that an edit was made for, or two edits change the same line. */
 export class LineMismatch extends Error {
   /** @param line - The number of the line. */
   constructor(readonly line: number) {
@@ -53,9 +53,9 @@ export function changesFor(
     (one, other) =>
       one.first_line - other.first_line || one.last_line - other.last_line
   );
-  let above = 0;
+  let lastChanged = 0;
   return ordered.map(edit => {
-    const { first_line: first, last_line: last, old, new: made } = edit;
+    const { first_line: first, last_line: last, old, new: newText } = edit;
     const isInsertion = last < first;
     const isAsExpected = isInsertion
       ? last === first - 1 &&
@@ -63,7 +63,7 @@ export function changesFor(
         first <= lines.length + 1 &&
         lines[first - 1] === originalLines[first - 1]
       : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
-    if (!isAsExpected || first <= above) {
+    if (!isAsExpected || first <= lastChanged) {
       const differing = old
         .split('\n')
         .findIndex((line, index) => line !== lines[first - 1 + index]);
@@ -71,9 +71,9 @@ export function changesFor(
         isInsertion || differing < 0 ? first : first + differing
       );
     }
-    above = last;
-    const isDeletion = made === '' && !isInsertion;
-    return { first, last, lines: isDeletion ? [] : made.split('\n') };
+    lastChanged = last;
+    const isDeletion = newText === '' && !isInsertion;
+    return { first, last, lines: isDeletion ? [] : newText.split('\n') };
   });
 }
 
@@ -90,23 +90,23 @@ export function replacementsFor(
   changes: readonly ILineChange[]
 ): IReplacement[] {
   const lines = text.split('\n');
-  const starts: number[] = [];
+  const lineStarts: number[] = [];
   let position = 0;
   for (const line of lines) {
-    starts.push(position);
+    lineStarts.push(position);
     position += line.length + 1;
   }
-  return [...changes].reverse().map(({ first, last, lines: made }) => {
+  return [...changes].reverse().map(({ first, last, lines: newLines }) => {
+    const newText = newLines.join('\n');
     if (last < first) {
-      const words = made.join('\n');
       return first > lines.length
-        ? { start: text.length, end: text.length, text: `\n${words}` }
-        : { start: starts[first - 1]!, end: starts[first - 1]!, text: `${words}\n` }; // prettier-ignore
+        ? { start: text.length, end: text.length, text: `\n${newText}` }
+        : { start: lineStarts[first - 1]!, end: lineStarts[first - 1]!, text: `${newText}\n` }; // prettier-ignore
     }
-    const start = starts[first - 1]!;
-    const end = starts[last - 1]! + lines[last - 1]!.length;
-    if (made.length > 0) {
-      return { start, end, text: made.join('\n') };
+    const start = lineStarts[first - 1]!;
+    const end = lineStarts[last - 1]! + lines[last - 1]!.length;
+    if (newLines.length > 0) {
+      return { start, end, text: newText };
     }
     // Removing a line removes one line break: the one after it, or before it at the end of the text.
     return last < lines.length
@@ -121,8 +121,8 @@ export function withChanges(
   changes: readonly ILineChange[]
 ): string {
   let changed = text;
-  for (const { start, end, text: made } of replacementsFor(text, changes)) {
-    changed = changed.slice(0, start) + made + changed.slice(end);
+  for (const { start, end, text: newText } of replacementsFor(text, changes)) {
+    changed = changed.slice(0, start) + newText + changed.slice(end);
   }
   return changed;
 }
@@ -155,30 +155,31 @@ export function diffOf(
   const lines = text.split('\n');
   const groups: IDiffLine[][] = [];
   const add = (sign: '-' | ' ', from: number, to: number): void => {
-    for (let at = Math.max(0, from); at < Math.min(to, lines.length); at += 1) {
-      groups.at(-1)!.push({ sign, number: at + 1, text: lines[at]! });
-    }
+    const start = Math.max(0, from);
+    lines.slice(start, Math.max(start, to)).forEach((line, index) => {
+      groups.at(-1)!.push({ sign, number: start + index + 1, text: line });
+    });
   };
-  let above = 0;
-  for (const { first, last, lines: made } of changes) {
+  let lastChanged = 0;
+  for (const { first, last, lines: newLines } of changes) {
     const before = first - 1;
-    if (groups.length > 0 && before - above <= 2 * CONTEXT_LINES) {
-      add(' ', above, before);
+    if (groups.length > 0 && before - lastChanged <= 2 * CONTEXT_LINES) {
+      add(' ', lastChanged, before);
     } else {
       if (groups.length > 0) {
-        add(' ', above, above + CONTEXT_LINES);
+        add(' ', lastChanged, lastChanged + CONTEXT_LINES);
       }
       groups.push([]);
       add(' ', before - CONTEXT_LINES, before);
     }
     add('-', before, last);
-    for (const line of made) {
+    for (const line of newLines) {
       groups.at(-1)!.push({ sign: '+', number: null, text: line });
     }
-    above = last;
+    lastChanged = last;
   }
   if (groups.length > 0) {
-    add(' ', above, above + CONTEXT_LINES);
+    add(' ', lastChanged, lastChanged + CONTEXT_LINES);
   }
   return groups;
 }
@@ -189,9 +190,9 @@ export function editsBySource(
 ): Map<string, Edit[]> {
   const bySource = new Map<string, Edit[]>();
   for (const edit of remedies.flatMap(({ edits }) => edits)) {
-    const others = bySource.get(edit.source) ?? [];
-    others.push(edit);
-    bySource.set(edit.source, others);
+    const editsOfSource = bySource.get(edit.source) ?? [];
+    editsOfSource.push(edit);
+    bySource.set(edit.source, editsOfSource);
   }
   return bySource;
 }

@@ -38,7 +38,7 @@ export interface IGraphOnLine {
   readonly colour: number;
 }
 
-/** A row of a section without special treatment. */
+/** A row of a section that is not treated specially. */
 export interface INoteOnLine {
   readonly section: string;
   readonly row: Row;
@@ -84,8 +84,8 @@ export function textByLine(
   return new Map([...texts].sort(([one], [other]) => one - other));
 }
 
-/** The sections whose rows have special treatment on lines. */
-const KNOWN = new Set(['break', 'graph', 'scope', 'skipped']);
+/** The sections whose rows are treated specially on lines. */
+const SPECIAL_SECTIONS = new Set(['break', 'graph', 'scope', 'skipped']);
 
 /**
  * The annotated lines of a source, in order.
@@ -220,8 +220,8 @@ class LineDrafts {
     // A report may claim that something spans a billion lines, so count only lines with text, up to a limit.
     const first = this._countBefore(location.line);
     const end = this._countBefore(location.end_line + 1);
-    const numbers = this._numbers.slice(first, Math.min(end, first + this._left)); // prettier-ignore
-    this._left -= numbers.length;
+    const numbers = this._numbers.slice(first, Math.min(end, first + this._remaining)); // prettier-ignore
+    this._remaining -= numbers.length;
     return numbers;
   }
 
@@ -261,7 +261,7 @@ class LineDrafts {
   private readonly _numbers: readonly number[];
   private readonly _drafts = new Map<number, ILineDraft>();
   /** The number of further lines that may be spanned. */
-  private _left = MAX_SPANNED_LINES;
+  private _remaining = MAX_SPANNED_LINES;
 }
 
 function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
@@ -327,7 +327,7 @@ function addNotes(
   drafts: LineDrafts
 ): void {
   for (const { id: section, rows } of sections) {
-    for (const row of KNOWN.has(section) ? [] : rows) {
+    for (const row of SPECIAL_SECTIONS.has(section) ? [] : rows) {
       const { beside, spot } = row;
       if (
         beside !== '' &&

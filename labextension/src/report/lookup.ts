@@ -8,7 +8,7 @@ interface IIdentified {
 
 const INDEXES = new WeakMap<readonly IIdentified[], Map<string, number>>();
 
-/** The index of a part in its list, -1 if no part has the id. The first of several parts with one id counts. */
+/** The index of the first part of a list that has an id, -1 if no part has it. */
 export function indexOf(
   parts: readonly IIdentified[],
   id: string | null | undefined
@@ -59,7 +59,7 @@ export function totalOf(list: readonly unknown[]): number {
   return TOTALS.get(list) ?? list.length;
 }
 
-/** Remember the original length of a truncated list. */
+/** Store the original length of a truncated list. */
 export function setTotal(list: readonly unknown[], total: number): void {
   if (total > list.length) {
     TOTALS.set(list, total);

@@ -1,5 +1,5 @@
 /**
- * The rows of a report, which come with it. No other module words parts of a report.
+ * The rows of a report, which come with it. No other module describes parts of a report in words.
  *
  * A report from a different program may have no rows; then its parts are listed in PyTorch's words.
  */
@@ -66,7 +66,7 @@ const INDEXES = new WeakMap<Rows, Map<string, Map<string, Row>>>();
 /** A row in one line: "Break 1: Branch on a tensor's value (GB0170)". */
 export function headingOf({ name, label, group }: Row): string {
   return [name === '' ? label : name, group]
-    .filter(words => words !== '')
+    .filter(part => part !== '')
     .join(': ');
 }
 
@@ -154,7 +154,7 @@ function sectionFrom<T extends { readonly id: string }>(
   make: (part: T, index: number) => Partial<Row> & Pick<Row, 'label'>
 ): Section {
   const rows = parts.map((part, index) => ({
-    ...PLAIN,
+    ...EMPTY_ROW,
     id: part.id,
     ...make(part, index)
   }));
@@ -162,7 +162,7 @@ function sectionFrom<T extends { readonly id: string }>(
   return { id, title, rows, total, details: [], form };
 }
 
-const PLAIN: Omit<Row, 'id' | 'label'> = {
+const EMPTY_ROW: Omit<Row, 'id' | 'label'> = {
   look: 'note',
   name: '',
   sign: '',
@@ -216,7 +216,7 @@ function boundedRow(row: Row): Row {
     details: clipAll(row.details),
     more: row.more
       .slice(0, MAX_TEXTS)
-      .map(words => clip(words, MAX_PARAGRAPH_LENGTH)),
+      .map(text => clip(text, MAX_PARAGRAPH_LENGTH)),
     group: clip(row.group, MAX_LABEL_LENGTH),
     beside: clip(row.beside, MAX_LABEL_LENGTH),
     colour: colour === null ? null : graphColour(Math.abs(colour))
@@ -224,5 +224,5 @@ function boundedRow(row: Row): Row {
 }
 
 function clipAll(texts: readonly string[]): string[] {
-  return texts.slice(0, MAX_TEXTS).map(words => clip(words, MAX_LABEL_LENGTH));
+  return texts.slice(0, MAX_TEXTS).map(text => clip(text, MAX_LABEL_LENGTH));
 }

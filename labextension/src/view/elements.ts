@@ -27,7 +27,7 @@ export function referencesIn(element: HTMLElement): string[] {
 
 /** The reference of the line of an element. */
 export function ownLineOf(element: HTMLElement): string | undefined {
-  return referencesIn(element).find(other => /^l\d/.test(other));
+  return referencesIn(element).find(reference => /^l\d/.test(reference));
 }
 
 /** Expand everything around an element. */

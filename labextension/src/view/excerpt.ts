@@ -4,7 +4,7 @@ import { makeElement } from './elements';
 /** The number of lines that are shown before and after the line of a break. */
 const CONTEXT_LINES = 2;
 
-/** Whether the report shows the source of a line; editors show those of cells. */
+/** Whether the report shows the source of a line. In a column, editors show the sources that are cells. */
 export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
   return (
     !root.matches('.gb-column') ||
@@ -20,9 +20,9 @@ export function showsSource(root: HTMLElement, source: string): boolean {
 
 /** Show a line with context in a card, below the card's summary, at most once. */
 export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
-  const known = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
-  if (known !== null && known.offsetParent !== null) {
-    return known;
+  const shown = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
+  if (shown !== null && shown.offsetParent !== null) {
+    return shown;
   }
   removeExcerpt(card);
   const rows = Array.from(
@@ -31,14 +31,14 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const lines = rows.filter(row => !row.matches('.gb-note'));
   const index = lines.indexOf(line);
   const first = lines[Math.max(0, index - CONTEXT_LINES)];
-  const after = lines[index + CONTEXT_LINES + 1];
+  const lineAfter = lines[index + CONTEXT_LINES + 1];
   const box = makeElement('div', 'gb-excerpt gb-code');
   const text = makeElement('pre');
   let shownLine = line;
   // The notes of a line are rows below it.
   for (const row of rows.slice(
     first && rows.indexOf(first),
-    after && rows.indexOf(after)
+    lineAfter && rows.indexOf(lineAfter)
   )) {
     // prettier-ignore
     const copy = row.cloneNode(true) as HTMLElement;

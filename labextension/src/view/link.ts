@@ -1,8 +1,8 @@
 /**
  * Communication between a report and the application around it.
  *
- * The script of a widget is not part of the application, so both communicate through the page: a report announces
- * itself by an event that bubbles, and the listener keeps its handle.
+ * The script of a widget is not part of the application, so the two communicate through the page: a report announces
+ * itself by an event that bubbles, and the listener keeps the report's handle.
  */
 import type { Rest } from './list';
 
@@ -16,9 +16,9 @@ const PAINT_MS = 50;
 export interface IReportHandle {
   /** The element of the report. */
   readonly root: HTMLElement;
-  /** Show only conclusions, because editors nearby show the sources; or sources beside them. */
+  /** Show only the conclusions, because editors nearby show the sources, or show the sources beside the conclusions. */
   setColumn(isColumn: boolean): void;
-  /** Highlight a part by its reference, or none for an empty string; with `reveal`, scroll to it. */
+  /** Highlight the part with a reference, or no part for an empty string; with `reveal`, scroll to it. */
   highlight(reference: string, reveal: boolean): void;
   /** Show the line of the selected break in the report, because its editor is out of sight. */
   quote(): void;
@@ -48,7 +48,7 @@ export interface IRemedyActions {
 /** The result of applying remedies, and the possible next steps. */
 export interface IApplied {
   readonly message: string;
-  /** Revert it; rejected with the reason if that is not possible. */
+  /** Revert the change; rejected with the reason if that is not possible. */
   undo?(): Promise<string>;
   /** Run the changed cells again. */
   runAgain?(): Promise<void>;

@@ -33,29 +33,32 @@ export class List {
       text: null
     }));
     this._limit = this._items.length;
-    this._left = Number(options.more?.dataset.left ?? 0);
-    this._words = (options.more?.textContent ?? '').replace(/^and /, '');
+    this._unloaded = Number(options.more?.dataset.left ?? 0);
+    this._unloadedLabel = (options.more?.textContent ?? '').replace(
+      /^and /,
+      ''
+    );
     this._showMore();
   }
 
   /** The number of items, whether on the page or not. */
   get length(): number {
-    return this._items.length + this._left;
+    return this._items.length + this._unloaded;
   }
 
   /** Whether all items are loaded. */
   get isWhole(): boolean {
-    return this._left === 0;
+    return this._unloaded === 0;
   }
 
   /** Load the remaining items. */
   async load(): Promise<void> {
-    if (this._left === 0) {
+    if (this._unloaded === 0) {
       return;
     }
     const rest = await this._options.rest(this._options.name);
-    if (this._left > 0) {
-      this._left = 0;
+    if (this._unloaded > 0) {
+      this._unloaded = 0;
       for (const html of rest) {
         this._items.push({ element: null, html, text: null });
       }
@@ -113,9 +116,9 @@ export class List {
       item.element === null
         ? plainText(item.html.replace(QUOTES, ' '))
         : textOf(item.element);
-    const further = this._options.further?.(index);
-    const text = (itemText + (further ?? '')).toLowerCase();
-    item.text = further === null ? null : text;
+    const extraText = this._options.extraText?.(index);
+    const text = (itemText + (extraText ?? '')).toLowerCase();
+    item.text = extraText === null ? null : text;
     return text;
   }
 
@@ -176,18 +179,18 @@ export class List {
     if (!more) {
       return;
     }
-    const left = hidden + this._left;
-    more.hidden = left === 0;
-    if (left === 0) {
+    const remaining = hidden + this._unloaded;
+    more.hidden = remaining === 0;
+    if (remaining === 0) {
       return;
     }
     const button = document.createElement('button');
     button.type = 'button';
     const page = this._options.page ?? PAGE;
     button.textContent =
-      left > page
-        ? `Show ${page} of ${left} more`
-        : `Show ${this._left > 0 ? this._words : `${left} more`}`;
+      remaining > page
+        ? `Show ${page} of ${remaining} more`
+        : `Show ${this._unloaded > 0 ? this._unloadedLabel : `${remaining} more`}`;
     button.addEventListener('click', () => void this._next(button));
     more.replaceChildren(button);
   }
@@ -210,8 +213,9 @@ export class List {
   private readonly _box: HTMLElement;
   private readonly _options: List.IOptions;
   private readonly _items: IItem[];
-  private _left: number;
-  private readonly _words: string;
+  /** The number of items that are not loaded yet, and the text that the markup has for them. */
+  private _unloaded: number;
+  private readonly _unloadedLabel: string;
   private _limit: number;
   private _query = '';
 }
@@ -228,13 +232,13 @@ export namespace List {
     /** Called when the items on the page change. */
     shown?(): void;
     /** Text of an item that is not in its markup; null as long as it is not loaded. */
-    further?(index: number): string | null;
+    extraText?(index: number): string | null;
     /** The number of items to add at once. */
     page?: number;
   }
 }
 
-/** Quoted code, which is not about its item, and buttons. */
+/** The selector of quoted code and buttons, which are not about their item. */
 const QUOTED = '.gb-excerpt, .gb-diff, .gb-actions';
 
 /** The same in markup, which has no excerpts and buttons yet. */
@@ -265,7 +269,7 @@ const ENTITIES: Record<string, string> = {
   '#39': "'"
 };
 
-/** Focus the first control of an element, or the element itself, because the button that was pressed is gone. */
+/** Focus the first control of an element, or the element itself, because the pressed button is gone. */
 function focusInto(element: Element | undefined): void {
   const control = element?.querySelector<HTMLElement>('summary, a, button');
   if (control) {

@@ -1,4 +1,4 @@
-/** The panes of a report: one is visible at a time, each contains lists, and one filter searches them. */
+/** The panes of a report. One is visible at a time, each contains lists, and one filter searches them. */
 import { makeElement, secureLinks } from './elements';
 import { List, plainText, type Rest } from './list';
 import { indexAfter, type Step } from './roving';
@@ -87,7 +87,7 @@ export class Panes {
       this._applyFilter();
     }
     if (isInFilter) {
-      this._tabs[this._shown]?.focus();
+      this._tabs[this._shownIndex]?.focus();
     }
     return isFiltered || isInFilter;
   }
@@ -120,13 +120,13 @@ export class Panes {
       const list = new List(box, {
         name,
         more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
-        rest: async of => entriesOf(await this._rest(of), of),
+        rest: async listName => entriesOf(await this._rest(listName), listName),
         created: element => {
           secureLinks(element);
           this._addLists(element);
         },
         shown: () => this._options.onShow(),
-        further: index => this._innerText(name, index),
+        extraText: index => this._innerText(name, index),
         page: /^(ops-|l)\d/.test(name) ? LARGE_PAGE : undefined
       });
       this._lists.set(name, list);
@@ -138,7 +138,7 @@ export class Panes {
 
   /** The text of the inner list of an item; null if it is not loaded. */
   private _innerText(name: string, index: number): string | null {
-    const inner = INNER[name];
+    const inner = INNER_LISTS[name];
     if (inner === undefined) {
       return '';
     }
@@ -216,10 +216,10 @@ export class Panes {
   }
 
   private _show(index: number): void {
-    if (index === this._shown) {
+    if (index === this._shownIndex) {
       return;
     }
-    this._shown = index;
+    this._shownIndex = index;
     this._panes.forEach((pane, position) => {
       pane.hidden = position !== index;
     });
@@ -244,7 +244,9 @@ export class Panes {
   /** The lists of the visible pane. */
   private _shownLists(): readonly List[] {
     const boxes =
-      this._panes[this._shown]!.querySelectorAll<HTMLElement>('[data-list]');
+      this._panes[this._shownIndex]!.querySelectorAll<HTMLElement>(
+        '[data-list]'
+      );
     return Array.from(boxes, box => this._lists.get(box.dataset.list!)!);
   }
 
@@ -256,8 +258,8 @@ export class Panes {
   private async _loadPane(): Promise<void> {
     const lists = this._shownLists();
     try {
-      const { pane } = this._panes[this._shown]!.dataset;
-      if (pane! in INNER && !lists.every(list => list.isWhole)) {
+      const { pane } = this._panes[this._shownIndex]!.dataset;
+      if (pane! in INNER_LISTS && !lists.every(list => list.isWhole)) {
         // Include the inner lists of items that are not on the page.
         await this._rest('');
       }
@@ -273,7 +275,7 @@ export class Panes {
   }
 
   private _applyFilter(): void {
-    const pane = this._panes[this._shown]!;
+    const pane = this._panes[this._shownIndex]!;
     const query = this._filter.value;
     let matches = 0;
     for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
@@ -297,7 +299,7 @@ export class Panes {
   private readonly _tabs: HTMLButtonElement[];
   private readonly _lists = new Map<string, List>();
   private readonly _filter = makeElement('input', 'gb-filter');
-  private _shown = -1;
+  private _shownIndex = -1;
   private readonly _requests = new Map<string, Promise<Rest>>();
   private _loaded: Rest | null = null;
 }
@@ -321,7 +323,7 @@ function entriesOf(rest: Rest, name: string): readonly string[] {
 }
 
 /** The names of the lists inside the items of other lists: the operations of graphs, and the locations of a group. */
-const INNER: Readonly<Record<string, string>> = {
+const INNER_LISTS: Readonly<Record<string, string>> = {
   graphs: 'ops',
   breaks: 'places'
 };
@@ -329,7 +331,7 @@ const INNER: Readonly<Record<string, string>> = {
 /**
  * Filter a list inside an item, unless only the item's own text matches.
  *
- * @returns How many matches it adds to that of its item.
+ * @returns How many matches the list adds to the match of its item.
  */
 function filterInner(name: string, list: List, query: string): number {
   if (!/^(ops|places)-/.test(name)) {
@@ -349,12 +351,12 @@ function rangesOf(box: HTMLElement): readonly [number, number][] {
 
 /** The index of a number in ranges, or -1. */
 function indexIn(ranges: readonly [number, number][], number: number): number {
-  let before = 0;
+  let countBefore = 0;
   for (const [first, last] of ranges) {
     if (first <= number && number <= last) {
-      return before + number - first;
+      return countBefore + number - first;
     }
-    before += last - first + 1;
+    countBefore += last - first + 1;
   }
   return -1;
 }

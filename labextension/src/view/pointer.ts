@@ -1,7 +1,7 @@
 /** Tells movements of the pointer from events that scrolling below a resting pointer sends. */
 
-/** A place of the pointer on the screen. */
-type Place = Pick<MouseEvent, 'screenX' | 'screenY'>;
+/** A position of the pointer on the screen. */
+type ScreenPosition = Pick<MouseEvent, 'screenX' | 'screenY'>;
 
 export class PointerMoves {
   /** @param signal - Ends the listening. */
@@ -15,11 +15,11 @@ export class PointerMoves {
   }
 
   /** Whether the pointer has moved since its last event; for events that come before `pointermove`. */
-  isMove({ screenX, screenY }: Place): boolean {
+  isMove({ screenX, screenY }: ScreenPosition): boolean {
     const last = this._last;
     this._last = { screenX, screenY };
     return last?.screenX !== screenX || last.screenY !== screenY;
   }
 
-  private _last: Place | undefined;
+  private _last: ScreenPosition | undefined;
 }

@@ -1,4 +1,4 @@
-/** Buttons in the cards of a report: apply a remedy, copy it, copy the whole card. */
+/** Buttons in the cards of a report that apply a remedy, copy it, or copy the whole card. */
 import { isInView, makeElement, reasonOf } from './elements';
 import type { IApplicableRef, IRemedyActions } from './link';
 import { cardAsMarkdown } from './markdown';
@@ -49,7 +49,7 @@ export class RemedyButtons {
     if (untried !== undefined) {
       const label = untried === 'rest' ? 'Continue trying' : 'Try remedies';
       toolbar.offer(label, () =>
-        this._do(async () => {
+        this._perform(async () => {
           await actions.tryRemedies();
           return '';
         })
@@ -83,7 +83,7 @@ export class RemedyButtons {
     )) {
       const name = card.querySelector('.gb-cut')?.textContent ?? '';
       const button = makeButton('Copy as Markdown', '', () =>
-        this._do(async () => {
+        this._perform(async () => {
           await writeClipboard(cardAsMarkdown(card, this._root));
           return 'Copied as Markdown';
         }, button)
@@ -110,9 +110,9 @@ export class RemedyButtons {
     }
     if (remedy.dataset.reproducer !== undefined) {
       const at = Number(remedy.dataset.reproducer);
-      for (const what of ['script', 'issue'] as const) {
-        const button = namedButton(`Copy ${what}`, title, () =>
-          this._copyReproducer(at, what, button)
+      for (const format of ['script', 'issue'] as const) {
+        const button = namedButton(`Copy ${format}`, title, () =>
+          this._copyReproducer(at, format, button)
         );
         buttons.push(button);
       }
@@ -132,14 +132,14 @@ export class RemedyButtons {
     refs: readonly IApplicableRef[],
     button?: HTMLElement
   ): Promise<void> {
-    return this._do(async () => {
+    return this._perform(async () => {
       const { message, undo, runAgain } = await this._actions!.apply(refs);
       return {
         message,
-        undo: undo && { label: 'Undo', act: () => this._do(undo) },
+        undo: undo && { label: 'Undo', act: () => this._perform(undo) },
         next: runAgain && {
           label: 'Run again',
-          act: () => this._do(() => runAgain().then(() => ''))
+          act: () => this._perform(() => runAgain().then(() => ''))
         }
       };
     }, button);
@@ -147,51 +147,53 @@ export class RemedyButtons {
 
   private _copy(
     { list, at }: IApplicableRef,
-    what: 'patch' | 'code',
+    format: 'patch' | 'code',
     comment: string,
     button: HTMLElement
   ): Promise<void> {
-    return this._do(async () => {
+    return this._perform(async () => {
       const report = JSON.parse(await this._options.json()) as IRemedies;
       const compiled = report.compiled?.[at];
       const text =
         (list === 'compiled'
           ? (compiled?.edit?.new.trim() ?? compiled?.code)
-          : report.remedies?.[at]?.[what]) ?? '';
+          : report.remedies?.[at]?.[format]) ?? '';
       const lines = comment === '' ? [] : comment.split('\n');
       const above = lines.map(line => `# ${line}\n`).join('');
       await writeClipboard(above + text + (text.endsWith('\n') ? '' : '\n'));
-      return what === 'patch' ? 'Patch copied' : 'Code copied';
+      return format === 'patch' ? 'Patch copied' : 'Code copied';
     }, button);
   }
 
   private _copyReproducer(
     at: number,
-    what: 'script' | 'issue',
+    format: 'script' | 'issue',
     button: HTMLElement
   ): Promise<void> {
-    return this._do(async () => {
+    return this._perform(async () => {
       const report = JSON.parse(await this._options.json()) as IRemedies;
-      await writeClipboard(report.reproducers?.[at]?.[what] ?? '');
-      return what === 'script' ? 'Script copied' : 'Issue text copied';
+      await writeClipboard(report.reproducers?.[at]?.[format] ?? '');
+      return format === 'script' ? 'Script copied' : 'Issue text copied';
     }, button);
   }
 
-  /** Run an action and show its result; if the foot of the report is out of sight, also over the button. */
-  private async _do(
+  /** Run an action and show its result, also beside the button if the foot of the report is out of sight. */
+  private async _perform(
     act: () => Promise<string | IResult>,
     button?: HTMLElement
   ): Promise<void> {
     const result = await act().catch(reasonOf);
     this._options.announce(result);
     const message = typeof result === 'string' ? result : result.message;
-    this._root.querySelectorAll('.gb-told').forEach(echo => echo.remove());
+    this._root
+      .querySelectorAll('.gb-told')
+      .forEach(nearMessage => nearMessage.remove());
     const foot = this._root.querySelector('.gb-foot');
     if (button !== undefined && message !== '' && !(foot && isInView(foot))) {
-      const echo = makeElement('span', 'gb-told');
-      echo.textContent = message;
-      echo.setAttribute('aria-hidden', 'true');
-      button.parentElement!.append(echo);
+      const nearMessage = makeElement('span', 'gb-told');
+      nearMessage.textContent = message;
+      nearMessage.setAttribute('aria-hidden', 'true');
+      button.parentElement!.append(nearMessage);
     }
   }
 

@@ -118,7 +118,7 @@ export function suppressShortcuts(element: HTMLElement): void {
   );
 }
 
-/** Whether a key is a shortcut of the application, or a familiar one, instead of a key of the report. */
+/** Whether a key is a shortcut of the application or a common one, not a key of the report. */
 export function isShortcut(event: KeyboardEvent): boolean {
   const { key, shiftKey } = event;
   // Elsewhere Shift+Enter runs a cell, so do not activate the focused element.

@@ -86,13 +86,16 @@ export class Selection {
       return null;
     }
     this._show(target, open);
-    const other = this._showOther(target);
+    const counterpart = this._showCounterpart(target);
     if (!still) {
-      scrollPageTo([rowOf(target), ...(other === null ? [] : [rowOf(other)])]);
+      scrollPageTo([
+        rowOf(target),
+        ...(counterpart === null ? [] : [rowOf(counterpart)])
+      ]);
     }
     if (focus) {
       const part = focusable(target);
-      // The link that led here may be hidden by now, and the focus must not be lost.
+      // The link that led here may now be hidden, and the focus must not be lost.
       (part !== null && isShown(part) ? part : this._root).focus({
         preventScroll: true
       });
@@ -108,8 +111,8 @@ export class Selection {
       return;
     }
     this._reference = reference;
-    const around = this._around(target, reference);
-    around.forEach(element => element.classList.add('gb-with'));
+    const related = this._related(target, reference);
+    related.forEach(element => element.classList.add('gb-with'));
     const boxes = this._boxes().filter(
       box => this.referenceOf(box) === reference
     );
@@ -123,8 +126,8 @@ export class Selection {
   /** Show the line of the selected card in the card, even if an editor shows it. */
   quote(): void {
     const card = this.element;
-    const lineId = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
-    const line = lineId === undefined ? null : this._find(lineId);
+    const ownLine = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
+    const line = ownLine === undefined ? null : this._find(ownLine);
     if (card !== null && line !== null) {
       scrollPageTo([rowOf(card), excerpt(line, card)]);
     }
@@ -167,21 +170,22 @@ export class Selection {
     );
   }
 
-  private _around(target: HTMLElement, reference: string): HTMLElement[] {
+  /** The elements that are highlighted together with an element. */
+  private _related(target: HTMLElement, reference: string): HTMLElement[] {
     const elements = new Set(
       this._root.querySelectorAll<HTMLElement>(
         `[data-in~="${CSS.escape(reference)}"]`
       )
     );
-    const others = new Set(referencesIn(target));
-    for (const other of others) {
-      const element = this._find(other);
+    const relatedReferences = new Set(referencesIn(target));
+    for (const relatedReference of relatedReferences) {
+      const element = this._find(relatedReference);
       if (element !== null) {
         elements.add(element);
       }
     }
     for (const box of this._boxes()) {
-      if (others.has(this.referenceOf(box))) {
+      if (relatedReferences.has(this.referenceOf(box))) {
         elements.add(box);
       }
     }
@@ -209,10 +213,10 @@ export class Selection {
   }
 
   /** Show the line of an item, or the first item of a line, on the other side. */
-  private _showOther(target: HTMLElement): HTMLElement | null {
-    const around = this._around(target, this._reference);
+  private _showCounterpart(target: HTMLElement): HTMLElement | null {
+    const related = this._related(target, this._reference);
     if (target.matches('.gb-line')) {
-      const items = around.filter(element =>
+      const items = related.filter(element =>
         element.matches('.gb-side tr, .gb-item')
       );
       // The pane stays if it shows one of them.
@@ -222,10 +226,10 @@ export class Selection {
       }
       return item ?? null;
     }
-    const lineId = ownLineOf(target);
+    const ownLine = ownLineOf(target);
     const line =
-      (lineId ? this._find(lineId) : null) ??
-      around.find(element => element.matches('.gb-line[id]'));
+      (ownLine ? this._find(ownLine) : null) ??
+      related.find(element => element.matches('.gb-line[id]'));
     if (line === undefined || !isInReport(line, this._root)) {
       return null;
     }

@@ -1,4 +1,4 @@
-/** The tools at the foot of a report: the status, the main action, the menu with other actions and the keys. */
+/** The tools at the foot of a report: the status, the main action, and the menu with other actions and the keys. */
 import { makeElement, makeKey, reasonOf } from './elements';
 
 const KEYS: [key: string, meaning: string][] = [
@@ -47,19 +47,19 @@ export class Toolbar {
   constructor(options: IToolbarOptions) {
     this._options = options;
     this._status.setAttribute('role', 'status');
-    this._follow.setAttribute('aria-pressed', 'false');
-    this._source.hidden = true;
-    this._toggle.setAttribute('aria-expanded', 'false');
+    this._followButton.setAttribute('aria-pressed', 'false');
+    this._sourceButton.hidden = true;
+    this._menuButton.setAttribute('aria-expanded', 'false');
     this._menu.hidden = true;
     this._menu.append(
-      this._follow,
-      this._source,
-      this._copy,
+      this._followButton,
+      this._sourceButton,
+      this._copyButton,
       makeButton('Copy JSON', 'C', () => this.copy('json')),
       makeKeyTable()
     );
-    this._main.append(this._steps, this._next, this._toggle);
-    this.element.append(this._status, this._main, this._menu);
+    this._mainAction.append(this._steps, this._nextButton, this._menuButton);
+    this.element.append(this._status, this._mainAction, this._menu);
   }
 
   readonly element = makeElement('div', 'gb-tools');
@@ -67,7 +67,7 @@ export class Toolbar {
   /** Whether there is a next break; otherwise copying is the main action. */
   set hasBreaks(hasBreaks: boolean) {
     if (!hasBreaks) {
-      this._makeMain(this._copy);
+      this._makeMain(this._copyButton);
     }
   }
 
@@ -83,7 +83,7 @@ export class Toolbar {
       ...steps.map(({ label, act }) => makeButton(label, '', act))
     );
     if (isFocused) {
-      // The button that was pressed is gone, and the focus must not be lost.
+      // The pressed button is no longer on the page, and the focus must not be lost.
       this.element
         .closest<HTMLElement>('.graphbreak')
         ?.focus({ preventScroll: true });
@@ -102,7 +102,7 @@ export class Toolbar {
   setFollowing(isFollowing: boolean): void {
     if (this._isFollowing !== isFollowing) {
       this._isFollowing = isFollowing;
-      this._follow.setAttribute('aria-pressed', String(isFollowing));
+      this._followButton.setAttribute('aria-pressed', String(isFollowing));
       this._options.follow(isFollowing);
     }
   }
@@ -114,13 +114,13 @@ export class Toolbar {
 
   /** Offer to show the sources beside the conclusions, if these are shown alone. */
   offerColumn(isOffered: boolean): void {
-    this._source.hidden = !isOffered;
+    this._sourceButton.hidden = !isOffered;
   }
 
   /** Show whether the sources are beside the conclusions. */
   showColumn(isColumn: boolean): void {
     this._isColumn = isColumn;
-    this._source.setAttribute('aria-pressed', String(!isColumn));
+    this._sourceButton.setAttribute('aria-pressed', String(!isColumn));
   }
 
   /** Copy the report to the clipboard. */
@@ -136,11 +136,11 @@ export class Toolbar {
   /** Open or close the menu. */
   toggleMenu(): void {
     this._menu.hidden = !this._menu.hidden;
-    this._toggle.setAttribute('aria-expanded', String(!this._menu.hidden));
-    this._toggle.focus();
+    this._menuButton.setAttribute('aria-expanded', String(!this._menu.hidden));
+    this._menuButton.focus();
   }
 
-  /** Close the menu; false if it was closed. */
+  /** Close the menu; false if it is not open. */
   closeMenu(): boolean {
     const isOpen = !this._menu.hidden;
     if (isOpen) {
@@ -149,31 +149,33 @@ export class Toolbar {
     return isOpen;
   }
 
-  /** Replace the main action, which moves to the menu. */
+  /** Replace the main action and move the replaced one to the menu. */
   private _makeMain(button: HTMLElement): void {
-    this._menu.prepend(this._main.querySelector(':scope > button')!);
+    this._menu.prepend(this._mainAction.querySelector(':scope > button')!);
     this._steps.after(button);
   }
 
   private readonly _options: IToolbarOptions;
-  private readonly _next = makeButton('Next break', 'n', () =>
+  private readonly _nextButton = makeButton('Next break', 'n', () =>
     this._options.nextBreak()
   );
-  private readonly _follow = makeButton('Follow pointer', 'f', () =>
+  private readonly _followButton = makeButton('Follow pointer', 'f', () =>
     this.setFollowing(!this._isFollowing)
   );
-  private readonly _source = makeButton('Source', '', () =>
+  private readonly _sourceButton = makeButton('Source', '', () =>
     this._options.setColumn(!this._isColumn)
   );
-  private readonly _copy = makeButton('Copy text', 'c', () =>
+  private readonly _copyButton = makeButton('Copy text', 'c', () =>
     this.copy('text')
   );
-  private readonly _toggle = makeButton('More', '?', () => this.toggleMenu());
+  private readonly _menuButton = makeButton('More', '?', () =>
+    this.toggleMenu()
+  );
   private _isFollowing = false;
   private _isColumn = false;
   private _undo: INextStep | null = null;
   private readonly _status = makeElement('span', 'gb-said');
-  private readonly _main = makeElement('span', 'gb-main-action');
+  private readonly _mainAction = makeElement('span', 'gb-main-action');
   /** The buttons for the steps that are possible after the announced action. */
   private readonly _steps = makeElement('span', 'gb-steps');
   private readonly _menu = makeElement('div', 'gb-menu');

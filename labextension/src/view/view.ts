@@ -246,7 +246,7 @@ class View {
       this._selection.element?.closest('.gb-item');
     const details = card?.querySelector<HTMLDetailsElement>(':scope > details');
     if (details) {
-      turn(details);
+      toggleCard(details);
     }
   }
 
@@ -278,12 +278,12 @@ class View {
     if (summary !== null) {
       // Toggle the card here, because the browser would toggle it again after the selection.
       event.preventDefault();
-      if (this._hasMarked(event)) {
+      if (this._endsTextSelection(event)) {
         return;
       }
       const item = summary.closest('.gb-item')!;
       const reference = this._selection.referenceOf(item);
-      const isOpen = turn(summary.parentElement as HTMLDetailsElement);
+      const isOpen = toggleCard(summary.parentElement as HTMLDetailsElement);
       if (isOpen || reference !== this._selection.reference) {
         void this._select(reference);
       }
@@ -298,7 +298,7 @@ class View {
     }
   }
 
-  /** Go to the target of a link: to its editor, if that shows the line instead of the report. */
+  /** Go to the target of a link: to an editor, if an editor shows the line instead of the report. */
   private _follow(reference: string): void {
     const [, source, line] = /^l(\d+)-(\d+)$/.exec(reference) ?? [];
     if (source !== undefined && !showsSource(this._root, source)) {
@@ -317,11 +317,11 @@ class View {
   }
 
   /**
-   * Whether a click ends a drag that selects text. Selected text is no proof of a
-   * drag: a double click selects a word, and a click on selected text keeps the
-   * selection until it ends.
+   * Whether a click ends a drag that selects text. Selected text does not prove that
+   * there was a drag: a double click selects a word, and a click on selected text keeps
+   * the selection until the click ends.
    */
-  private _hasMarked(event: MouseEvent): boolean {
+  private _endsTextSelection(event: MouseEvent): boolean {
     const from = this._pressed;
     return (
       from !== undefined &&
@@ -354,15 +354,15 @@ class View {
     if (element === null) {
       return '';
     }
-    const around = referencesIn(element);
+    const related = referencesIn(element);
     if (element.matches('.gb-broken, .gb-note')) {
-      return around.find(reference => reference.startsWith('b')) ?? '';
+      return related.find(reference => reference.startsWith('b')) ?? '';
     }
     const reference = this._selection.referenceOf(element);
     if (element.matches('.gb-line')) {
-      return around.length > 0 ? reference : '';
+      return related.length > 0 ? reference : '';
     }
-    return reference || (around[0] ?? '');
+    return reference || (related[0] ?? '');
   }
 
   private _onKey(event: KeyboardEvent): void {
@@ -479,8 +479,8 @@ class View {
   private _isFollowing = false;
 }
 
-/** Open or close a card, and remove the lines that it showed. */
-function turn(card: HTMLDetailsElement): boolean {
+/** Open or close a card, and remove the lines that it showed; returns whether it is open. */
+function toggleCard(card: HTMLDetailsElement): boolean {
   card.open = !card.open;
   removeExcerpt(card.parentElement!);
   return card.open;

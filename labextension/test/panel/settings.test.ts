@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { Signal } from '@lumino/signaling';
 
-import { keep } from '../../src/panel/settings';
+import { synchronize } from '../../src/panel/settings';
 
 /** Settings that are stored only when the test lets the server answer. */
 class Slow {
@@ -44,7 +44,7 @@ class Switch {
 test('a stored choice is applied, and not stored again', async () => {
   const settings = new Slow(false);
   const marks = new Switch(true);
-  keep(settings, 'marks', marks);
+  synchronize(settings, 'marks', marks);
   assert.equal(marks.read(), false);
   settings.value = true;
   settings.changed.emit();
@@ -56,7 +56,7 @@ test('a stored choice is applied, and not stored again', async () => {
 test('the later of two choices stays, although the earlier is stored first', async () => {
   const settings = new Slow(true);
   const marks = new Switch(true);
-  keep(settings, 'marks', marks);
+  synchronize(settings, 'marks', marks);
   marks.show(false);
   await Promise.resolve();
   marks.show(true);

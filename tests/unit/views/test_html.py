@@ -209,10 +209,10 @@ def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
     assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
     assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
-    assert "an error by fullgraph=True, line 2" in text
+    assert "an error because of fullgraph=True, line 2" in text
     assert "recompiled (0/1), then limit reached: runs eagerly" in text
     assert "n: 0 → 1 → different value (line 4)" in text
-    assert "Do: a tensor instead of a number: n = torch.tensor(1)" in text
+    assert "Do: use a tensor instead of a number: n = torch.tensor(1)" in text
 
 
 def test_times_that_were_not_measured_are_not_shown() -> None:

@@ -50,11 +50,11 @@ def remedy_with_id(report: Report, ident: str) -> Remedy:
         (
             make_remedy(),
             "works: values, gradients and output equal on 6 inputs with inductor, both branches taken; 5 graphs become "
-            "1, no break is left",
+            "1, and no break is left",
         ),
         (
             make_remedy(evidence=Evidence("eager", 1, None, ["values"], 2, 2, 3, 1)),
-            "works: values equal on 1 input with eager; 1 break of 3 is left",
+            "works: values equal on 1 input with eager; 1 of 3 breaks is left",
         ),
         (
             make_remedy("works on what ran", evidence=Evidence("eager", 2, False, ["values", "output"], 1, 2, 1, 1)),
@@ -64,7 +64,7 @@ def remedy_with_id(report: Report, ident: str) -> Remedy:
         (
             make_remedy("works on what ran", reason="`flag` was never true", evidence=EVIDENCE),
             "works on what ran: values, gradients and output equal on 6 inputs with inductor, both branches taken, but "
-            "`flag` was never true; 5 graphs become 1, no break is left",
+            "`flag` was never true; 5 graphs become 1, and no break is left",
         ),
         (make_remedy("break stays"), "still breaks"),
         (make_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),

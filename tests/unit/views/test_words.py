@@ -252,23 +252,23 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles(*(f"k == {value}" for value in range(2, 10)), limit=True),
             "k: 2 -> 3 -> ... -> 9 -> different value",
-            "`torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
+            "use `torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
         ),
         (
             report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
             "dimension 0 of x: 2 -> 3",
-            "`torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
+            "use `torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
-            "a tensor instead of a number: `self.n = torch.tensor(0)`; "
+            "use a tensor instead of a number: `self.n = torch.tensor(0)`; "
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
         ),
         (
             report_with_recompiles("___stack0 == 28.5"),
             "the value that the break returned: 28.5 -> different value",
-            "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`",
+            "remove the break: the recompiles end with it; or use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0 == 0"),
@@ -278,18 +278,18 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("k == 1"),
             "k: 1 -> different value",
-            "a tensor instead of a number: `k = torch.tensor(1)`",
+            "use a tensor instead of a number: `k = torch.tensor(1)`",
         ),
         (
             report_with_recompiles("self.k == 2"),
             "self.k: 2 -> different value",
-            "a tensor instead of a number: `self.k = torch.tensor(2)`; "
+            "use a tensor instead of a number: `self.k = torch.tensor(2)`; "
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
         ),
         (
             report_with_recompiles("self.rate == 0.1"),
             "self.rate: 0.1 -> different value",
-            "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
+            "use a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
         ),
         (
             report_with_guard_location(Location("s9", 73, 73), "self.drop.p == 0.1"),
@@ -394,7 +394,7 @@ def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice
 
 @pytest.mark.parametrize(
     ("guard", "advice"),
-    [("k == 2", "`torch.compile(..., dynamic=True)`"), ("k == 0", ""), ("mode == 'a'", ""), ("len(args) == 2", "")],
+    [("k == 2", "use `torch.compile(..., dynamic=True)`"), ("k == 0", ""), ("mode == 'a'", ""), ("len(args) == 2", "")],
 )
 def test_advice_on_recompiles_in_a_library_asks_for_no_change_to_its_code(guard: str, advice: str) -> None:
     report = report_with_recompiles(guard)
@@ -488,12 +488,13 @@ def report_between_breaks(count: int, guard: str) -> Report:
         (
             "___stack0[0]",
             "a tensor that the break returned",
-            "`torch.compile(..., dynamic=True)`, or remove the break before it",
+            "use `torch.compile(..., dynamic=True)`, or remove the break before it",
         ),
         (
             "pairs[0]",
             "pairs[0]",
-            "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size",
+            "use `torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` for the argument that sets the "
+            "size",
         ),
     ],
 )
@@ -523,7 +524,7 @@ def test_recompiles_caused_by_results_of_breaks_are_one_entry_in_every_view(
         "recompiled 6 times",
         why,
     )
-    advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
+    advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
     named = f"6 functions between breaks recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more do: {advice}"
     text = " ".join(render_text(report).split())
     assert named in text

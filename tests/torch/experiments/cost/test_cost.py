@@ -702,7 +702,7 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
         copied_weight = next(tensor for tensor in variant.tensors() if tensor.shape == (2, 4))
         graph_calls = 0
         for number in (1, 2):
-            variant.run()
+            variant.time_call()
             assert torch.equal(copied_weight, model.weight)
             assert graph_calls >= number
 
@@ -799,7 +799,7 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
             apply_failing_remedy.warm_up()
         for variant in variants * 2:
             assert torch.equal(weights[0], shared_layer.weight)
-            variant.run()
+            variant.time_call()
 
 
 cache: dict[str, torch.Tensor] = {}
@@ -816,6 +816,6 @@ def test_state_that_the_first_call_stores_stays_although_it_is_also_an_argument(
     with entry.set_up(), sandbox_runs():
         variant = Variant(entry, compiled=False)
         assert variant.warm_up()
-        variant.run()
+        variant.time_call()
         assert "table" in variant.subject.call.__globals__["cache"]
     assert cache == {}

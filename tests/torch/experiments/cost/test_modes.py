@@ -129,7 +129,7 @@ class Scaled(torch.nn.Module):
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor: torch.Tensor
-        self.register_buffer("by", torch.full((1,), factor))
+        self.register_buffer("factor", torch.full((1,), factor))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * self.factor
@@ -173,7 +173,7 @@ def test_number_of_instances_is_limited_with_a_note() -> None:
         for factor in range(20):
             torch.compile(Scaled(factor), backend="eager")(torch.ones(2))
     assert len(recorded_entries.entries) == 17
-    assert recorded_entries.left_out == [
+    assert recorded_entries.omission_reasons == [
         "Only the first 16 calls that reuse code compiled for other calls are examined."
     ]
 

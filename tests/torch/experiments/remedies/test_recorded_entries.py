@@ -50,7 +50,7 @@ def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
     with record_entries() as recorded_entries:
         value = run()
-    assert recorded_entries.left_out == []
+    assert recorded_entries.omission_reasons == []
     return recorded_entries.entries, value
 
 

@@ -91,7 +91,7 @@ def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> 
     log.addHandler(handler)
     result = result_of(logs_then_notes)
     assert result.error is None
-    assert [text for _, _, text in result.effects.logged] == ["logged"]
+    assert [text for _, _, text in result.effects.log_records] == ["logged"]
     assert handler.messages == []
 
 
@@ -121,7 +121,7 @@ def test_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
     original = CountingFilter()
     log.addFilter(original)
     result = result_of(logs_two)
-    assert [text for _, _, text in result.effects.logged] == ["logged"]
+    assert [text for _, _, text in result.effects.log_records] == ["logged"]
     assert result.state["EVENTS"] == ["dropped", "logged"]
     assert (original.messages, EVENTS, CountingFilter.total) == ([], [], 0)
 
@@ -148,7 +148,7 @@ def test_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> 
     original = CountingFilter()
     original.kept = HasDestructor()  # type: ignore[attr-defined]
     log.addFilter(original)
-    assert [text for _, _, text in result_of(logs_two).effects.logged] == ["dropped", "logged"]
+    assert [text for _, _, text in result_of(logs_two).effects.log_records] == ["dropped", "logged"]
     assert original.messages == []
 
 
@@ -190,7 +190,7 @@ def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> No
             if shown is None:
                 assert isinstance(result.error, UserWarning)
             else:
-                assert len(result.effects.warned) == shown
+                assert len(result.effects.warning_messages) == shown
         assert warnings.filters == before
 
 

@@ -79,7 +79,7 @@ def test_changed_memory_can_be_detached() -> None:
 
 def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(LARGE, LARGE, bias=False)
-    monkeypatch.setattr(memory, "_COLLECTED_BYTES", model.weight.nbytes - 1)
+    monkeypatch.setattr(memory, "_COLLECTION_THRESHOLD_BYTES", model.weight.nbytes - 1)
     gc.disable()
     try:
         with share_run_setup(CallModes.now()):

@@ -560,7 +560,7 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
 
-    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, make_raising_function=False)
+    monkeypatch.setattr(logging.Logger, "warning_once", warning_once, raising=False)
     warnings.simplefilter("default")
     log: Any = LOG
 
@@ -573,8 +573,8 @@ def test_once_only_messages_appear_in_each_run_and_not_again_afterwards(
     assert (len(recwarn), len(caplog.records)) == (1, 1)
     for _ in range(2):
         effects = run_once(f, torch.ones(1)).effects
-        assert effects.warned == [("UserWarning", "shown once")]
-        assert effects.logged == [("trial.of.the.user", "WARNING", "logged once")]
+        assert effects.warning_messages == [("UserWarning", "shown once")]
+        assert effects.log_records == [("trial.of.the.user", "WARNING", "logged once")]
     f(torch.ones(1))
     assert (len(recwarn), len(caplog.records)) == (1, 1)
 

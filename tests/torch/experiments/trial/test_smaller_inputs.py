@@ -10,7 +10,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial import reference
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.inputs import Input, describe
+from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
 from jupyter_graphbreak.experiments.trial.reference import Reference, shrinkable_sizes, smaller_arguments
 
 
@@ -45,7 +45,7 @@ def large_only(x: torch.Tensor) -> torch.Tensor:
 def reference_of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
     monkeypatch.setattr(reference, "_SLOW_S", 0.0)
     arguments = Arguments(torch.arange(64.0))
-    slow_reference = Reference(fn, Input(arguments, describe("the first input", arguments, fn)))
+    slow_reference = Reference(fn, Input(arguments, example_of("the first input", arguments, fn)))
     slow_reference.shrink()
     return slow_reference
 

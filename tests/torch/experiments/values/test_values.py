@@ -268,7 +268,7 @@ def test_the_operations_of_one_line_are_listed() -> None:
         (sigmoid, "mul"),
     ]
     assert [note.message for note in report.diagnostics] == [f"Line {line} computed no tensor in the examined calls."]
-    with pytest.raises(ValueError, match=r"'model\.py' is not a line: use for example 12 or model\.py:12"):
+    with pytest.raises(ValueError, match=r"'model\.py' is not a line: use, for example, 12 or model\.py:12"):
         jupyter_graphbreak.values(with_breaks, torch.zeros(2), at=["model.py"])
 
 

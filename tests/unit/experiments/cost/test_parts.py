@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.cost.parts import (
     TimeOwners,
     divide_into_parts,
     graph_to_break_us,
+    graphs_time_share,
     mark_us,
-    time_share,
 )
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
 from jupyter_graphbreak.report.schema import Frame, Resume, Skipped
@@ -132,7 +132,7 @@ def test_parts_come_from_typical_calls_and_add_up() -> None:
     assert [(part.kind, part.graph) for part in parts] == [("outside", None), ("graph", "A")]
     assert [part.time.median_us for part in parts] == [30.0, 73.0]
     assert parts[1].time.runs == 2
-    assert time_share(parts) == pytest.approx(73 / 103, abs=0.001)
+    assert graphs_time_share(parts) == pytest.approx(73 / 103, abs=0.001)
     total, parts = divide_into_parts(calls[2:], TimeOwners(two_breaks(), ["0/0"]))  # calls with a wide spread
     assert sum(part.time.median_us for part in parts) == total.median_us == 107.0
 

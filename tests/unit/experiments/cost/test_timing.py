@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.cost.timing import (
     clear_ratio,
     gain_us,
     ratio_in_turn,
-    spread,
-    spread_of,
+    spread_of_calls,
+    spread_of_times,
     time_in_turn,
     undisturbed_calls,
     waiting_us_so_far,
@@ -103,14 +103,14 @@ def test_a_busy_machine_gets_twice_the_time() -> None:
 
 
 def test_a_spread_is_the_median_and_the_quartiles() -> None:
-    assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
-    assert spread([4.0]) == Spread(4.0, 4.0, 4.0, 1)
+    assert spread_of_times([4.0, 1.0, 2.0, 3.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
+    assert spread_of_times([4.0]) == Spread(4.0, 4.0, 4.0, 1)
 
 
 def test_processor_time_is_reported_if_it_was_measured() -> None:
     calls = [CallTime(10.0, processor_us=us) for us in (4.0, 6.0, 50.0)]
-    assert spread_of(calls) == Spread(10.0, 10.0, 10.0, 3, 6.0)
-    assert spread_of([CallTime(10.0)]).processor_us is None
+    assert spread_of_calls(calls) == Spread(10.0, 10.0, 10.0, 3, 6.0)
+    assert spread_of_calls([CallTime(10.0)]).processor_us is None
 
 
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.reproducer.target import (
     reproducible_ids,
     target_of,
 )
-from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.reproducer.writer import ScriptWriter
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, GuardFailure, Recompile, Report, RunError
 
@@ -177,7 +177,7 @@ class Colour(enum.Enum):
     ],
 )  # fmt: skip
 def test_values_are_written_as_expressions(value: Any, expected: str) -> None:
-    assert ast.unparse(Writer().expression_of(value)) == expected
+    assert ast.unparse(ScriptWriter().expression_of(value)) == expected
 
 
 class BoxTensor(torch.Tensor):
@@ -198,16 +198,16 @@ LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dty
     "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(BoxTensor)]
 )
 def test_unusual_tensors_are_written_with_their_class_and_layout(tensor: torch.Tensor) -> None:
-    tensor_copy = eval(ast.unparse(Writer().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})  # noqa: S307 - our own
+    tensor_copy = eval(ast.unparse(ScriptWriter().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})  # noqa: S307 - our own
     assert (type(tensor_copy), tensor_copy.layout, tensor_copy.shape) == (type(tensor), tensor.layout, tensor.shape)
 
 
 def test_small_tensors_keep_their_values_if_values_matter() -> None:
-    assert ast.unparse(Writer(uses_values=True).expression_of(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
+    assert ast.unparse(ScriptWriter(uses_values=True).expression_of(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
 
 
 def test_an_object_that_is_used_twice_has_one_name() -> None:
-    writer = Writer()
+    writer = ScriptWriter()
     module = torch.nn.TransformerEncoderLayer(4, 2)
     first, second = writer.expression_of(module), writer.expression_of(module)
     assert ast.unparse(first) == ast.unparse(second)
@@ -216,19 +216,19 @@ def test_an_object_that_is_used_twice_has_one_name() -> None:
 @pytest.mark.parametrize("value", [object(), open, torch.eye(4).to_sparse_bsr((2, 2)), HasAttribute(torch.ones(2))])
 def test_a_value_that_cannot_be_written_raises(value: Any) -> None:
     if value is open:
-        assert ast.unparse(Writer().expression_of(value)) == "open"
+        assert ast.unparse(ScriptWriter().expression_of(value)) == "open"
         return
     with pytest.raises(UnwritableError):
-        Writer().expression_of(value)
+        ScriptWriter().expression_of(value)
 
 
 def test_closures_of_one_function_stay_separate() -> None:
     def make_adder(number: int) -> Any:
         return lambda x: x + number
 
-    writer = Writer()
+    writer = ScriptWriter()
     names = {ast.unparse(writer.expression_of(make_adder(number))) for number in (1, 2)}
-    text = ast.unparse(writer.script([]))
+    text = ast.unparse(writer.build_script([]))
     assert len(names) == 2
     assert "number = 1" in text
     assert "number_2 = 2" in text

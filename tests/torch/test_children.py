@@ -84,9 +84,12 @@ def test_a_process_of_multiprocessing_has_its_own_report(method: str) -> None:
         ),
     ],
 )
-def test_the_ranks_of_torchrun_are_reported_with_their_differences(tmp_path: Path, wrap: str) -> None:
+def test_the_ranks_of_torchrun_are_reported_with_their_differences(
+    monkeypatch: pytest.MonkeyPatch, warm_python: str, tmp_path: Path, wrap: str
+) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.replace("WRAP", wrap))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
+    monkeypatch.setenv("PYTHON_EXEC", warm_python)
+    launch = [str(Path(warm_python).with_name("torchrun")), "--standalone", "--nproc-per-node", "2", "train.py"]
     with capture(processes=True) as run:
         subprocess.run(launch, check=True, cwd=tmp_path, capture_output=True)
     job = run.job

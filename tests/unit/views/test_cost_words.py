@@ -124,6 +124,8 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
         "step: 9 of 11 operations ran compiled, 61% of the time",
         "norm: nothing ran compiled: 3 operations ran eagerly; compiling pays off after 7 calls",
     ]
+    without_breaks = replace(report, cost=Cost("cpu", "eager", [replace(other, coverage=Coverage(264, 0, 0.9))]))
+    assert coverage_sentences(without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
 
 
 def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:

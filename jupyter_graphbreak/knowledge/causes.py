@@ -274,7 +274,7 @@ CAUSES = (
         setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
-        rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
+        rewrites=("format with str.format", "index with a vector", "keep the tensor", "pass sizes as numbers"),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -1483,6 +1483,16 @@ CALLS = (
             "x[i] needs the number in i: index with a tensor of one element, x[i.reshape(1)][0], or use "
             "torch.index_select"
         ),
+    ),
+    KnownCall(
+        pattern="",  # any code
+        causes=("UserError",),
+        title="Number from a tensor that Dynamo needs while tracing",
+        advice=(
+            "compute the number before the call and pass it as an argument; or replace the loop or condition that "
+            "needs it with operations on whole tensors, such as torch.where or a mask"
+        ),
+        manual_step=_PYTHON_NUMBER_STEP,
     ),
     KnownCall(
         pattern=r"\bunique\(",

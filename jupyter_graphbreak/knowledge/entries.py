@@ -20,6 +20,7 @@ Rewrite = Literal[
     "delete the call",
     "draw with randint_like",
     "format with str.format",
+    "index with a vector",
     "keep the tensor",
     "leave requires_grad_() out",
     "mask instead of selecting",

@@ -52,6 +52,9 @@ _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+
 _KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
 #: PyTorch's message if an object that compiled code refers to was freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+#: A line with a break may have read an object before the break, such as the bound method in `xs.append(y.item())`.
+#: Without the break, the code is recompiled as well, because the length of such a list varies.
+_FREED_OBJECT_ADVICE = "call the method after the compiled function, with a value that the function returns"
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
 _BACKEND_GUARD_START = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
@@ -642,7 +645,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
             return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
-        shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
+        shown_name = "a value on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else name
         return _Variation(
             shown_name,
             value,
@@ -653,8 +656,11 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
     if freed_object := _FREED_OBJECT.fullmatch(guard):
         name = freed_object["name"]
-        subject = "a value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
-        return _Variation(f"{subject} no longer exists", "", None, "")
+        if name.startswith(BREAK_RESULT_PREFIX):
+            subject, advice = "an object or a method on the line of the break", _FREED_OBJECT_ADVICE
+        else:
+            subject, advice = f"`{name}`", ""
+        return _Variation(f"{subject} no longer exists", "", None, advice)
     if object_variation := _object_variation(guard):
         return _Variation(object_variation, "", None, "")
     if settings := changed_settings(guard):

@@ -116,6 +116,12 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 
 
+def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:
+    cause = known_cause(None, "UserError", code="range(int(n))")
+    assert cause.title == "Number from a tensor that Dynamo needs while tracing"
+    assert "pass it as an argument" in (cause.advice or "")
+
+
 def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
     unknown = known_cause("GB9999", "something new")

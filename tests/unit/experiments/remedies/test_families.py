@@ -148,6 +148,10 @@ def test_other_indices_stay(code: str) -> None:
     assert proposed_texts("rewrite", problem(f"import torch\ny = {code} * 2\n", code, "GB0033")) == []
 
 
+def test_a_mask_does_not_become_a_vector() -> None:
+    assert proposed_texts("rewrite", problem("import torch\ny = x[mask] * 2\n", "x[mask]", "GB0036")) == []
+
+
 def test_the_largest_item_is_found_in_a_loop() -> None:
     text = "import torch\ndef f(xs):\n  y = max(xs, key=len) + 1\n  return min(ys)\n"
     (largest,) = proposed_texts("rewrite", problem(text, "max(xs, key=len)"))

@@ -1485,6 +1485,15 @@ CALLS = (
         ),
     ),
     KnownCall(
+        pattern=r"^[^()]+ (?:[-+*/%@&|^]|//|\*\*|<<|>>) [^()]+$",
+        causes=("GB0213",),
+        title="Arithmetic with a random number of Python",
+        advice="draw the number before the call and pass it as an argument",
+        manual_step=ManualStep(
+            "Decide where to draw the number: before the call, which passes it as an argument, or with torch."
+        ),
+    ),
+    KnownCall(
         pattern="",  # any code
         causes=("UserError",),
         title="Number from a tensor that Dynamo needs while tracing",

@@ -122,6 +122,12 @@ def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:
     assert "pass it as an argument" in (cause.advice or "")
 
 
+@pytest.mark.parametrize(("code", "is_random"), [("top + size", True), ("2 * n", True), ("sum(xs)", False)])
+def test_arithmetic_that_dynamo_does_not_trace_is_about_random_numbers(code: str, is_random: bool) -> None:
+    cause = known_cause("GB0213", "unimplemented builtin op on tensor arguments", code=code)
+    assert (cause.title == "Arithmetic with a random number of Python") == is_random
+
+
 def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
     unknown = known_cause("GB9999", "something new")

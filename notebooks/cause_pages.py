@@ -261,7 +261,7 @@ _ANY_OTHER = (
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
     "[Libraries](../libraries.md) have a page."
 )
-#: The meaning for a reader of the hints that PyTorch gives for many causes, by their first words.
+#: What the hints that PyTorch gives for many causes mean for a user, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
@@ -459,7 +459,7 @@ def page_name(ident: str) -> str:
 
 
 def address(ident: str) -> str:
-    """Return the address of a cause in the built site: its page, or its place on the page of rare causes."""
+    """Return the address of a cause in the built site: its page, or its section on the page of rare causes."""
     is_known = any(cause.id == ident for cause in CAUSES)
     return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 

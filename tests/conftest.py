@@ -56,7 +56,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def needs_warm_processes(item: pytest.Item) -> bool:
-    return needs_site(item) or any(name in item.path.parts for name in ("browser", "cli", "ipython", "plugin"))
+    parts = {"browser", "cli", "ipython", "plugin", "test_children.py"}
+    return needs_site(item) or not parts.isdisjoint(item.path.parts)
 
 
 def needs_site(item: pytest.Item) -> bool:
@@ -90,6 +91,12 @@ def fork_server_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def warm_python(fork_server_folder: Path) -> str:
+    """Return a command ``python`` that starts with PyTorch loaded, next to ``graphbreak`` and ``torchrun``."""
+    return f"{warm_processes.use_warm_commands(fork_server_folder)}/python"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -142,11 +149,11 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     if WORKER not in {None, "gw0"} or not any(map(needs_site, request.session.items)):
         yield
         return
-    fork_server_folder: Path = request.getfixturevalue("fork_server_folder")  # kernels execute the pages
+    python: str = request.getfixturevalue("warm_python")  # kernels execute the pages
     folder = shared_folder(tmp_path_factory) / "site"
     folder.mkdir()
-    path = [warm_processes.use_warm_commands(fork_server_folder), str(Path(sys.executable).parent), os.environ["PATH"]]
-    environment = {**os.environ, "PATH": os.pathsep.join(path)}
+    path = [str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = {**os.environ, "PATH": os.pathsep.join(path), "PYTHON_EXEC": python}  # the latter is for torchrun
     # Build in one process and at low priority, because the tests have time limits. Cells have none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]
@@ -158,7 +165,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wait for the documentation, and return its folder. The folder ``jupyter_execute`` beside it has the notebooks."""
+    """Wait for the documentation, and return its folder. The folder ``jupyter_execute`` next to it has notebooks."""
     folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():

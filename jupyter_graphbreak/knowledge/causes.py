@@ -1476,6 +1476,15 @@ CALLS = (
         manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
+        pattern=r"^[\w.]+\[.+\]$",
+        causes=("GB0033",),
+        title="Tensor used as an index",
+        advice=(
+            "x[i] needs the number in i: index with a tensor of one element, x[i.reshape(1)][0], or use "
+            "torch.index_select"
+        ),
+    ),
+    KnownCall(
         pattern=r"\bunique\(",
         causes=("GB0036",),
         advice=(

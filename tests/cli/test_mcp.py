@@ -15,8 +15,6 @@ pytest.importorskip("mcp")
 import anyio
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from tests.support import warm_processes
-
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
 
@@ -49,12 +47,6 @@ PATCH = """\
 +    x = torch.where(x.sum() > 3, x / 2, x)
      return scale(x) + 1
 """
-
-
-@pytest.fixture
-def warm_python(fork_server_folder: Path) -> str:
-    """Return a Python that starts with PyTorch loaded."""
-    return str(Path(warm_processes.use_warm_commands(fork_server_folder), "python"))
 
 
 @pytest.fixture

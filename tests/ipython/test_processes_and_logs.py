@@ -23,12 +23,12 @@ if __name__ == "__main__":
 """
 
 
-def test_a_child_process_is_part_of_the_report(kernel: Kernel, tmp_path: Path) -> None:
+def test_a_child_process_is_part_of_the_report(kernel: Kernel, warm_python: str, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     kernel.run(
         "%%compile_explain --processes -o job\n"
-        f"import os, subprocess, sys, torch\nsubprocess.run([sys.executable, {str(script)!r}], check=True)\n"
+        f"import os, subprocess, torch\nsubprocess.run([{warm_python!r}, {str(script)!r}], check=True)\n"
         "y = torch.compile(torch.sin)(torch.ones(2))"
     )
     bundle = kernel.bundles()[-1]

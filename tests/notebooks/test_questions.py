@@ -973,8 +973,8 @@ def _slug(heading: str) -> str:
 
 @pytest.mark.parametrize("row", QUESTIONS.splitlines(), ids=lambda row: row.partition(" | ")[0])
 def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str) -> None:
-    _, place, answer = row.split(" | ")
-    page, _, anchor = place.partition("#")
+    _, target, answer = row.split(" | ")
+    page, _, anchor = target.partition("#")
     screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN_LINES]).split())
     assert answer.lower() in screen.lower()
 
@@ -982,8 +982,8 @@ def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str
 def test_the_words_of_an_answer_are_not_in_its_question_or_heading() -> None:
     repeated = []
     for row in QUESTIONS.splitlines():
-        question, place, answer = row.split(" | ")
-        page, _, anchor = place.partition("#")
+        question, target, answer = row.split(" | ")
+        page, _, anchor = target.partition("#")
         heading = next(line for line in _section(page, anchor).splitlines() if line.startswith("#"))
         if answer.lower() in f"{question} {heading}".lower():
             repeated.append(row)

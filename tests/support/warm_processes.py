@@ -2,10 +2,9 @@
 
 Loading PyTorch takes five seconds and this package one, which is most of the time of a kernel or command in a test.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
-a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
-runs a Python command in a fork. Nothing is compiled before the fork. A process starts cold if there is no server, if
-its environment has ``COLD_START``, or if it has other values than the server for variables that PyTorch or Python reads
-while it is loaded.
+a proxy for the fork. ``use_warm_commands`` creates commands that do the same, and ``run`` runs a Python command in a
+fork. Nothing is compiled before the fork. A process starts cold if there is no server, if its environment has
+``COLD_START``, or if it has other values than the server for variables that PyTorch or Python reads while it is loaded.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import contextlib
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -37,6 +37,11 @@ from typing import Any
 COLD = "COLD_START"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
+#: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
+_LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
+_LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
+#: The options of Python with which a process can be forked.
+_OPTIONS = ("-P", "-u")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
     "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
@@ -71,14 +76,16 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
 
 
 def use_warm_commands(folder: Path) -> str:
-    """Write the commands ``python`` and ``graphbreak``, and return their folder for ``PATH``."""
+    """Write the commands ``python``, ``graphbreak`` and ``torchrun``, and return their folder for ``PATH``."""
     commands = folder / "bin"
     commands.mkdir(exist_ok=True)
     proxy = shlex.join([sys.executable, str(Path(__file__).resolve()), "--command", str(folder)])
-    installed = shlex.quote(str(Path(sys.executable).with_name("graphbreak")))
-    for name, script in (("python", ""), ("graphbreak", installed)):
-        (commands / name).write_text(f'#!/bin/sh\nexec {proxy} {script} "$@"\n')
-        (commands / name).chmod(0o755)
+    for name in ("python", "graphbreak", "torchrun"):
+        script = "" if name == "python" else shlex.quote(str(Path(sys.executable).with_name(name)))
+        part = commands / f"{name}.{os.getpid()}"
+        part.write_text(f'#!/bin/sh\nexec {proxy} {script} "$@"\n')
+        part.chmod(0o755)
+        part.replace(commands / name)  # a process of another worker may be starting with it
     return str(commands)
 
 
@@ -86,17 +93,18 @@ def start_server(folder: Path) -> None:
     """Start the server, on Linux only. Processes wait until it has loaded everything."""
     if sys.platform != "linux":
         return
-    command = [sys.executable, __file__, "--serve", str(folder)]
+    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would count as the user's.
+    program = f"exec(compile(open({__file__!r}).read(), '<frozen warm_processes>', 'exec'))"
+    command = [sys.executable, "-c", program, "--serve", str(folder)]
     with (folder / "log").open("ab") as log:
         subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def _loading_variables(environment: dict[str, str]) -> dict[str, str]:
-    # Inductor itself sets TORCHINDUCTOR_CACHE_DIR, and reads it only when it compiles.
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_LOADING_PREFIXES) and name != "TORCHINDUCTOR_CACHE_DIR"
+        if name.startswith(_LOADING_PREFIXES) and name not in _LATER_NAMES and not name.startswith(_LATER_PREFIXES)
     }
 
 
@@ -178,7 +186,7 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
     fork_arguments : list of str
         Further arguments if the command runs in a fork.
     """
-    words = command[1:] if command[:1] == ["-P"] else command
+    words = list(itertools.dropwhile(_OPTIONS.__contains__, command))
     is_forkable = words[:1] in (["-m"], ["-c"]) or (words and not words[0].startswith("-"))
     if not is_forkable or not _can_fork(folder, dict(os.environ)):
         os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - our own interpreter
@@ -287,6 +295,10 @@ def run_request(connection: socket.socket) -> None:
     os.nice(request["niceness"] - os.nice(0))
     os.environ.clear()
     os.environ.update(request["environment"])
+    if {"TORCH_TRACE", "TORCH_LOGS"} & os.environ.keys():
+        logs: Any = importlib.import_module("torch._logging._internal")
+        logs.LOG_TRACE_HANDLER = None  # it has the folder from before
+        logs._init_logs()
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()
     threading.Thread(target=_handle_signals, args=[connection], daemon=True).start()
@@ -305,6 +317,9 @@ def _run_here(first: str, *others: str) -> int:
     """Run a script, a module or code as ``python`` does, and return the exit status."""
     try:
         match first:
+            case "-u":
+                sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr] # it is a text stream
+                return _run_here(*others)
             case "-P":  # the path has no folder of the program
                 del sys.path[0]
                 return _run_here(*others)
@@ -356,10 +371,6 @@ def _handle_signals(connection: socket.socket) -> None:
         if not number:
             os.killpg(0, signal.SIGKILL)
         os.killpg(0, number[0])
-
-
-# A trial must not count this thread as one of the user's code. It ignores threads whose code is frozen.
-_handle_signals.__code__ = _handle_signals.__code__.replace(co_filename="<frozen warm_processes>")
 
 
 if __name__ == "__main__":

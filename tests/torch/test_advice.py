@@ -91,7 +91,9 @@ def body_in_try(x: torch.Tensor) -> torch.Tensor:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_eager_and_compiled_functions(function: Callable[..., object], eager: list[str], compiled: set[str]) -> None:
+def test_functions_are_listed_as_eager_or_compiled(
+    function: Callable[..., object], eager: list[str], compiled: set[str]
+) -> None:
     report = jupyter_graphbreak.explain(function, ONES)
     assert [skipped.function for skipped in report.skipped] == eager
     assert {graph.name for graph in report.graphs} == compiled

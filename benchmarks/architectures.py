@@ -131,9 +131,9 @@ def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: A
 
 
 def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any) -> None:
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-        os.dup2(nowhere.fileno(), 2)
+    with Path(os.devnull).open("w") as null_device:
+        os.dup2(null_device.fileno(), 1)
+        os.dup2(null_device.fileno(), 2)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _MAX_MEMORY, resource.RLIM_INFINITY))
     try:
@@ -141,8 +141,8 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
             pipe.send(line)
     except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
         last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({where})"})
+        location = f"{Path(last.filename).name}:{last.lineno}"
+        pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({location})"})
 
 
 def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: float) -> Iterator[dict[str, Any]]:  # noqa: FBT001
@@ -157,8 +157,8 @@ def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: fl
         model(**inputs)
     start = time.perf_counter()
     with jupyter_graphbreak.capture() as run:
-        compile_edited: Any = torch.compile(model, backend="eager")
-        compile_edited(**inputs)
+        compiled: Any = torch.compile(model, backend="eager")
+        compiled(**inputs)
     report = run.report
     line: dict[str, Any] = {
         "class": type(model).__name__,
@@ -174,16 +174,18 @@ def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: fl
 
 
 def _break_fields(report: Any, break_: Any) -> dict[str, Any]:
-    at = break_.location
-    path = next((source.path for source in report.sources if at is not None and source.id == at.source), None)
+    location = break_.location
+    path = next(
+        (source.path for source in report.sources if location is not None and source.id == location.source), None
+    )
     return {
         "id": break_.id,
         "gb_id": break_.gb_id,
         "gb_type": break_.gb_type,
         "file": "/".join(Path(path).parts[-2:]) if path else None,
-        "function": at and at.function,
-        "line": at and at.line,
-        "code": at and at.code,
+        "function": location and location.function,
+        "line": location and location.line,
+        "code": location and location.code,
         "explanation": (break_.explanation or "")[:200],
     }
 
@@ -208,7 +210,7 @@ def _try_remedies(
         for break_ in report.breaks
     }
     known = [(remedy, remedy.evidence) for remedy in working if remedy.evidence is not None]
-    furthest, reached = max(
+    furthest, evidence = max(
         known, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
     )
     paths = {source.id: source.path or source.name for source in report.sources}
@@ -216,7 +218,7 @@ def _try_remedies(
         "breaks": [
             {**_break_fields(report, break_), "verdict": best[break_.id] or "stays"} for break_ in report.breaks
         ],
-        "left": reached.breaks_after if reached else len(report.breaks),
+        "left": evidence.breaks_after if evidence else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
         "remedies": [_remedy_fields(remedy) for remedy in remedies],
@@ -230,8 +232,12 @@ def _try_remedies(
 
 def _remedy_fields(remedy: Any) -> dict[str, Any]:
     names = ("breaks", "family", "title", "verdict", "reason", "differences", "settings", "code", "patch", "person")
-    seen = remedy.evidence
-    counts = {"after": seen.breaks_after, "inputs": seen.inputs, "both_sides": seen.both_sides} if seen else {}
+    evidence = remedy.evidence
+    counts = (
+        {"after": evidence.breaks_after, "inputs": evidence.inputs, "both_sides": evidence.both_sides}
+        if evidence
+        else {}
+    )
     return {**{name: getattr(remedy, name) for name in names}, **counts, "seconds": round(remedy.seconds, 1)}
 
 
@@ -277,12 +283,14 @@ def _comparison(first: dict[str, Any], second: dict[str, Any], claim: dict[str, 
     for name in ("values", "gradients"):
         if len(first[name]) != len(second[name]):
             return f"a different number of {name}"
-        for one, other in zip(first[name], second[name], strict=True):
-            if (one is None) != (other is None) and claim["verdict"] != "works but differs":
+        for first_value, second_value in zip(first[name], second[name], strict=True):
+            if (first_value is None) != (second_value is None) and claim["verdict"] != "works but differs":
                 return f"{name}: one is missing"
-            if one is None or other is None:
+            if first_value is None or second_value is None:
                 continue
-            if one.shape != other.shape or not torch.allclose(one, other, 1e-4, 1e-5, equal_nan=True):
+            if first_value.shape != second_value.shape or not torch.allclose(
+                first_value, second_value, 1e-4, 1e-5, equal_nan=True
+            ):
                 return f"{name} differ"
     return "holds"
 
@@ -307,7 +315,7 @@ def check(task: dict[str, Any]) -> None:
     model, inputs = tiny_models.tiny(task["type"], training=task["training"])
     called = model
     if task["changed"]:
-        exec(task["code"] or "", {"model": model})  # noqa: S102 - what the remedy gives the reader to run
+        exec(task["code"] or "", {"model": model})  # noqa: S102 - what the remedy tells the user to run
         called = torch.compile(model, backend="eager")
     torch.manual_seed(2)
     with jupyter_graphbreak.capture() as run:
@@ -360,11 +368,11 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
     for key, line in breaking.items():
         print(f"{key:28} {summary(line)}")
         for break_ in line["breaks"]:
-            place = f"{break_['file']}:{break_['line']}"
-            print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {place} {break_['code']}")
-    places = [break_ for line in breaking.values() for break_ in line["breaks"]]
+            location = f"{break_['file']}:{break_['line']}"
+            print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {location} {break_['code']}")
+    locations = [break_ for line in breaking.values() for break_ in line["breaks"]]
     tried = [line for line in breaking.values() if "left" in line]
-    print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(places)} places")
+    print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(locations)} locations")
     print(f"{len(tried)} tried, {sum(line['left'] == 0 for line in tried)} end without a break, "
           f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
     verdicts = [break_["verdict"] for line in tried for break_ in line["breaks"]]

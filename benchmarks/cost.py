@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.report.cost import Spread
 
-#: Microseconds that each break of ``three_waits`` takes.
+#: Microseconds that each break of ``wait_three_times`` takes.
 KNOWN_US = (50, 200, 800)
 
 
@@ -36,7 +36,7 @@ def format_quartiles(time: Spread) -> str:
     return f"{time.median_us:8,.0f} us  [{time.low_us:,.0f} .. {time.high_us:,.0f}], {time.runs} calls"
 
 
-def vs_eager(eager: Spread, other: Spread) -> str:
+def compare_with_eager(eager: Spread, other: Spread) -> str:
     """Compare a time with that of eager mode."""
     if may_be_equal(eager, other):
         return "no difference to eager can be measured"
@@ -124,17 +124,19 @@ def measure_bart(backend: str, budget: Budget) -> None:
         return lambda: contextlib.nullcontext(entries[kind])
 
     entries = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
-    others: dict[tuple[str, ...], RemedyContext] = {
+    remedied_entries: dict[tuple[str, ...], RemedyContext] = {
         (kind,): remedy_context(kind) for kind in ("where", "no layer drop")
     }
-    measured_entry = measure_entry(entries["as it is"], others, budget=budget)
+    measured_entry = measure_entry(entries["as it is"], remedied_entries, budget=budget)
     cost, summary = measured_entry.cost, measured_entry.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
     print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
     print(f"  eager            {format_quartiles(cost.eager)}")
-    print(f"  compiled         {format_quartiles(cost.compiled)}: {vs_eager(cost.eager, cost.compiled)}")
+    print(f"  compiled         {format_quartiles(cost.compiled)}: {compare_with_eager(cost.eager, cost.compiled)}")
     for remedy in cost.remedied:
-        print(f"  {remedy.remedies[0]:16} {format_quartiles(remedy.time)}: {vs_eager(cost.eager, remedy.time)}")
+        print(
+            f"  {remedy.remedies[0]:16} {format_quartiles(remedy.time)}: {compare_with_eager(cost.eager, remedy.time)}"
+        )
     show_parts(measured_entry)
 
 
@@ -159,24 +161,24 @@ def busy(us: float) -> None:
         pass
 
 
-waits = torch.compiler.disable(busy)
+wait = torch.compiler.disable(busy)
 
 
-def three_waits(x: torch.Tensor) -> torch.Tensor:
+def wait_three_times(x: torch.Tensor) -> torch.Tensor:
     """Break three times, for known times."""
     y = x + 1
-    waits(KNOWN_US[0])
+    wait(KNOWN_US[0])
     y = y * 2
-    waits(KNOWN_US[1])
+    wait(KNOWN_US[1])
     y = y - x
-    waits(KNOWN_US[2])
+    wait(KNOWN_US[2])
     return y.relu()
 
 
 def measure_known_waits(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
     measured = measure_entry(
-        Entry("three_waits", None, three_waits, Arguments(torch.rand(1000)), backend), budget=budget
+        Entry("wait_three_times", None, wait_three_times, Arguments(torch.rand(1000)), backend), budget=budget
     )
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
     lines = {break_.id: break_.location.line for break_ in measured.report.breaks if break_.location is not None}
@@ -188,8 +190,8 @@ def measure_known_waits(backend: str, budget: Budget) -> None:
 
 
 def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
-    """Print the sum of the parts beside the time of the program, freshly compiled without instrumentation."""
-    compiled, x = torch.compile(three_waits, backend=backend), torch.rand(1000)
+    """Print the sum of the parts, and the time of the program when it is compiled without instrumentation."""
+    compiled, x = torch.compile(wait_three_times, backend=backend), torch.rand(1000)
     times = []
     for _ in range(300):
         start = time.perf_counter()

@@ -24,7 +24,7 @@ _IGNORED = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 
 
 class Describer:
-    """Describes values in all that a user can tell apart, up to a depth."""
+    """Describes everything that a user can observe about values, up to a depth."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
@@ -100,25 +100,25 @@ class Describer:
 
 
 def _tensor(value: torch.Tensor, part: Callable[[Any], str]) -> str:
-    facts: list[Any] = [value.dtype, value.device, tuple(value.shape), value.requires_grad, value.is_leaf]
-    facts += [type(value.grad_fn).__name__, value.is_inference(), value.is_conj(), value._base is not None]
-    facts.append(len(value._backward_hooks or {}))
+    properties: list[Any] = [value.dtype, value.device, tuple(value.shape), value.requires_grad, value.is_leaf]
+    properties += [type(value.grad_fn).__name__, value.is_inference(), value.is_conj(), value._base is not None]
+    properties.append(len(value._backward_hooks or {}))
     if value.layout is torch.strided and value.device.type != "meta":
-        facts += [value.stride(), value.storage_offset(), value.untyped_storage().nbytes()]
-        facts.append(value.detach().tolist())
+        properties += [value.stride(), value.storage_offset(), value.untyped_storage().nbytes()]
+        properties.append(value.detach().tolist())
     if not value.is_inference():
-        facts.append(value._version)
+        properties.append(value._version)
     if value.is_leaf and value.grad is not None:
-        facts.append(part(value.grad))
-    return " ".join(map(str, facts))
+        properties.append(part(value.grad))
+    return " ".join(map(str, properties))
 
 
 def _function(value: types.FunctionType, part: Callable[[Any], str]) -> str:
     code = value.__code__
-    facts: list[Any] = [value.__module__, value.__qualname__, value.__doc__, code.co_name, code.co_qualname]
+    properties: list[Any] = [value.__module__, value.__qualname__, value.__doc__, code.co_name, code.co_qualname]
     if not code.co_filename.startswith("<ipython-input"):
-        return str(facts)
-    facts += [
+        return str(properties)
+    properties += [
         code.co_firstlineno,
         code.co_varnames,
         code.co_names,
@@ -126,14 +126,14 @@ def _function(value: types.FunctionType, part: Callable[[Any], str]) -> str:
         code.co_flags,
         code.co_code.hex()[:40],
     ]
-    facts += [list(code.co_positions()), value.__annotations__]
+    properties += [list(code.co_positions()), value.__annotations__]
     cells = []
     for cell in value.__closure__ or ():
         try:
             cells.append(part(cell.cell_contents))
         except ValueError:
             cells.append("empty")
-    return f"{facts} {part(value.__defaults__)} {part(value.__kwdefaults__)} {cells}"
+    return f"{properties} {part(value.__defaults__)} {part(value.__kwdefaults__)} {cells}"
 
 
 def _generator(value: Any, part: Callable[[Any], str]) -> str:
@@ -145,7 +145,7 @@ def _generator(value: Any, part: Callable[[Any], str]) -> str:
 
 
 def _error(error: BaseException, part: Callable[[Any], str]) -> str:
-    facts = [str(error), part(error.args), str(getattr(error, "__notes__", None)), str(error.__suppress_context__)]
+    properties = [str(error), part(error.args), str(getattr(error, "__notes__", None)), str(error.__suppress_context__)]
     frames = [
         f"{entry.name} {entry.lineno} {entry.end_lineno} {entry.colno} {entry.end_colno} {Path(entry.filename).name}"
         for entry in traceback.extract_tb(error.__traceback__)
@@ -153,7 +153,7 @@ def _error(error: BaseException, part: Callable[[Any], str]) -> str:
     ]
     inner = [part(error.__cause__), part(error.__context__)]
     inner += [part(inner_error) for inner_error in getattr(error, "exceptions", ())]
-    return f"{facts} {frames} {inner}"
+    return f"{properties} {frames} {inner}"
 
 
 def _without_addresses(text: str) -> str:

@@ -27,30 +27,30 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
         same = type(plain) is type(explained)
         return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
     lines = []
-    for number, (one, other) in enumerate(zip(plain, explained, strict=True), start=1):
-        if all("RecursionError" in str(seen.parts.get("error")) for seen in (one, other)):
+    for number, (first, second) in enumerate(zip(plain, explained, strict=True), start=1):
+        if all("RecursionError" in str(seen.parts.get("error")) for seen in (first, second)):
             break  # *Limits* names the recursion depth, on which earlier side effects depend
-        fails = _fails_in_a_graph(one, other)
-        parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
-        for name in one.parts:
-            if one.parts[name] != other.parts[name] and not (fails and name in {"names", "history"}):
+        fails = _fails_in_a_graph(first, second)
+        parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (first, second)]
+        for name in first.parts:
+            if first.parts[name] != second.parts[name] and not (fails and name in {"names", "history"}):
                 changed = list(_changed_lines(*(part[name] for part in parts)))
                 lines += [f"cell {number} {name}", *changed] if changed else []
-        if other.plan.startswith("fault"):
-            lines.append(f"cell {number} {other.plan}")
-        if fails and one.parts["names"] != other.parts["names"]:
+        if second.plan.startswith("fault"):
+            lines.append(f"cell {number} {second.plan}")
+        if fails and first.parts["names"] != second.parts["names"]:
             break  # *Limits* says that assignments of the graph are missing; later cells lack them
     return lines
 
 
-def _changed_lines(one: list[str], other: list[str]) -> Iterator[str]:
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+def _changed_lines(first: list[str], second: list[str]) -> Iterator[str]:
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
     for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
         if kind == "equal":
             continue
-        for left, right in itertools.zip_longest(one[begin:end], other[other_begin:other_end], fillvalue=""):
-            same = next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
-            begin_at = max(0, same - 60)
+        for left, right in itertools.zip_longest(first[begin:end], second[other_begin:other_end], fillvalue=""):
+            different = next((index for index, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
+            begin_at = max(0, different - 60)
             if not _is_known(left, right):
                 yield f"  - {left[:20]} ... {left[begin_at : begin_at + 240]}"
                 yield f"  + {right[:20]} ... {right[begin_at : begin_at + 240]}"

@@ -145,8 +145,8 @@ PROGRAMS = {
 }
 
 
-class Place(NamedTuple):
-    """The position of one of our functions."""
+class FunctionLocation(NamedTuple):
+    """The location of one of our functions."""
 
     file: str
     line: int
@@ -156,7 +156,7 @@ class Place(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of a run with a fault."""
 
-    place: Place
+    location: FunctionLocation
     #: Differences that the user sees, apart from our own messages.
     seen: list[str]
     has_report: bool
@@ -166,13 +166,13 @@ class Outcome(NamedTuple):
 
 
 @functools.cache
-def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]:
+def functions() -> dict[FunctionLocation, list[tuple[types.FunctionType, tuple[int, ...]]]]:
     """Return, for each of our functions, the functions that contain its code, and the path through their constants."""
-    holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
+    holders: dict[FunctionLocation, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for function in gc.get_objects():
         if type(function) is types.FunctionType and _is_ours(function.__code__):
             for code, path in _nested_codes(function.__code__, ()):
-                holders[_place(code)].append((function, path))
+                holders[_location_of(code)].append((function, path))
     return holders
 
 
@@ -188,8 +188,8 @@ def _nested_codes(code: types.CodeType, path: tuple[int, ...]) -> Iterator[tuple
             yield from _nested_codes(constant, (*path, index))
 
 
-def _place(code: types.CodeType) -> Place:
-    return Place(str(Path(code.co_filename).relative_to(PACKAGE)), code.co_firstlineno, code.co_qualname)
+def _location_of(code: types.CodeType) -> FunctionLocation:
+    return FunctionLocation(str(Path(code.co_filename).relative_to(PACKAGE)), code.co_firstlineno, code.co_qualname)
 
 
 def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
@@ -201,17 +201,17 @@ def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
     free = code.co_freevars
     body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({FAULT_MESSAGE!r})"
     text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
-    around = compile(text, "fault", "exec").co_consts[0]
-    raising = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
+    wrapper_code = compile(text, "fault", "exec").co_consts[0]
+    raising = next(constant for constant in wrapper_code.co_consts if isinstance(constant, types.CodeType))
     return raising.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 @contextlib.contextmanager
-def fault(place: Place) -> Iterator[None]:
+def fault(location: FunctionLocation) -> Iterator[None]:
     """Make a function raise whenever it is called."""
-    holders = functions()[place]
+    holders = functions()[location]
     if not holders:
-        raise LookupError(place)
+        raise LookupError(location)
     originals = [(function, function.__code__) for function, _ in holders]
     for function, path in holders:
         function.__code__ = raising_code(function.__code__, path)
@@ -223,12 +223,12 @@ def fault(place: Place) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupt(place: Place) -> Iterator[None]:
+def interrupt(location: FunctionLocation) -> Iterator[None]:
     """Interrupt the process on the first call to a function."""
 
     def interrupt_once(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and _is_ours(code) and _place(code) == place:
+        if event == "call" and _is_ours(code) and _location_of(code) == location:
             sys.setprofile(None)
             signal.raise_signal(signal.SIGINT)
 
@@ -243,7 +243,7 @@ def run(
     shell: InteractiveShell,
     cells: Sequence[Cell],
     options: str,
-    broken: AbstractContextManager[None] | None,
+    fault_context: AbstractContextManager[None] | None,
     *,
     plain: bool,
 ) -> list[Seen]:
@@ -253,14 +253,14 @@ def run(
     seen = []
     for number, cell in enumerate(cells):
         seed()
-        with broken if number == 0 and broken is not None else contextlib.nullcontext():
+        with fault_context if number == 0 and fault_context is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
         seen[-1].parts["messages"] = [text for text in session.shown if FAULT_MESSAGE in text] + [
-            noted["message"]
+            report_note["message"]
             for report in session.reports
-            for noted in report["diagnostics"]
-            if noted["level"] != "info"
+            for report_note in report["diagnostics"]
+            if report_note["level"] != "info"
         ]
     after = attribute_ids()
     changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
@@ -273,7 +273,7 @@ def _brief(report: dict[str, Any]) -> str:
     return json.dumps([report["status"], breaks, parts])
 
 
-def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[Place]:
+def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: str) -> list[FunctionLocation]:
     """Return our functions that the first cell calls, except for wrappers of PyTorch's functions.
 
     Such a wrapper must call the original, so a fault in it always shows. Faults in our other functions must not show.
@@ -294,16 +294,22 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             sys.setprofile(None)
         return [
             Seen(
-                {"places": [json.dumps(_place(code)) for code, is_wrapper_code in codes.items() if not is_wrapper_code]}
+                {
+                    "locations": [
+                        json.dumps(_location_of(code)) for code, is_wrapper_code in codes.items() if not is_wrapper_code
+                    ]
+                }
             )
         ]
 
     seen = run_in_fork(record_places)
     if isinstance(seen, str):
         sys.exit(seen)
-    places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
+    locations = [FunctionLocation(*json.loads(text)) for text in seen[0].parts["locations"]]
     return sorted(
-        place for place in places if Path(place.file).parts[0] not in OUTERMOST and place.name not in CALLS_THE_PROGRAM
+        location
+        for location in locations
+        if Path(location.file).parts[0] not in OUTERMOST and location.name not in CALLS_THE_PROGRAM
     )
 
 
@@ -313,35 +319,41 @@ def is_wrapper(code: types.CodeType) -> bool:
         return True
     if "<locals>" not in code.co_qualname:
         return False
-    known = (function for function, path in functions().get(_place(code), ()) if not path)
+    known = (function for function, path in functions().get(_location_of(code), ()) if not path)
     others = (function for function in gc.get_referrers(code) if type(function) is types.FunctionType)
     return any("__wrapped__" in vars(function) for function in (*known, *others))
 
 
-def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:
+def outcome(
+    location: FunctionLocation, plain: list[Seen], without_fault: list[Seen], faulty: list[Seen] | str
+) -> Outcome:
     """Compare a run with a fault with runs without one."""
     if isinstance(faulty, str):
-        return Outcome(place, [faulty], has_report=False, is_reported=False, is_next_right=False)
-    ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
+        return Outcome(location, [faulty], has_report=False, is_reported=False, is_next_right=False)
+    our_lines = [line for line in faulty[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
     for seen in faulty:
-        seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in ours]
+        seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in our_lines]
     messages, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("messages", "report"))
-    is_reported = bool(ours or set(messages[0]).difference(right[0].parts["messages"]))
+    is_reported = bool(our_lines or set(messages[0]).difference(without_fault[0].parts["messages"]))
     lines = [line for line in differences(plain, faulty) if not line.partition(" fault")[1]]
-    return Outcome(place, lines, bool(reports[0]), is_reported, reports[1] == right[1].parts["report"])
+    return Outcome(location, lines, bool(reports[0]), is_reported, reports[1] == without_fault[1].parts["report"])
 
 
-def outcome_of_interrupt(place: Place, plain: list[Seen], right: list[Seen], seen: list[Seen] | str) -> Outcome:
+def outcome_of_interrupt(
+    location: FunctionLocation, plain: list[Seen], without_fault: list[Seen], seen: list[Seen] | str
+) -> Outcome:
     """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(seen, str):
-        return Outcome(place, [seen], has_report=False, is_reported=False, is_next_right=False)
+        return Outcome(location, [seen], has_report=False, is_reported=False, is_next_right=False)
     is_reported = "KeyboardInterrupt" in str(seen[0].parts["error"])
     after = [
         Seen({name: run_seen[1].parts[name] for name in ("output", "result", "error", "settings")} | run_seen[3].parts)
         for run_seen in (plain, seen)
     ]
-    is_next_right = seen[1].parts["report"] == right[1].parts["report"]
-    return Outcome(place, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_right)
+    is_next_right = seen[1].parts["report"] == without_fault[1].parts["report"]
+    return Outcome(
+        location, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_right
+    )
 
 
 def main() -> None:
@@ -355,7 +367,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=None, help="maximum number of lines to show of what the user saw")
     parser.add_argument("--interrupt", action="store_true", help="interrupt each function instead of making it fail")
     arguments = parser.parse_args()
-    breaking, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
+    cause_fault, judge = (interrupt, outcome_of_interrupt) if arguments.interrupt else (fault, outcome)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore interrupts
     shell = make_shell()
     for module in pkgutil.walk_packages([str(PACKAGE)], "jupyter_graphbreak."):
@@ -367,8 +379,8 @@ def main() -> None:
     outcomes = []
     for name in PROGRAMS if arguments.program is None else [arguments.program]:
         cells = PROGRAMS[name]
-        outcomes += outcomes_of_faults(shell, cells, arguments, breaking, judge, name)
-    late_results = [result for result in outcomes if result.place.file.startswith(("analysis", "views"))]
+        outcomes += outcomes_of_faults(shell, cells, arguments, cause_fault, judge, name)
+    late_results = [result for result in outcomes if result.location.file.startswith(("analysis", "views"))]
     same = sum(not result.seen for result in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
     print(f"the next report was right {sum(result.is_next_right for result in outcomes)} times,")
@@ -381,30 +393,30 @@ def outcomes_of_faults(
     shell: InteractiveShell,
     cells: Sequence[Cell],
     arguments: argparse.Namespace,
-    breaking: Callable[[Place], AbstractContextManager[None]],
+    cause_fault: Callable[[FunctionLocation], AbstractContextManager[None]],
     judge: Callable[..., Outcome],
     name: str,
 ) -> list[Outcome]:
     """Return the outcome of each fault in a program, and print the bad ones."""
     options = arguments.options
     runs = [run_in_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
-    plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
+    plain, without_fault = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
     for seen in plain:
         for part in ("messages", "report"):
             seen.parts.pop(part, None)
     outcomes = []
-    places = [
-        place
-        for place in called_functions(shell, cells, options)
-        if re.search(arguments.only, f"{place.file} {place.name}")
+    locations = [
+        location
+        for location in called_functions(shell, cells, options)
+        if re.search(arguments.only, f"{location.file} {location.name}")
     ]
-    for number, place in enumerate(places[arguments.part :: arguments.parts]):
-        print(f"\r{name}: {number} of {len(places)}", end="", file=sys.stderr, flush=True)
-        faulty = run_in_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))
-        result = judge(place, plain, right, faulty)
+    for number, location in enumerate(locations[arguments.part :: arguments.parts]):
+        print(f"\r{name}: {number} of {len(locations)}", end="", file=sys.stderr, flush=True)
+        faulty = run_in_fork(functools.partial(run, shell, cells, options, cause_fault(location), plain=False))
+        result = judge(location, plain, without_fault, faulty)
         outcomes.append(result)
         if result.seen or not result.is_next_right or not result.is_reported:
-            print(f"\n{name}, {place.file}:{place.line} {place.name}: {', '.join(_problems(result))}")
+            print(f"\n{name}, {location.file}:{location.line} {location.name}: {', '.join(_problems(result))}")
             print("\n".join(result.seen[: arguments.lines]), flush=True)
     return outcomes
 

@@ -46,15 +46,20 @@ def main() -> int:
     parser.add_argument("--cells", type=int, default=200, help="cells of the notebook (default: %(default)s)")
     parser.add_argument("--reports", type=int, default=60, help="how many of them have one (default: %(default)s)")
     parser.add_argument("--breaks", type=int, default=30, help="breaks of each report (default: %(default)s)")
-    parser.add_argument("--keys", type=int, default=60, help="keys pressed in one go (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=7, help="how often, without and with (default: %(default)s)")
+    parser.add_argument("--keys", type=int, default=60, help="keys pressed in each measurement (default: %(default)s)")
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=7,
+        help="how many pairs of measurements, without and with marks (default: %(default)s)",
+    )
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     report = big(breaks=arguments.breaks, ops=arguments.breaks * 10)
-    place = report.breaks[0].location
-    if place is None:
-        raise RuntimeError("the break has no place")
+    location = report.breaks[0].location
+    if location is None:
+        raise RuntimeError("the break has no location")
     step = arguments.cells // arguments.reports
     cells = [report if number % step == 0 else f"x = {number}" for number in range(arguments.cells)]
     with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder)) as lab, sync_playwright() as playwright:
@@ -67,7 +72,7 @@ def main() -> int:
         # Only the page's own work counts, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         text = report.sources[0].segments[0].text
-        _compare(page, session, (text, place.line - 1), arguments.keys, arguments.pairs)
+        _compare(page, session, (text, location.line - 1), arguments.keys, arguments.pairs)
         browser.close()
     return 0
 
@@ -80,7 +85,7 @@ def _compare(page: Page, session: CDPSession, start: tuple[str, int], keys: int,
             page.evaluate(_START, start)
             page.wait_for_timeout(500)
             if (page.locator(_MARKS).count() > 0) != is_on:
-                raise RuntimeError("the marks are not as they should be")
+                raise RuntimeError(f"the marks are {'hidden' if is_on else 'shown'}")
             measured = _per_key(page, session, keys)
             if pair:  # the first pair is a warm-up
                 times[is_on].append(measured)

@@ -1,7 +1,7 @@
 """Write the list of names and strings that redaction keeps, from the installed PyTorch.
 
 They are PyTorch's and Python's own (operations, settings of Dynamo, causes of graph breaks with their texts), so they
-reveal nothing about a reader's program. Entries that the list already has stay in it, since reports of other releases
+reveal nothing about a user's program. Entries that the list already has stay in it, since reports of other releases
 are redacted as well.
 """
 
@@ -36,15 +36,15 @@ def callables(name: str) -> set[str]:
 def operations() -> set[str]:
     """Return the names of all operations as they appear in graphs."""
     names = {name for module in MODULES for name in callables(module)}
-    # Methods of tensors are left out: in a graph they have the names from the reader's code.
+    # Methods of tensors are left out: in a graph they have the names from the user's code.
     for owner, holder in (("operator", operator), ("math", math), ("builtins", builtins)):
         names |= {f"{owner}.{part}" for part in dir(holder)}
     for schema in torch._C._jit_get_all_schemas():  # noqa: SLF001 - there is no public list
         namespace, _, name = schema.name.partition("::")
         if namespace in NAMESPACES:
             names |= {f"{namespace}.{name}", f"{namespace}.{name}.{schema.overload_name or 'default'}"}
-    questions = importlib.import_module("torch._dynamo.variables.torch").tracing_state_functions()
-    names |= {f"{question.__module__}.{question.__name__}" for question in questions}
+    state_functions = importlib.import_module("torch._dynamo.variables.torch").tracing_state_functions()
+    names |= {f"{function.__module__}.{function.__name__}" for function in state_functions}
     names |= {f"higher_order.{name}" for name in torch._ops._higher_order_ops}  # noqa: SLF001 - as above
     return names
 

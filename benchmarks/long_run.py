@@ -72,7 +72,9 @@ def main() -> None:
     for process in processes.values():
         process.communicate()
     watched, plain = answers["watched"], answers["plain"]
-    ratios = sorted(one[0] / other[0] for one, other in zip(watched, plain, strict=True))
+    ratios = sorted(
+        watched_block[0] / plain_block[0] for watched_block, plain_block in zip(watched, plain, strict=True)
+    )
     quarter = len(ratios) // 4
     first, last = watched[len(watched) // 10], watched[-1]
     print(f"{arguments.calls} calls in {arguments.blocks} blocks, {last[2]} events")

@@ -96,7 +96,7 @@ SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * 
 
 #: The breaks of each program, in the order of their lines, and the size of its tensors.
 PROGRAMS: dict[str, tuple[int, list[Break]]] = {
-    "a cheap one, a dear one, one between": (64, [spins(30), spins(900), spins(250)]),
+    "cheap, expensive, between": (64, [spins(30), spins(900), spins(250)]),
     "time, operations, a plain break": (64, [spins(400), eager_steps(12), PLAIN_BREAK]),
     "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINTS]),
     "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY, spins(300)]),
@@ -110,7 +110,7 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
 #: The same with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
-CLOSE = 0.05
+TOLERANCE = 0.05
 #: Two breaks count as equal if their savings differ by less than this share of the call.
 TIE = 0.01
 
@@ -147,8 +147,8 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
             program()
             program_times.append((time.perf_counter() - start) * 1e6)
     saved = []
-    for other in times[1:]:
-        differences = sorted(first - part for first, part in zip(times[0], other, strict=True))
+    for changed_times in times[1:]:
+        differences = sorted(first - part for first, part in zip(times[0], changed_times, strict=True))
         quarter = len(differences) // 4
         spread = (differences[-quarter] - differences[quarter]) / 2
         saved.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))
@@ -176,10 +176,10 @@ def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float)
 def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int]:
     """Return the indexes of a program's breaks in the order of its report."""
     lines = source_of(breaks).split("\n")
-    places = [
+    line_indexes = [
         index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
     ]
-    by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
+    by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(line_indexes))}
     by_id = {break_.id: break_ for break_ in report.breaks}
     numbers = []
     for ident in report.order:
@@ -198,7 +198,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     file_numbers = itertools.count()
-    right = close = 0
+    right = within_tolerance = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title, (size, breaks) in PROGRAMS.items():
@@ -214,8 +214,8 @@ def main() -> int:
             after = median_us(call)
             parts = sum(part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts)
             # The two times of the unchanged program show how steady the machine was.
-            adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
-            close += adds_up
+            adds_up = min(before, after) * (1 - TOLERANCE) <= parts <= max(before, after) * (1 + TOLERANCE)
+            within_tolerance += adds_up
             order = order_of(report, breaks)
             is_right_order = len(order) == len(breaks) and is_right(order, saved, before)
             right += is_right_order
@@ -224,10 +224,10 @@ def main() -> int:
             print(
                 f"{'right' if is_right_order else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True
             )
-            verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
+            verdict = f"{'within' if adds_up else 'NOT within'} {TOLERANCE:.0%}"
             print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()
-    print(f"the parts of {close} of {len(PROGRAMS)} calls add up to the whole call, within {CLOSE:.0%}")
+    print(f"the parts of {within_tolerance} of {len(PROGRAMS)} calls add up to the whole call, within {TOLERANCE:.0%}")
     print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 

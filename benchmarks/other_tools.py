@@ -95,7 +95,7 @@ class Program:
         self._code = compile(tree, str(path), "exec", dont_inherit=True)
 
     def run(self, use: Callable[[Any, list[Any]], object]) -> None:
-        """Pass the function and the arguments of each call on; settings of Dynamo are restored."""
+        """Pass the function and the arguments of each call to ``use``, and restore Dynamo's settings afterwards."""
         import torch
 
         torch.compiler.reset()
@@ -198,20 +198,20 @@ def _tlparse(folder: Path, command: str) -> dict[str, ToolResult]:
 
 def _table(results: dict[str, dict[str, ToolResult]]) -> str:
     named_by = Counter(
-        place
+        broken_line
         for items in results.values()
-        for place in {(name, line) for name, item in items.items() for line in item.lines}
+        for broken_line in {(name, line) for name, item in items.items() for line in item.lines}
     )
-    places = {place for place, tools in named_by.items() if tools > 1}
-    programs = {name for name, _ in places}
+    broken_lines = {broken_line for broken_line, tools in named_by.items() if tools > 1}
+    programs = {name for name, _ in broken_lines}
     rows = []
     for tool, items in results.items():
-        named = {(name, line) for name, item in items.items() for line in item.lines} & places
+        named = {(name, line) for name, item in items.items() for line in item.lines} & broken_lines
         counts = [items[name].count for name in programs if name in items]
         stated = [count for count in counts if count is not None]
         nested = len(items.get("nested", ToolResult()).lines)
         none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
-        rows.append(f"| {tool} | {len(named)} of {len(places)} | {nested} | {none} |")
+        rows.append(f"| {tool} | {len(named)} of {len(broken_lines)} | {nested} | {none} |")
     heading = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
     return "\n".join([heading, "| --- | --- | --- | --- |", *rows])
 

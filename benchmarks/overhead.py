@@ -111,7 +111,7 @@ def compare(backend: str, size: str, pairs: int) -> None:
     plain, watched, shares = [], [], []
     for pair in range(pairs):
         results = {}
-        # The order alternates, so that a drift of the machine favours neither.
+        # The order alternates, so that a gradual change in the machine's speed affects both equally.
         for mode in (False, True) if pair % 2 == 0 else (True, False):
             results[mode] = run_process(watched=mode, backend=backend, size=size)
         if results[False]["loss"] != results[True]["loss"]:

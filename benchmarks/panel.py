@@ -121,24 +121,24 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
 
     times: dict[str, list[float]] = {}
 
-    def note(name: str, script: str, argument: str | None = None) -> None:
+    def note_work(name: str, script: str, argument: str | None = None) -> None:
         times.setdefault(name, []).append(work(lambda: page.evaluate(script, argument)))
 
-    # JupyterLab continues to render cells for a while, and any panel at that side makes it render them again.
+    # JupyterLab continues to render cells for a while, and opening any panel on that side makes it render them again.
     while work(lambda: None) > _QUIET_MS:
         pass
     work(lambda: page.evaluate(_SHOW_OTHER))
     work(lambda: page.evaluate(_HIDE))
     # The second notebook is the current one.
     for _ in range(runs):
-        note("open another panel there", _SHOW_OTHER)
+        note_work("open another panel there", _SHOW_OTHER)
         page.evaluate(_HIDE)
-        note("open the panel", _SHOW)
+        note_work("open the panel", _SHOW)
         if page.evaluate(_ROWS) == 0:
             raise RuntimeError("the panel shows nothing")
-        note("switch notebooks, panel open", _SWITCH, notebooks[0])
+        note_work("switch notebooks, panel open", _SWITCH, notebooks[0])
         page.evaluate(_HIDE)
-        note("switch notebooks, panel hidden", _SWITCH, notebooks[1])
+        note_work("switch notebooks, panel hidden", _SWITCH, notebooks[1])
     print(f"main-thread work in ms, median and maximum of {runs}; the first time apart")
     for name, measured in times.items():
         first, *others = measured

@@ -60,7 +60,7 @@ def main() -> None:
 
 def _list_cell(number: int, cell: Cell) -> str:
     first = 2 if cell.is_explained else 1
-    lines = [f"  {at:2} {line}" for at, line in enumerate(cell.text.split("\n"), start=first)]
+    lines = [f"  {line_number:2} {line}" for line_number, line in enumerate(cell.text.split("\n"), start=first)]
     return "\n".join([f"-- cell {number}{' explained' if cell.is_explained else ''}", *lines])
 
 

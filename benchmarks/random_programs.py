@@ -19,7 +19,7 @@ import numpy as np
 import torch, torch.utils.checkpoint
 from IPython.display import HTML, display
 log = logging.getLogger("mine")"""
-DEEPEST = 3
+MAX_DEPTH = 3
 
 
 class MissingNameError(Exception):
@@ -32,8 +32,8 @@ def read_grammar() -> dict[str, list[str]]:
     grammar: dict[str, list[str]] = {}
     sections = re.split(r"^== (\w+)\n", GRAMMAR.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for kind, text in zip(sections[1::2], sections[2::2], strict=True):
-        parting = "\n--\n" if "\n--\n" in text else "\n"
-        grammar[kind] = [template.strip("\n") for template in text.strip("\n").split(parting)]
+        separator = "\n--\n" if "\n--\n" in text else "\n"
+        grammar[kind] = [template.strip("\n") for template in text.strip("\n").split(separator)]
     return grammar
 
 
@@ -115,7 +115,7 @@ class Writer:
         kinds = ["common", "common", "inside"] if block == "function" else ["common"]
         if self._random.random() < 0.1:
             kinds.append("failing")
-        count = self._random.randint(1, 3) if self._depth < DEEPEST else 0
+        count = self._random.randint(1, 3) if self._depth < MAX_DEPTH else 0
         statements = [self._statement(kinds) for _ in range(count)] or ["pass"]
         self._depth -= 1
         if block == "function":
@@ -152,7 +152,7 @@ class Writer:
         try:
             while True:
                 template = self._random.choice(self._grammar[kind])
-                if self._depth > DEEPEST + 1 and template.count("<") > template.count("<."):
+                if self._depth > MAX_DEPTH + 1 and template.count("<") > template.count("<."):
                     continue
                 with contextlib.suppress(MissingNameError):
                     return self._fill(template)

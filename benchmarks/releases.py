@@ -66,23 +66,26 @@ def main() -> None:
         runs += [Run(arguments.with_pythons, python) for python in PYTHONS if interpreter(python) is not None]
     failed = False
     for run in runs if not arguments.table_only else ():
-        result = RESULTS / f"{run.name}.json"
-        if is_current(result) and os.environ.get("FORCE") != "1":
-            print(f"{run.name}: nothing has changed since {result.relative_to(ROOT)} (FORCE=1 runs it again)")
+        result_path = RESULTS / f"{run.name}.json"
+        if is_current(result_path) and os.environ.get("FORCE") != "1":
+            print(f"{run.name}: nothing has changed since {result_path.relative_to(ROOT)} (FORCE=1 runs it again)")
             continue
-        made = run_tests(find_or_create_python(run))
-        print(f"{run.name}: {made.passed} passed, {made.failed} failed, {made.skipped} skipped", flush=True)
-        result.write_text(json.dumps(made._asdict()) + "\n", encoding="utf-8")
-        failed = failed or made.failed > 0
+        test_result = run_tests(find_or_create_python(run))
+        print(
+            f"{run.name}: {test_result.passed} passed, {test_result.failed} failed, {test_result.skipped} skipped",
+            flush=True,
+        )
+        result_path.write_text(json.dumps(test_result._asdict()) + "\n", encoding="utf-8")
+        failed = failed or test_result.failed > 0
     write_table(read_results())
     sys.exit(failed)
 
 
-def is_current(result: Path) -> bool:
+def is_current(result_path: Path) -> bool:
     """Return whether a result is newer than the sources and without failures."""
-    if not result.exists() or result.stat().st_mtime <= newest_source():
+    if not result_path.exists() or result_path.stat().st_mtime <= newest_source():
         return False
-    return int(json.loads(result.read_text(encoding="utf-8"))["failed"]) == 0
+    return int(json.loads(result_path.read_text(encoding="utf-8"))["failed"]) == 0
 
 
 def newest_source() -> float:
@@ -99,12 +102,12 @@ def interpreter(python: str) -> str | None:
 
 def find_or_create_python(run: Run) -> Path:
     """Return the Python of an environment with this release, creating it if necessary."""
-    ready = os.environ.get("RELEASES_VENVS")
-    home = Path(ready) / run.name if ready else ROOT / f".venv-torch-{run.name}"
+    venvs_folder = os.environ.get("RELEASES_VENVS")
+    home = Path(venvs_folder) / run.name if venvs_folder else ROOT / f".venv-torch-{run.name}"
     python = home / "bin" / "python"
     if python.exists():
         return python
-    if ready:
+    if venvs_folder:
         sys.exit(f"RELEASES_VENVS has no {run.name}/bin/python")
     print(f"{run.name}: setting up {home.name}", flush=True)
     base = interpreter(run.python) if run.python else sys.executable

@@ -64,11 +64,11 @@ def main() -> None:
         verdicts = best_verdicts(report)
         total.update(verdicts)
         seconds += [elapsed_s / len(verdicts) for _ in verdicts]
-        print(f"{name:24} {len(verdicts)} places  {elapsed_s:5.1f} s  {', '.join(verdicts)}")
-    places = total.total()
-    print(f"\n{places} places with the backend {options.backend}, torch {torch.__version__}")
+        print(f"{name:24} {len(verdicts)} breaks  {elapsed_s:5.1f} s  {', '.join(verdicts)}")
+    break_count = total.total()
+    print(f"\n{break_count} breaks with the backend {options.backend}, torch {torch.__version__}")
     for verdict in VERDICTS:
-        print(f"  {verdict:20} {total[verdict]:4}  {total[verdict] / places:4.0%}")
+        print(f"  {verdict:20} {total[verdict]:4}  {total[verdict] / break_count:4.0%}")
     print(f"  seconds a break: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}")
 
 

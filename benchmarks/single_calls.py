@@ -27,12 +27,12 @@ def milliseconds(*functions: Callable[[], object]) -> list[float]:
         for _ in range(CALLS):
             function()
     for _ in range(ROUNDS):
-        for function, known in zip(functions, times, strict=True):
+        for function, function_times in zip(functions, times, strict=True):
             begun = time.perf_counter()
             for _ in range(CALLS):
                 function()
-            known.append((time.perf_counter() - begun) / CALLS * 1e3)
-    return [statistics.median(known) for known in times]
+            function_times.append((time.perf_counter() - begun) / CALLS * 1e3)
+    return [statistics.median(function_times) for function_times in times]
 
 
 def print_times(name: str, function: Callable[..., Any], x: torch.Tensor) -> None:

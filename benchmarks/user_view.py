@@ -215,12 +215,12 @@ class Session:
         with self._captured() as file:
             result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
             file.seek(0)
-            of_processes = normalize(file.read().decode(errors="replace")).splitlines()
+            process_output = normalize(file.read().decode(errors="replace")).splitlines()
         describer = Describer()
         error = result.error_in_exec or result.error_before_exec
         parts = {
             "output": self._output(cell),
-            "of processes": of_processes,
+            "of processes": process_output,
             "result": [describer.describe(result.result)],
             "error": [] if cell.has_magic else [describer.describe(error)],
             "settings": [f"{name}: {normalize(text)}" for name, text in _settings().items()],

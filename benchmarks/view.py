@@ -215,16 +215,16 @@ def _times_of_more(page: Page) -> list[float]:
     return times
 
 
-def _print_times(where: str, paints: list[float], keys: list[float], more: list[float]) -> None:
-    for what, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
+def _print_times(suffix: str, paints: list[float], keys: list[float], more: list[float]) -> None:
+    for name, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
         if times:
-            print(f"  {what}{where}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
+            print(f"  {name}{suffix}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 
 
-def _time_call(act: Callable[[], Any]) -> tuple[Any, float]:
-    act()  # the first call compiles templates
+def _time_call(call: Callable[[], Any]) -> tuple[Any, float]:
+    call()  # the first call compiles templates
     start = time.perf_counter()
-    return act(), time.perf_counter() - start
+    return call(), time.perf_counter() - start
 
 
 def _notebook_kb(bundle: dict[str, Any]) -> str:

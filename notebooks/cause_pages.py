@@ -164,7 +164,7 @@ KINDS = {
     ),
 }
 _IS_AN_ERROR = (
-    "This is an error, and not a break. [](../errors.md) has programs, and [](../known_bugs.md) has bugs of single "
+    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs of single "
     "releases."
 )
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
@@ -185,14 +185,14 @@ WITHOUT_PROGRAM = {
     ),
     **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
-    "GB0021": "It takes several calls: a break inside of an f-string divides the f-string, and a later call compiles "
-    "its rest. PyTorch 2.13 can also "
+    "GB0021": "It happens only after several calls: a break inside an f-string divides the string, and a later call "
+    "compiles its rest. PyTorch 2.13 can also "
     "[raise an error](../known_bugs.md#internaltorchdynamoerror-and-other-errors-of-dynamo) there.",
     "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
-    "GB0035": "In PyTorch 2.13 it takes a `__bool__` that returns no `bool`, which is a `TypeError` without compiling "
-    "as well.",
-    "GB0039": "[](../recompiles.md#the-limit-recompile-limit-is-reached) has programs.",
-    "GB0065": "It names the call that leads to a break. A report shows the break itself: "
+    "GB0035": "In PyTorch 2.13 it happens only with a `__bool__` that returns no `bool`, a `TypeError` without "
+    "compiling as well.",
+    "GB0039": "[](../recompiles.md#the-limit-recompile-limit-is-reached) shows programs.",
+    "GB0065": "This reason only names the call that leads to a break. A report shows the break itself: "
     "[](../resume.md#a-break-three-calls-deep).",
     "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
     "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an "
@@ -200,20 +200,20 @@ WITHOUT_PROGRAM = {
     "[GB0090](gb0090.md).",
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
     "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
-    "`super()` runs again in the graph, and its result can be wrong; with inductor it is right.)",
-    "GB0115": "It takes a function that raises for an item, which is an error without compiling as well.",
+    "`super()` runs again in the graph, and its result can be wrong; with Inductor it is right.)",
+    "GB0115": "It happens only if the key function raises an error, which it does without compiling as well.",
     "GB0151": "PyTorch 2.13 traces `signature` and `getfullargspec`; `getsource` and `currentframe` break as "
     "[GB0007](gb0007.md).",
     "GB0160": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) instead.",
-    "GB0172": "It takes a process group: [](../training.md#collectives-in-compiled-code) has a program.",
-    "GB0184": "In PyTorch 2.13 it takes an object without `__str__` and `__repr__`, and every object has them.",
+    "GB0172": "It needs a process group: [](../training.md#collectives-in-compiled-code) shows a program.",
+    "GB0184": "In PyTorch 2.13 it needs an object without `__str__` and `__repr__`, and every object has them.",
     "GB0218": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
     "GB0269": "The setting tests PyTorch itself. In PyTorch 2.13, functions that were compiled under it break until "
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
-    "GB0354": "It takes a name that is not defined, which is a `NameError` without compiling as well.",
+    "GB0354": "It happens only with a name that is not defined, which is a `NameError` without compiling as well.",
     "GB2412": f"{_NEWER}.",
-    "GB2549": "It takes more than 100,000 values of one generator, which Dynamo traces one by one.",
+    "GB2549": "It happens only after more than 100,000 values of one generator, which Dynamo traces one by one.",
     "GB4240": "PyTorch 2.13 gives the reason GB4880 ([](others.md#gb4880)) instead.",
     "GB5821": f"{_NEWER} and traces such a hook.",
     "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
@@ -255,13 +255,13 @@ _CALLS_ANCHOR = "#by-the-function-that-is-called"
 #: Ids of calls in general, and what helps with any function.
 _ANY_CALL = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
 _ANY_OTHER = (
-    "Anything else that Dynamo does not trace, such as a function of a C extension: call it before or after the "
-    "compiled function, and pass the result. If it computes on tensors, [wrap it in a custom operator]"
+    "Anything else that Dynamo does not trace, such as a function of a C extension: call it before the compiled "
+    "function and pass the result, or call it after. If it computes on tensors, [wrap it in a custom operator]"
     "(../escape_hatches.md#custom-operators-one-opaque-operation), which is no break. Or accept one break, and "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
     "[Libraries](../libraries.md) have a page."
 )
-#: The meaning for a reader of the hints that PyTorch gives for many causes, by their first words.
+#: What the hints that PyTorch gives for many causes mean for a user, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
@@ -459,7 +459,7 @@ def page_name(ident: str) -> str:
 
 
 def address(ident: str) -> str:
-    """Return the address of a cause in the built site: its page, or its place on the page of rare causes."""
+    """Return the address of a cause in the built site: its page, or its section on the page of rare causes."""
     is_known = any(cause.id == ident for cause in CAUSES)
     return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 

@@ -84,7 +84,7 @@ def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
     with_cells = {page for page in pages if "\n```{code-cell}" in app.env.doc2path(page).read_text(encoding="utf-8")}
     ranks: dict[str, float] = {}
     for group in (sorted(with_cells), sorted(set(pages) - with_cells)):
-        ranks |= {page: place / len(group) for place, page in enumerate(group)}
+        ranks |= {page: index / len(group) for index, page in enumerate(group)}
     pages.sort(key=ranks.__getitem__)
 
 

@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[1] / "tests" / "programs" / "constructs"
 #: The outcome of each construct by release, which ``benchmarks/constructs.py`` writes.
 OUTCOMES = Path(__file__).parent / "constructs.json"
 #: A comment that names a file, and the sentence below it, which a reader of the source sees in place of the table.
-_PLACE = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
 _CAUSES = {cause.id: cause for cause in CAUSES}
 _CAPTURED = ", captured by fullgraph"
 _IN_WORDS = {
@@ -98,7 +98,7 @@ def with_tables(text: str, rare: Container[str] = ()) -> str:
     rare : container of str
         The GB ids on the page of rare causes.
     """
-    return _PLACE.sub(lambda place: _table(constructs()[place[1]], rare), text)
+    return _COMMENT.sub(lambda comment: _table(constructs()[comment[1]], rare), text)
 
 
 def _table(group: list[Construct], rare: Container[str]) -> str:

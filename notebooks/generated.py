@@ -43,7 +43,7 @@ def options() -> str:
 
 
 def schema() -> str:
-    """Return a table of the fields of each class of a report, in Markdown, from the outermost in."""
+    """Return a table of the fields of each class of a report, in Markdown, beginning with the outermost class."""
     classes: list[type[msgspec.Struct]] = [report.Report]
     for struct in classes:
         for field in msgspec.structs.fields(struct):
@@ -106,8 +106,8 @@ def rooms() -> str:
     for number, row in enumerate(rows):
         top = number * (height + gap)
         room_width = (width - gap * (len(row) - 1)) / len(row)
-        for place, room in enumerate(row):
-            left = place * (room_width + gap)
+        for column, room in enumerate(row):
+            left = column * (room_width + gap)
             middle = f'x="{left + room_width / 2:.0f}" text-anchor="middle"'
             shapes.append(
                 f'<rect x="{left:.0f}" y="{top}" width="{room_width:.0f}" height="{height}" rx="6" fill="none" '

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: The outcome of each program of ``tests/programs/bugs`` by release, which ``benchmarks/known_bugs.py`` writes.
 OUTCOMES = Path(__file__).parent / "known_bugs.json"
 #: A comment that names a subject, and the sentence below it, which a reader of the source sees in place of the list.
-_PLACE = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)
+_COMMENT = re.compile(r"^% known bugs: (.*)\n.*$", re.MULTILINE)
 
 
 #: A bug as one line, which opens to its details. A paragraph in a summary needs blank lines around it.
@@ -36,7 +36,7 @@ def with_lists(text: str) -> str:
     """Replace the comments of a page that name a subject with lists of the bugs."""
     measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
     newest = max((release for outcomes in measured.values() for release in outcomes), key=_numbers)
-    return _PLACE.sub(lambda place: _list(bugs_by_subject()[place[1]], measured, newest), text)
+    return _COMMENT.sub(lambda comment: _list(bugs_by_subject()[comment[1]], measured, newest), text)
 
 
 def _numbers(release: str) -> tuple[int, ...]:
@@ -60,7 +60,7 @@ def _entry(bug: KnownBug, outcomes: dict[str, str]) -> str:
     releases: dict[str, list[str]] = {}
     for release, outcome in outcomes.items():
         releases.setdefault(outcome, []).append(release)
-    seen = ", ".join(f"{outcome} in {_series(where)}" for outcome, where in releases.items())
+    seen = ", ".join(f"{outcome} in {_series(names)}" for outcome, names in releases.items())
     return _ENTRY.format(
         symptom=bug.symptom[:1].upper() + bug.symptom[1:],
         releases=seen[:1].upper() + seen[1:] if seen else bug.releases,

@@ -56,12 +56,12 @@ def architectures(*, training: bool = False) -> str:
         counts: dict[str, int] = defaultdict(int)
         for break_ in line["breaks"]:
             counts[break_["gb_id"] or break_["gb_type"]] += 1
-        why = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
-        nothing = "you have to decide" if "left" in line else ""
-        remedy = _in_cell(line.get("remedy") or nothing)
+        cause_names = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
+        decision = "you have to decide" if "left" in line else ""
+        remedy = _in_cell(line.get("remedy") or decision)
         verdict = f" *({line['furthest']})*" if line.get("furthest") not in {None, "works"} else ""
         left = line.get("left", "not tried")
-        rows.append(f"| {line['type']} | {len(line['breaks'])} | {why} | {remedy}{verdict} | {left} |")
+        rows.append(f"| {line['type']} | {len(line['breaks'])} | {cause_names} | {remedy}{verdict} | {left} |")
     return "\n".join(rows)
 
 

@@ -163,7 +163,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wait for the documentation, and return its folder. The folder ``jupyter_execute`` beside it has the notebooks."""
+    """Wait for the documentation, and return its folder. The folder ``jupyter_execute`` next to it has notebooks."""
     folder = shared_folder(tmp_path_factory) / "site"
     status = folder / "status"
     while not status.exists() or not status.read_text():

@@ -100,7 +100,7 @@ def try_remedies(
 
     def try_all() -> schema.Report:
         try:
-            return find_remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
+            return find_remedies_of_call(fn, args, kwargs, own_changes=own_changes, seconds=seconds).report
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies

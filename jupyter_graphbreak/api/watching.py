@@ -116,7 +116,7 @@ class Run:
         """
         from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
-        return self._get_rerun().try_remedies(also=[read_patch(path) for path in also], seconds=seconds)
+        return self._get_rerun().try_remedies(own_edits=[read_patch(path) for path in also], seconds=seconds)
 
     def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and saves.

@@ -352,7 +352,7 @@ class Observation:
             return rerun.try_remedies(
                 seconds=seconds if self.options.remedies else 0,  # a patch has its own time limit
                 compile_text=compile_text,
-                also=own_edits,
+                own_edits=own_edits,
                 first_breaks=self._breaks_left_untried(report),
             )
 

@@ -23,6 +23,8 @@ _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
 _CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
 _CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
+#: A branch on a captured number still breaks, and an index of a list with it is an error.
+_CAPTURE_SCALARS_ADVICE = f"set {_CAPTURE_SCALARS}, if only tensor operations use the number"
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
 )
@@ -196,7 +198,8 @@ CAUSES = (
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
-            "call it before or after the compiled function and pass its result as an argument; Dynamo cannot trace it"
+            "call it before the compiled function and pass its result as an argument, or call it after; Dynamo cannot "
+            "trace it"
         ),
         is_named_by_call=True,
     ),
@@ -268,7 +271,7 @@ CAUSES = (
             f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
             "else compute it outside of the compiled function"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
@@ -296,10 +299,10 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_CAPTURE_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting "
-            "can turn a break into an error"
+            f"set {_CAPTURE_SHAPES} (it can turn a break into an error), or keep the shape: torch.where(mask, x, 0)"
+            ".sum() for x[mask].sum()"
         ),
-        setting_advice=f"set {_CAPTURE_SHAPES}",
+        setting_advice=f"set {_CAPTURE_SHAPES} (it can turn a break into an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
         settings=((_CAPTURE_SHAPES,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),
@@ -321,7 +324,7 @@ CAUSES = (
         advice=(
             f"slice with numbers, not with tensors; for a length from a tensor, set {_CAPTURE_SCALARS} and use .item()"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,),),
     ),
@@ -380,7 +383,7 @@ CAUSES = (
         "GB0056",
         ("Failed to mutate tensor data attribute",),
         title="Assignment to `Tensor.data`",
-        advice="make a new tensor instead of changing .data, or do it outside of the compiled function",
+        advice="make a new tensor instead of changing .data, or change .data outside of the compiled function",
     ),
     KnownCause(
         "GB0058",
@@ -433,7 +436,7 @@ CAUSES = (
         "GB0069",
         ("Import failure",),
         title="`import` that fails",
-        advice="import it once, before the compiled function, and store whether it succeeded",
+        advice="import it once, before the compiled function, and store whether that succeeded",
         manual_step=ManualStep(
             "Decide where to check whether the package is installed: once, before the compiled function."
         ),
@@ -464,7 +467,7 @@ CAUSES = (
         "GB0087",
         ("NotImplementedError/UnsupportedFakeTensorException when running FX node",),
         title="Operator without a fake kernel",
-        advice="give the operator a meta kernel with torch.library.register_fake",
+        advice="give the operator a fake kernel with torch.library.register_fake",
         page="escape_hatches.md#custom-operators-one-opaque-operation",
     ),
     KnownCause(
@@ -537,7 +540,9 @@ CAUSES = (
         "GB0107",
         ("Tensor.random_ op",),
         title="`Tensor.random_()`",
-        advice="draw a new tensor with torch.randint_like(x, low, high); if x must stay the same tensor, use x.copy_()",
+        advice=(
+            "draw a new tensor, y = torch.randint_like(x, low, high); if x must stay the same tensor, write x.copy_(y)"
+        ),
         rewrites=("draw with randint_like",),
     ),
     KnownCause(
@@ -555,7 +560,7 @@ CAUSES = (
             "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
             f"with .item() and set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,),),
         rewrites=("keep the tensor", "take values one by one"),
@@ -621,10 +626,10 @@ CAUSES = (
         title="Tensor turned into a Python number, for example by `.item()`",
         former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
         advice=(
-            "keep the value as a tensor; .item() needs the value on the host. If a number is needed, set "
-            f"{_CAPTURE_SCALARS}"
+            "keep the value as a tensor; .item() needs the value on the host. If only tensor operations use the "
+            f"number, set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=f"set {_CAPTURE_SCALARS}",
+        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("keep the tensor", "pass sizes as numbers"),
@@ -717,8 +722,8 @@ CAUSES = (
         title="Method of an object that Dynamo does not know",
         former_messages=("call_method UserDefinedObjectVariable(...) ...",),
         advice=(
-            "create it in the compiled function, or pass it as a list or a tensor; turn an iterator "
-            "into a list with list(...)"
+            "create the object in the compiled function, or pass a list or a tensor instead; turn an iterator into a "
+            "list with list(...)"
         ),
         is_named_by_call=True,
     ),
@@ -789,7 +794,7 @@ CAUSES = (
         "GB0172",
         ("async_op=True for distributed collectives",),
         title="Asynchronous collective",
-        advice="leave async_op=True out: the compiler overlaps what it can; or call the collective outside",
+        advice="leave async_op=True out; or call the collective outside of the compiled function",
         page="training.md#collectives-in-compiled-code",
     ),
     KnownCause(
@@ -876,7 +881,7 @@ CAUSES = (
         "GB0208",
         ("torch.* op returned non-Tensor",),
         title="torch function that returns no tensor",
-        advice="set or enter it outside of the compiled function: it returns no tensor",
+        advice="call it, or enter it as a context, outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT_STEP,
         rewrites=("format with str.format",),
     ),
@@ -929,7 +934,9 @@ CAUSES = (
         "GB0225",
         ("Attempted to use tensor creation function with requires_grad=True",),
         title="Tensor created with `requires_grad=True`",
-        advice="create the tensor before the compiled function, or call requires_grad_() on it",
+        advice=(
+            "create the tensor before the compiled function, or leave requires_grad out if nothing reads its gradient"
+        ),
     ),
     KnownCause(
         "GB0231",
@@ -1065,7 +1072,7 @@ CAUSES = (
         "GB0296",
         ("attempted to reorder a debugging function that can't actually be reordered",),
         title="`print` or logging of a value that is neither a tensor nor a string",
-        advice="pass only constants, tensors or f-strings of them, or print it after the call",
+        advice="pass only constants, tensors, or f-strings made of them; or print the value after the call",
         former_text="Reordering debugging function",
         since="2.10",
     ),
@@ -1126,7 +1133,7 @@ CAUSES = (
         "GB0365",
         ("Dynamo cannot determine whether the underlying object is hashable",),
         title="Dictionary key that Dynamo cannot hash",
-        advice="use a key that is a string or a number",
+        advice="use a string or a number as the key",
         manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
@@ -1134,7 +1141,7 @@ CAUSES = (
         "GB0366",
         ("Dynamo cannot determine the hash of an object",),
         title="Dictionary key that Dynamo cannot hash",
-        advice="use a key that is a string or a number",
+        advice="use a string or a number as the key",
         manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
@@ -1149,7 +1156,7 @@ CAUSES = (
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call to `torch._dynamo.disable()`",
-        advice="outside of the compiled function, disable the function that must run eagerly",
+        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1157,7 +1164,7 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call to `torch.compiler.disable()`",
-        advice="outside of the compiled function, disable the function that must run eagerly",
+        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
         is_deliberate=True,
         since="2.14",
     ),
@@ -1173,7 +1180,7 @@ CAUSES = (
         "GB0811",
         ("missing tp_iter",),
         title="Iteration over an object that Dynamo does not know",
-        advice="turn it into a list before the compiled function and iterate over that",
+        advice="turn it into a list before the compiled function, and iterate over the list",
         since="2.13",
     ),
     KnownCause(
@@ -1197,8 +1204,8 @@ CAUSES = (
         ("Attempted to copy.deepcopy a tensor",),
         title="`copy.deepcopy` of a tensor",
         advice=(
-            "copy it with x.detach().clone(); without detach(), gradients flow through the copy, and "
-            "deepcopy does not allow that"
+            "copy it with x.detach().clone(), which has no gradient history, like a deep copy; without detach(), "
+            "gradients flow through the copy"
         ),
         rewrites=("copy with clone()",),
         since="2.12",
@@ -1268,7 +1275,7 @@ CAUSES = (
         "GB5173",
         ("Tensor device mismatch",),
         title="Tensors on different devices",
-        advice="move both tensors to one device; if the function creates one of them, pass device=x.device",
+        advice="move both tensors to the same device; if the function creates one of them, pass device=x.device",
         manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
         since="2.13",
@@ -1467,6 +1474,15 @@ CALLS = (
         title="Tensor formatted with `%`",
         advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: Python then formats it after the graph',
         manual_step=_OUTPUT_STEP,
+    ),
+    KnownCall(
+        pattern=r"^[\w.]+\[.+\]$",
+        causes=("GB0033",),
+        title="Tensor used as an index",
+        advice=(
+            "x[i] needs the number in i: index with a tensor of one element, x[i.reshape(1)][0], or use "
+            "torch.index_select"
+        ),
     ),
     KnownCall(
         pattern=r"\bunique\(",

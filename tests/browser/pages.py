@@ -1,4 +1,4 @@
-"""Actions of a reader in JupyterLab, for browser tests."""
+"""Actions of a user in JupyterLab, for browser tests."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_selecting_a_scope_highlights_its_lines(open_report: Open) -> None:
     expect(source_line(opened, 12)).not_to_have_class(WITH)
 
 
-def test_keyboard_navigation(open_report: Open) -> None:
+def test_keys_move_between_breaks(open_report: Open) -> None:
     opened = open_report(two_breaks())
     page, press = opened.page, opened.page.keyboard.press
     press("n")
@@ -271,7 +271,7 @@ def test_keyboard_navigation(open_report: Open) -> None:
     expect(page.get_by_text("next, previous break")).not_to_be_visible()
 
 
-def test_keyboard_navigation_of_lines(open_report: Open) -> None:
+def test_arrow_keys_select_lines(open_report: Open) -> None:
     opened = open_report(two_breaks())
     opened.page.get_by_role("region", name="Lines of Cell In[7]").focus()
     opened.page.keyboard.press("ArrowDown")

@@ -176,7 +176,7 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     assert [*opened.errors, *opened.complaints] == []
 
 
-def test_keyboard_navigation(open_page: Open, lab: Lab) -> None:
+def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
     lab.save("keys", "x = 1", two_breaks(), failed())
     opened = open_in_lab(open_page, lab, "keys")
     page = opened.page
@@ -295,7 +295,7 @@ def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, 
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
             row(page, name).click()
-            # A note beside a line may contain the same text, so match the start of the line.
+            # A note next to a line may contain the same text, so match the start of the line.
             line = page.locator(".jp-Notebook .cm-line", has_text=re.compile(rf"^\s*{re.escape(code)}")).first
             expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
         assert opened.errors == []
@@ -310,10 +310,10 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         return cell_with_data
 
     good = two_breaks().to_dict()
-    spoilt = json.loads(json.dumps(good))
-    spoilt["breaks"][0]["location"]["source"] = "s99"
-    spoilt["graphs"][0]["frame"] = "gone"
-    spoilt["breaks"][1]["resumes"] = ["none such"]
+    damaged = json.loads(json.dumps(good))
+    damaged["breaks"][0]["location"]["source"] = "s99"
+    damaged["graphs"][0]["frame"] = "gone"
+    damaged["breaks"][1]["resumes"] = ["none such"]
     lab.save(
         "elsewhere",
         cell("{broken"),
@@ -322,7 +322,7 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell(good | {"schema_version": "2.0"}),
         cell({"anything": 1}, "application/vnd.graphbreak.report.v2+json"),
         cell({"status": "ok", "device": {"requested": "auto", "used": "cpu"}, "torch": "1.13"}),
-        cell(spoilt),
+        cell(damaged),
         hostile(),
     )
     opened = open_in_lab(open_page, lab, "elsewhere")

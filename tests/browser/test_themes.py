@@ -42,7 +42,7 @@ def unfold(within: Locator) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: Lab) -> None:
+def test_no_theme_of_jupyterlab_causes_a_serious_violation(open_page: Open, lab: Lab) -> None:
     lab.save("themes", everything(), failed(), job_cell(job(), 3))
     opened = open_in_lab(open_page, lab, "themes")
     page = opened.page
@@ -75,7 +75,7 @@ def test_no_serious_violation_in_any_theme_of_jupyterlab(open_page: Open, lab: L
 
 
 @pytest.mark.parametrize("scheme", sample_parameters(["light", "dark", "forced"], 3))
-def test_no_serious_violation_on_a_saved_page(open_report: Open, scheme: str) -> None:
+def test_a_saved_page_has_no_serious_violation(open_report: Open, scheme: str) -> None:
     opened = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
         opened.page.emulate_media(forced_colors="active")

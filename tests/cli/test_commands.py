@@ -401,9 +401,9 @@ def test_repro_prints_the_issue_with_its_script(cli: Cli, tmp_path: Path) -> Non
     assert unknown.returncode == 2
     assert "the report has no such id; it has b1" in unknown.stderr
     program.write_text("print('nothing is compiled')\n")
-    nothing = cli("repro", program)
-    assert nothing.returncode == 1
-    assert "nothing to reproduce" in nothing.stderr
+    without_compiling = cli("repro", program)
+    assert without_compiling.returncode == 1
+    assert "nothing to reproduce" in without_compiling.stderr
 
 
 def test_diff_compares_two_runs(cli: Cli, tmp_path: Path) -> None:

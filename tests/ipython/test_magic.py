@@ -308,7 +308,9 @@ def test_a_syntax_error_is_ipythons_own_with_the_line_of_the_editor(shell: Shell
     assert shell.run("1 + 1").result == 2
 
 
-@pytest.mark.parametrize(("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
+@pytest.mark.parametrize(
+    ("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 or newer is needed")]
+)
 def test_a_missing_or_old_pytorch_is_reported(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, expected: str
 ) -> None:
@@ -594,7 +596,7 @@ def test_run_cell_magic_runs_and_raises(shell: Shell) -> None:
         shell.ip.run_cell_magic("compile_explain", "", "1 / 0")
 
 
-def test_loading_twice_and_unloading(shell: Shell) -> None:
+def test_the_extension_can_be_loaded_twice_and_unloaded(shell: Shell) -> None:
     shell.ip.run_line_magic("reload_ext", "jupyter_graphbreak")
     shell.ip.run_line_magic("load_ext", "jupyter_graphbreak")
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2))")

@@ -86,7 +86,7 @@ def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
     (outside,) = own_remedies(kernel.report())
     assert outside.verdict == "not tried"
-    assert outside.reason == "line 8 is outside of functions; run the cell to see what changing it does"
+    assert outside.reason == "line 8 is outside of functions: run the cell to see the effect of changing it"
     kernel.run(cell, edit_request(("other = 1", "other = 2")))
     assert own_remedies(kernel.report()) == []
     assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)

@@ -68,17 +68,17 @@ class Outcome:
     log: Any = None
     warnings: Any = None
 
-    def differences(self, other: Outcome) -> list[str]:
-        return [name for name in vars(self) if not _is_equal(getattr(self, name), getattr(other, name))]
+    def differences(self, expected_outcome: Outcome) -> list[str]:
+        return [name for name in vars(self) if not _is_equal(getattr(self, name), getattr(expected_outcome, name))]
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def _is_equal(actual: Any, expected_outcome: Any) -> bool:
     try:
-        torch.testing.assert_close(one, other, equal_nan=True)
+        torch.testing.assert_close(actual, expected_outcome, equal_nan=True)
     except AssertionError:
         return False
     except TypeError:  # neither tensors nor numbers
-        return bool(one == other)
+        return bool(actual == expected_outcome)
     return True
 
 
@@ -203,10 +203,16 @@ def test_each_fix_removes_the_break_and_has_the_outcome_in_its_line(tmp_path: Pa
     _, expected = before.run(eager=True)
     report, outcomes = before.run()
     assert _reported_ids(report) & set(example.ids)
-    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    assert [
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
+    ] == [[]] * len(expected)
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
-        differences = [name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)]
+        differences = [
+            name
+            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for name in actual.differences(expected_outcome)
+        ]
         assert measured_line(report, fixed, differences) == fix.outcome
         assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
         assert not (fix.is_safe and differences)
@@ -222,10 +228,16 @@ def test_each_fix_ends_the_recompiles_and_has_the_outcome_in_its_line(tmp_path: 
     _, expected = before.run(eager=True)
     report, outcomes = before.run()
     assert report.recompiles[0].reasons[0].guard == example.ids[0]
-    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    assert [
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
+    ] == [[]] * len(expected)
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
-        differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
+        differences = {
+            name
+            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for name in actual.differences(expected_outcome)
+        }
         assert (
             f"compilations {_count_compilations(report)} -> {_count_compilations(fixed)}, {_outcome_words(differences)}"
             == fix.outcome
@@ -259,12 +271,18 @@ def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_lin
     before = Program(tmp_path / "before.py", example, backend="inductor")
     _, expected = before.run(eager=True)
     caches, outcomes = _run_with_empty_caches(before)
-    assert [one.differences(other) for one, other in zip(outcomes, expected, strict=True)] == [[]] * len(expected)
+    assert [
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
+    ] == [[]] * len(expected)
     for number, fix in enumerate(example.fixes):
         fixed, outcomes = _run_with_empty_caches(
             Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor")
         )
-        differences = {name for one, other in zip(outcomes, expected, strict=True) for name in one.differences(other)}
+        differences = {
+            name
+            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for name in actual.differences(expected_outcome)
+        }
         assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
         assert fixed == "kept, kept"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,6 +235,48 @@ def _operator_without_namespace() -> None:
     scale(X)
 
 
+def _fake_tensors_of_two_modes() -> None:
+    first, second = FakeTensorMode(), FakeTensorMode()
+    with first:
+        x = torch.ones(3)
+    with second:
+        _ = x + 1
+
+
+def _break_in_a_branch() -> None:
+    def breaks(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
+    _compile(lambda x: torch.cond(x.sum() > 0, breaks, torch.neg, (x,)))(X)
+
+
+def _nan_in_a_gradient() -> None:
+    with torch.autograd.detect_anomaly():
+        _compile(lambda x: (x.sqrt() * 0).sum())(torch.zeros(3, requires_grad=True)).backward()
+
+
+def _compiled_before_the_module_exists() -> None:
+    class Early(nn.Module):
+        def __init__(self) -> None:
+            self.layer = torch.compile(nn.Linear(2, 2))
+            super().__init__()
+
+    Early()
+
+
+class EveryOther(nn.Module):
+    """A module that adds every other column of its second argument to the first."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return x + z[:, ::2]
+
+
+def _excluded_size() -> None:
+    sizes = {1: torch.export.Dim("x")}, {1: torch.export.Dim("z")}
+    torch.export.export(EveryOther(), (torch.ones(2, 8), torch.ones(2, 16)), dynamic_shapes=sizes)
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
     "Invalid backend: 'inductr'": lambda: _compile(lambda x: x, backend="inductr")(X),
@@ -296,6 +339,12 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     ".numpy() is not supported for tensor subclasses": lambda: _export(lambda x: torch.from_numpy(x.numpy() + 1)),
     "Calling train() is not supported yet": lambda: _export(lambda x: x + 1).module().train(),
     "Only ExportedProgram is supported": lambda: torch._inductor.aoti_compile_and_package(nn.Linear(2, 2)),
+    "Mixing fake modes NYI": _fake_tensors_of_two_modes,
+    "This higher order operator doesn't work unless it is captured completely with torch.compile": _break_in_a_branch,
+    "Function 'CompiledFunctionBackward' returned nan values in its 0th output": _nan_in_a_gradient,
+    "cannot assign module before Module.__init__() call": _compiled_before_the_module_exists,
+    "((1 + L['z'].size()[1]) // 2) != 1": _excluded_size,
+    "Failed to initialize zip archive: file open failed": lambda: torch._inductor.aoti_load_package("missing.pt2"),
     "index out of bounds: 0 <= tmp": lambda: _compile(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
 }
 

@@ -84,8 +84,6 @@ mix of the legacy and new APIs: TF32 | messages_warnings#precision-and-the-gpu |
 Please use the new API settings to control TF32 | messages_warnings#precision-and-the-gpu | reads an old setting
 The CUDA Graph is empty | messages_warnings#kernels-autotuning | computes nothing
 Node slice_948 was invalid, but is output | messages_training#backward-passes-inference-mode | set the dropout to 0
-NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
-FileExistsError WinError 183 | messages_kernels#files-and-caches | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Triton 3.3
 LNK1104: cannot open file python312.lib | in_a_notebook#a-compiler-on-windows | include
 InductorError: CalledProcessError: Command gcc | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the reason is above it
@@ -255,7 +253,7 @@ PermissionError in torchinductor's folder | messages_kernels#files-and-caches | 
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
 BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
 _prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends the warning
-Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
+Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit the number of files
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
@@ -318,7 +316,7 @@ functions made by exec() reach the limit | recompiles#instances-share-one-count 
 strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
-new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
+new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
 NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
@@ -353,7 +351,7 @@ sorted order of strides of the two branches' output | messages#while-dynamo-trac
 Could not run ... from the 'CPU' backend | messages_kernels#custom-operators-the-definition | register_kernel
 dynamic_shapes: Unexpected dimension mapped to index 0 | messages_export#sizes-dynamic-shapes | Dim.DYNAMIC
 cond must be a bool, but got a Tensor | messages#sizes-and-numbers | which are captured
-Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Ask with `if`
+Data-dependent assertion failed (cannot compile partial graph) | causes/gb0034 | Test with `if`
 pytree-flattenable | messages_export#arguments-and-results | register_dataclass
 explain(f, *args) is deprecated | messages_warnings#breaks-and-recompiles | torch._dynamo.explain(f)(x)
 Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor | one name for both
@@ -572,7 +570,7 @@ Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl
 cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
-np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
+np.issubdtype(array.dtype, ...) | causes/gb0157 | Read the tensor's attribute
 BatchNorm in training mode | traced#layers-and-losses | `nn.BatchNorm1d`
 torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | or its old name
 tensorrt as a backend | cost#which-backend-one-of-your-own | openvino
@@ -738,7 +736,6 @@ does fullgraph=True make it faster? | cost#which-mode | changes no speed
 how to get it to run on Windows | in_a_notebook#a-compiler-on-windows | triton-windows
 SparseTensor, ind2ptr | libraries#graph-networks-pyg-dgl | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#pytorch-or-python-is-too-old-or-too-new | with 2.1
-FakeRootModule with torchsummary | messages#while-dynamo-traces | Both work in 2.13
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
 Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]
@@ -796,7 +793,7 @@ BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close 
 reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
 torch.prod and fmin differ in my comparison | cost#results-that-differ | its own copy
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
-an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
+an assert is ignored after a print | known_bugs#wrong-results | that fails raises nothing
 UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-recompiles | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
@@ -925,6 +922,10 @@ Failed to load model class AnyModel | messages#jupyter-and-this-package | in Jup
 CompiledFunctionBackward returned nan values | messages_training#backward-passes-inference-mode | once uncompiled
 Mixing fake modes NYI | messages#fake-tensors-types-devices | two traces
 higher order operator must be captured completely | messages#while-dynamo-traces | Got graph break/error
+cannot assign module before Module.__init__() call | messages#in-the-call-or-in-a-setting | super().__init__()
+tensors in the cudagraph pool not tracked as outputs | messages_kernels#cuda-graphs | such as a workspace
+infer_schema: Tensor is not a type | messages_kernels#custom-operators-the-definition | not under `TYPE_CHECKING`
+user stack suppressed due to duplicate graph break | messages_warnings#breaks-and-recompiles | the same break again
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
 coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
 the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"
@@ -972,8 +973,8 @@ def _slug(heading: str) -> str:
 
 @pytest.mark.parametrize("row", QUESTIONS.splitlines(), ids=lambda row: row.partition(" | ")[0])
 def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str) -> None:
-    _, place, answer = row.split(" | ")
-    page, _, anchor = place.partition("#")
+    _, target, answer = row.split(" | ")
+    page, _, anchor = target.partition("#")
     screen = " ".join("\n".join(_section(page, anchor).splitlines()[:SCREEN_LINES]).split())
     assert answer.lower() in screen.lower()
 
@@ -981,8 +982,8 @@ def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str
 def test_the_words_of_an_answer_are_not_in_its_question_or_heading() -> None:
     repeated = []
     for row in QUESTIONS.splitlines():
-        question, place, answer = row.split(" | ")
-        page, _, anchor = place.partition("#")
+        question, target, answer = row.split(" | ")
+        page, _, anchor = target.partition("#")
         heading = next(line for line in _section(page, anchor).splitlines() if line.startswith("#"))
         if answer.lower() in f"{question} {heading}".lower():
             repeated.append(row)

@@ -51,7 +51,7 @@ def with_remedies(report: Report) -> Report:
     """Return a report of the cell with two breaks, with remedies of all eight verdicts, one of them a manual step."""
     branch = "        if score > 3:\n            y = y / score"
     loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
-    where = Remedy(
+    both_branches = Remedy(
         "m1", ["b1"], "branch", "Compute both branches with `torch.where`", "edit", "works",
         edits=[Edit("s1", 14, 15, branch, "        y = torch.where(score > 3, y / score, y)")],
         excludes=["m2"],
@@ -71,7 +71,7 @@ def with_remedies(report: Report) -> Report:
         report,
         sources=[*report.sources, Source("s2", "helpers.py", "file", "/job/helpers.py", [Segment(1, _HELPERS)])],
         remedies=[
-            where,
+            both_branches,
             Remedy("m2", ["b1"], "branch", "Branch with `torch.cond`", "edit", "another result",
                    edits=[Edit("s1", 14, 15, branch, "        y = torch.cond(score > 3, divide, keep, (y, score))")],
                    excludes=["m1"], differences=["the gradient of `w` is 12, not 18"]),

@@ -91,7 +91,9 @@ def body_in_try(x: torch.Tensor) -> torch.Tensor:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_eager_and_compiled_functions(function: Callable[..., object], eager: list[str], compiled: set[str]) -> None:
+def test_functions_are_listed_as_eager_or_compiled(
+    function: Callable[..., object], eager: list[str], compiled: set[str]
+) -> None:
     report = jupyter_graphbreak.explain(function, ONES)
     assert [skipped.function for skipped in report.skipped] == eager
     assert {graph.name for graph in report.graphs} == compiled
@@ -157,7 +159,8 @@ def test_advice_for_a_library_can_be_followed_by_its_user(library: ModuleType) -
 def test_a_setting_also_helps_with_a_library(library: ModuleType) -> None:
     report, graph_break, advice_texts = advice_for(lambda x: library.numbers(x) + 1)
     assert graph_break.owner == "library"
-    assert advice_texts[0] == "set torch._dynamo.config.capture_scalar_outputs = True"
+    setting = "torch._dynamo.config.capture_scalar_outputs = True"
+    assert advice_texts[0] == f"set {setting}, if only tensor operations use the number"
     assert "loop's body" not in " ".join(advice_texts)
     (skipped,) = [skipped for skipped in report.skipped if skipped.function == "numbers"]
     assert skipped.kind == "loop"

@@ -50,7 +50,7 @@ def work() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
-def test_a_process_of_multiprocessing(method: str) -> None:
+def test_a_process_of_multiprocessing_has_its_own_report(method: str) -> None:
     handlers = list(torch._logging._internal.trace_log.handlers)
     with capture(processes=True) as run:
         folder = Path(os.environ["TORCH_TRACE"])
@@ -84,7 +84,9 @@ def test_a_process_of_multiprocessing(method: str) -> None:
         ),
     ],
 )
-def test_ranks_of_torchrun(monkeypatch: pytest.MonkeyPatch, warm_python: str, tmp_path: Path, wrap: str) -> None:
+def test_the_ranks_of_torchrun_are_reported_with_their_differences(
+    monkeypatch: pytest.MonkeyPatch, warm_python: str, tmp_path: Path, wrap: str
+) -> None:
     (tmp_path / "train.py").write_text(PROGRAM.replace("WRAP", wrap))
     monkeypatch.setenv("PYTHON_EXEC", warm_python)
     launch = [str(Path(warm_python).with_name("torchrun")), "--standalone", "--nproc-per-node", "2", "train.py"]
@@ -320,7 +322,7 @@ class CompilingDataset(torch.utils.data.Dataset[torch.Tensor]):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.exhaustive)])
-def test_workers_of_a_data_loader(method: str) -> None:
+def test_workers_of_a_data_loader_have_their_own_reports(method: str) -> None:
     torch.compiler.reset()  # a forked process inherits compiled code
     with capture(processes=True) as run:
         loader = torch.utils.data.DataLoader(CompilingDataset(), num_workers=2, multiprocessing_context=method)

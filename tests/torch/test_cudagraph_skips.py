@@ -34,7 +34,7 @@ def reported_skips(reason: str) -> list[CudagraphSkip]:
     return build_report(recording.records).cudagraph_skips
 
 
-def test_each_graph_with_its_reason_and_its_line() -> None:
+def test_graphs_without_a_cuda_graph_are_reported_with_reason_and_line() -> None:
     with jupyter_graphbreak.capture() as run:
         torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))
     report = run.report

@@ -57,7 +57,7 @@ def test_locations_are_the_same_without_a_default_device() -> None:
     assert ops == plain_ops != []
 
 
-def test_locations_in_a_log() -> None:
+def test_the_stack_of_a_message_has_no_frames_of_the_device_mode() -> None:
     message = parse_break(BREAK_MESSAGE, None)
     assert (message.file, message.line) == ("/home/me/train.py", 8)
     assert [entry.line for entry in message.stack] == [20, 8]

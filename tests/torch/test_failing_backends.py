@@ -115,7 +115,7 @@ def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_r
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
         torch.compile(mean, backend=run_graph)(torch.ones(2))
     (break_,) = run.report.breaks
-    assert [place.code for place in break_.stack[-2:]] == ["y = total(x.relu())", "return x.sum()"]
+    assert [location.code for location in break_.stack[-2:]] == ["y = total(x.relu())", "return x.sum()"]
 
 
 def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,15 +36,15 @@ sys.stdout.write(run.report.to_json().decode())
 """
 
 
-def named_location(report: Report, at: Location | None) -> Any:
-    if at is None:
+def named_location(report: Report, location: Location | None) -> Any:
+    if location is None:
         return None
     names = {source.id: source.name for source in report.sources}
-    return names[at.source], at.line, at.function
+    return names[location.source], location.line, location.function
 
 
 def named_stack(report: Report, break_: Break) -> list[Any]:
-    return [named_location(report, at) for at in break_.stack]
+    return [named_location(report, location) for location in break_.stack]
 
 
 def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, Any]:
@@ -88,7 +88,9 @@ needs_skips = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "name", sample_parameters(["nested_resumes", "branch", "fullgraph", "with_and_try", "logged/one_line"], 3)
 )
-def test_a_program_live_and_through_its_log(fork_server_folder: Path, tmp_path: Path, name: str) -> None:
+def test_a_program_has_the_same_report_live_and_from_its_log(
+    fork_server_folder: Path, tmp_path: Path, name: str
+) -> None:
     live, logged = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
     assert comparable_facts(logged, with_resume_lines=has_lines) == comparable_facts(live, with_resume_lines=has_lines)

@@ -347,7 +347,7 @@ def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_mark
             model(torch.ones(size, 4))
     assert {frame.role for frame in run.report.frames} == {"entry"}
     (again,) = recompilations(run.report)
-    assert again.guards[0].advice.startswith("`torch._dynamo.mark_dynamic(x, 0)` before the call")
+    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic(x, 0)` before the call")
 
 
 @pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])
@@ -390,7 +390,7 @@ def test_instances_that_reach_the_limit_get_advice_about_it() -> None:
     assert "compiled twice for 2 instances and now runs eagerly" in verdict(run.report).text
 
 
-def test_one_module_that_is_compiled_for_two_sizes_is_no_second_instance() -> None:
+def test_one_module_that_is_compiled_for_two_sizes_is_one_instance() -> None:
     relu: Any = torch.nn.Sequential(torch.nn.ReLU())
     model: Any = torch.compile(relu, backend="eager", dynamic=False)
     with capture() as run:

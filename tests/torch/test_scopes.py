@@ -263,7 +263,9 @@ OUTCOMES = {
 
 
 @pytest.mark.parametrize(("fullgraph", "scope"), OUTCOMES)
-def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path) -> None:
+def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
+    fullgraph: bool, scope: bool, tmp_path: Path
+) -> None:
     entry = (
         f"entry = lambda f: torch._dynamo.error_on_graph_break({scope})"
         f"(torch.compile(f, backend='eager', fullgraph={fullgraph}))"
@@ -303,7 +305,7 @@ def test_the_table_of_both_settings(fullgraph: bool, scope: bool, tmp_path: Path
         assert graph_break.setting.rules == (["own", "inner over outer"] if scope else ["own"])
 
 
-def test_scope_in_an_imported_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scope_in_an_imported_file_is_located(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lenient.py").write_text(
         "import torch\n\n\n@torch._dynamo.error_on_graph_break(False)\ndef norm(x):\n"
         "    torch._dynamo.graph_break()\n    return x / x.sum()\n"

@@ -138,13 +138,13 @@ def test_a_skip_of_a_function_with_the_name_of_dynamos_wrapper() -> None:
     assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("inner", "remembered", False)]
 
 
-def test_a_skip_of_a_module() -> None:
+def test_a_module_that_runs_eagerly_because_of_an_earlier_call_is_reported() -> None:
     compiled = torch.compile(BreaksInLoop(), backend="eager")
     compiled(ONES)
     assert ("forward", "remembered", False) in skip_reasons(capture_call(lambda: compiled(ONES)))
 
 
-def test_a_skip_after_a_break_that_cannot_resume() -> None:
+def test_a_function_that_runs_eagerly_because_of_an_earlier_break_is_reported() -> None:
     compiled = torch.compile(breaks_in_loop, backend="eager")
     compiled(ONES)
     assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("breaks_in_loop", "remembered", False)]
@@ -222,7 +222,7 @@ def test_a_skip_of_a_function_that_was_compiled_as_part_of_its_caller() -> None:
     assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
 
 
-def test_a_skip_that_began_on_a_different_thread() -> None:
+def test_a_skip_that_began_on_a_different_thread_is_reported() -> None:
     compiled = torch.compile(breaks_in_loop, backend="eager")
     is_watching, has_run = threading.Event(), threading.Event()
 

@@ -205,11 +205,11 @@ def test_runs_of_two_threads_end_in_any_order(ends_first: str) -> None:
 
 
 def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with jupyter_graphbreak.capture() as outer, torch._dynamo.error_on_graph_break(False):
         with jupyter_graphbreak.capture() as inner, torch._dynamo.error_on_graph_break(False):
-            two(ONES)
-        one(ONES)
+            compiled_second(ONES)
+        compiled_first(ONES)
     assert compiled_functions(outer.report) == {"first", "second"}
     assert compiled_functions(inner.report) == {"second"}
     by_line = {scope.location.code: scope for scope in outer.report.scopes if scope.location is not None}
@@ -220,15 +220,15 @@ def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
 
 
 def test_a_thread_belongs_to_the_run_that_started_it_or_to_its_own_run() -> None:
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
 
     def capture_second() -> Report:
         with jupyter_graphbreak.capture() as run:
-            two(ONES)
+            compiled_second(ONES)
         return run.report
 
     with jupyter_graphbreak.capture() as outer:
-        run_in_thread(lambda: run_in_thread(lambda: one(ONES)))
+        run_in_thread(lambda: run_in_thread(lambda: compiled_first(ONES)))
         inner = run_in_thread(capture_second)
     assert compiled_functions(outer.report) == {"first"}
     assert compiled_functions(inner) == {"second"}
@@ -236,28 +236,30 @@ def test_a_thread_belongs_to_the_run_that_started_it_or_to_its_own_run() -> None
 
 
 def test_an_already_running_thread_belongs_to_no_run() -> None:
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, jupyter_graphbreak.capture() as run:
-        assert torch.equal(worker(lambda: two(ONES)), second(ONES))
+        assert torch.equal(worker(lambda: compiled_second(ONES)), second(ONES))
     assert run.report.frames == []
     assert warnings_and_errors(run.report) == []
     with Worker() as worker, jupyter_graphbreak.capture(entries=True) as run:
-        one(ONES)
-        worker(lambda: two(2 * torch.ones(4)))
+        compiled_first(ONES)
+        worker(lambda: compiled_second(2 * torch.ones(4)))
     assert compiled_functions(run.report) == {"first"}
 
 
 def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
-    one, two, three = (torch.compile(function, backend="eager") for function in (first, second, third))
+    compiled_first, compiled_second, compiled_third = (
+        torch.compile(function, backend="eager") for function in (first, second, third)
+    )
     originals = dict(vars(concurrent.futures.thread._WorkItem))
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()  # now the pool has its thread
         with jupyter_graphbreak.capture() as outer:
-            pool.submit(one, ONES).result()
+            pool.submit(compiled_first, ONES).result()
             with jupyter_graphbreak.capture() as inner:
-                assert [value.tolist() for value in pool.map(two, [ONES])] == [second(ONES).tolist()]
+                assert [value.tolist() for value in pool.map(compiled_second, [ONES])] == [second(ONES).tolist()]
         with Worker() as worker, jupyter_graphbreak.capture() as other:
-            worker(lambda: pool.submit(three, ONES).result())
+            worker(lambda: pool.submit(compiled_third, ONES).result())
         threads_of_pool = pool.submit(threads.current_claims).result()
     assert compiled_functions(outer.report) == {"first", "second"}
     assert compiled_functions(inner.report) == {"second"}
@@ -268,7 +270,7 @@ def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
 
 @pytest.mark.parametrize("method", ["apply", "map", "starmap", "imap", "imap_unordered", "map_async"])
 def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(method: str) -> None:
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     original = vars(Pool)["_map_async"]
 
     def submit(function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -280,8 +282,8 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
     with ThreadPool(1) as pool:
         pool.apply(int)  # now the thread is running
         with Worker() as worker, jupyter_graphbreak.capture() as run:
-            (value,) = submit(one)
-            worker(lambda: submit(two))
+            (value,) = submit(compiled_first)
+            worker(lambda: submit(compiled_second))
         threads_of_pool = pool.apply(threads.current_claims)
     assert value.tolist() == first(ONES).tolist()
     assert compiled_functions(run.report) == {"first"}
@@ -290,10 +292,10 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
 
 
 def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -> None:
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with ThreadPoolExecutor(1) as pool, Worker() as worker, jupyter_graphbreak.capture() as run:
-        pool.submit(one, ONES).result()
-        worker(lambda: pool.submit(two, ONES).result())
+        pool.submit(compiled_first, ONES).result()
+        worker(lambda: pool.submit(compiled_second, ONES).result())
     assert compiled_functions(run.report) == {"first"}
 
 
@@ -334,12 +336,12 @@ class Owner:
 
 def test_patches_end_in_any_order() -> None:
     original = vars(Owner)["value"]
-    one, two = contextlib.ExitStack(), contextlib.ExitStack()
-    one.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "one")))
-    two.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "two")))
-    one.close()
+    first_stack, second_stack = contextlib.ExitStack(), contextlib.ExitStack()
+    first_stack.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "one")))
+    second_stack.enter_context(patch_attribute(Owner, "value", staticmethod(lambda: "two")))
+    first_stack.close()
     assert Owner.value() == "two"
-    two.close()
+    second_stack.close()
     assert vars(Owner)["value"] is original
 
 
@@ -402,11 +404,11 @@ def test_threads_and_pools_work_after_an_internal_error(
 
 def test_code_that_a_different_thread_compiles_is_not_marked() -> None:
     marks: list[str] = []
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, mark_compiled_code(lambda moment: functools.partial(marks.append, moment)):
-        worker(lambda: two(ONES))
+        worker(lambda: compiled_second(ONES))
         assert marks == []
-        one(ONES)
+        compiled_first(ONES)
     assert marks[:2] == ["entered", "marked"]
 
 
@@ -430,28 +432,28 @@ def test_a_forced_backend_applies_only_to_the_run() -> None:
         backend_threads.append(threading.current_thread().name)
         return graph
 
-    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
     with Worker() as worker, force_backend(other):
-        worker(lambda: two(ONES))
+        worker(lambda: compiled_second(ONES))
         assert backend_threads == []
-        one(ONES)
+        compiled_first(ONES)
     assert len(backend_threads) == 2
 
 
 def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
     """Compiling for the report forgets only its own compilations."""
-    two, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
+    compiled_second, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
         with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
             calls.route(first)(ONES)
-            worker(lambda: two(ONES))
+            worker(lambda: compiled_second(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
             assert [compiled.name for compiled in calls.compiled_callables] == ["first"]
             assert worker(lambda: route(third)) is third
             assert route(third) is not third
         with jupyter_graphbreak.capture() as run:
-            two(ONES)
+            compiled_second(ONES)
     assert run.report.frames == []  # the compiled code of second was found
     assert faults == []
 

@@ -151,7 +151,7 @@ def build_changed_report(records: list[Record], change: Callable[[dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("kind", "doubt"),
+    ("kind", "note_start"),
     [
         ("dynamo_start", "Frames recorded by the hooks: 2, by PyTorch's trace: 0."),
         ("dynamo_output_graph", "Graphs recorded by the hooks: 2, by PyTorch's trace: 0."),
@@ -159,14 +159,14 @@ def build_changed_report(records: list[Record], change: Callable[[dict[str, Any]
         ("compilation_metrics", "PyTorch's trace lacks the outcomes of the frames"),
     ],
 )
-def test_an_entry_with_a_different_name_is_noted(kind: str, doubt: str) -> None:
+def test_an_entry_with_a_different_name_is_noted(kind: str, note_start: str) -> None:
     with recorder.record() as recording:
         torch.compile(break_once, backend="eager")(ONES)
     report = build_changed_report(
         recording.records,
         lambda envelope: {("renamed" if key == kind else key): value for key, value in envelope.items()},
     )
-    assert any(message.startswith(doubt) for message in warnings_and_errors(report))
+    assert any(message.startswith(note_start) for message in warnings_and_errors(report))
 
 
 def test_empty_metrics_are_noted() -> None:

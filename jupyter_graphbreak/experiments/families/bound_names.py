@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is bound before a statement; any target that is not a plain name counts as bound."""
+    """Return whether a target is bound before a statement, as is assumed for any target that is not a plain name."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
     if isinstance(scope, FunctionNode):
-        arguments = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
-        if target in arguments:
+        parameters = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
+        if target in parameters:
             return True
     return target in global_and_nonlocal_names(scope) or any(
         isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
@@ -29,7 +29,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 
 
 def names_read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names read after a statement; in a loop, they include the names read earlier in the loop."""
+    """Return the names read after a statement, including those read in the next iteration of a loop around it."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     last_line = statement.end_lineno or statement.lineno
     loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]

@@ -31,7 +31,7 @@ _UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
-#: Methods that change a tensor in place; the same method without the final underscore returns a new tensor.
+#: Methods that change a tensor in place. The same method without the final underscore returns a new tensor.
 _IN_PLACE_METHODS = {
     "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "index_add_",
     "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
@@ -57,7 +57,7 @@ class Branch:
     values : dict
         The assigned values, by the source text of the target.
     in_place_targets : set of str
-        The targets that keep their tensor and get the value as its new content.
+        The targets that are changed in place: the value becomes the new content of their tensor.
     result : Value or None
         The returned value.
     returns : bool
@@ -269,7 +269,7 @@ class _BranchReader:
 
 
 def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
-    """Return an expression as a value; tuples, lists, dicts and new objects are split into their members."""
+    """Return an expression as a value, with tuples, lists, dicts and new objects split into their members."""
 
     def members(nodes: Sequence[ast.expr]) -> tuple[Value, ...]:
         return tuple(value_of(part, text_of) for part in nodes)

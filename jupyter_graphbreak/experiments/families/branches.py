@@ -514,7 +514,7 @@ def _propose_without_test(site: Site, if_statement: ast.If) -> Iterator[Proposal
 
 
 def _is_sum(test: ast.expr) -> bool:
-    """Return whether a test adds up values; the sum is a number of elements only if the values form a mask."""
+    """Return whether a test adds up values. The sum is a number of elements only if the values form a mask."""
     return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
 
 

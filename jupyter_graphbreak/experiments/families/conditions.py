@@ -1,4 +1,4 @@
-"""Rewrite the test of a branch as a boolean tensor."""
+"""Rewrite the test of an ``if`` as a boolean tensor."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr,
     Parameters
     ----------
     python_operand_count : int
-        The number of leading operands that Python is known to decide; the syntax may show more.
+        The number of leading operands that Python is known to decide. The syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
@@ -110,7 +110,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str 
     first, *rest = test.values
     form = _form_of(first)
     if form is not None and all(_form_of(node) == form for node in rest):
-        # If the first one is a tensor, all are. For any other object, the function raises instead of testing it.
+        # If the first operand is a tensor, all are. For any other object, the function raises instead of testing it.
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
         texts = map(draft.text_of, test.values)
         return functools.reduce(lambda left, right: f"{torch_name}.{function}({left}, {right})", texts)
@@ -122,7 +122,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str 
 def _form_of(node: ast.expr) -> str | None:
     """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
 
-    ``None`` for expressions of other forms, and if the name already tells what the expression returns.
+    The result is ``None`` for any other expression, and if the name already tells the type of the expression's result.
     """
     if isinstance(node, ast.Attribute):
         return None if is_host_test(node) else f".{node.attr}"
@@ -218,7 +218,7 @@ def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
     if name == "equal":
         left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])
         are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
-        # Tensors of different shapes are not equal; `==` broadcasts them.
+        # Tensors of different shapes are not equal, but `==` broadcasts them.
         same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
         return f"({left} == {right}).all(){same_shape}"
     arguments = arguments_of(test)
@@ -233,8 +233,8 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
     Parameters
     ----------
     is_exact : bool, optional
-        Whether every precision represents the compared numbers exactly; Python compares in double precision. By
-        default, this is read from the expression.
+        Whether every precision represents the compared numbers exactly. Python compares in double precision. By
+        default, the expression decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
@@ -258,7 +258,8 @@ def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, st
 def _is_exact(node: ast.expr) -> bool:
     """Return whether an expression only compares numbers that are exact in single precision.
 
-    Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
+    Numbers moved to the host count as exact: single precision represents them, but not the results that Python computes
+    from them.
     """
     unchecked_nodes: list[ast.AST] = [node]
     while unchecked_nodes:
@@ -276,7 +277,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly; ``False`` for large numbers."""
+    """Return whether single precision represents a number exactly. Large numbers never count as exact."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

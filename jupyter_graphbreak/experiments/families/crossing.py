@@ -55,7 +55,7 @@ _IMPURE_BUILTINS = {
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages; an earlier cell may have imported them.
+#: The usual names of these packages, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
 #: Parts of the names by which functions of these packages show that they change an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
@@ -76,13 +76,13 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values of moved code, if the code moves to a function's start.
+    """Return the conditions whose branches may change values that code reads, if the code moves to a function's start.
 
     Trials must run each of these branches.
     """
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
-    return _conditions_crossed(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
+    return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
 
 
 def conditions_after(
@@ -92,7 +92,7 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values of moved code, if the code moves to a function's end.
+    """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
 
     If the moved code may itself change something, the result includes the conditions of all branches that may read the
     changes.
@@ -100,14 +100,14 @@ def conditions_after(
     Parameters
     ----------
     values : sequence of str
-        The expressions that are still computed on the original line; the moved code uses their values.
+        The expressions that are still computed on the original line. The moved code uses their values.
     is_output : callable
         Returns whether a statement calls a function whose only effect is to output its arguments as text.
     """
     start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
     hidden_effects = effects if reads_shared_state(site, function, moved_code, values) else None
-    conditions = _conditions_crossed(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
+    conditions = _crossed_conditions(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
     if _has_effects(site, moved_code, effects, is_output):
         conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
     return tuple(dict.fromkeys(conditions))
@@ -121,7 +121,7 @@ def _hidden_effects(site: Site) -> HiddenEffects:
 def reads_shared_state(
     site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]
 ) -> bool:
-    """Return whether moved code reads an object that other code may change in the meantime, under whatever name."""
+    """Return whether moved code reads an object that other code may change in the meantime, under any name."""
     # The object that a name, an attribute or an item refers to may also have other names.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
@@ -140,7 +140,7 @@ def reads_shared_state(
 def _has_effects(
     site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
-    """Return whether code may change something by calling, reading a property, or converting an object to a string."""
+    """Return whether code may change something by a call, a property, or the conversion of an object to a string."""
     string_methods = (callee for name in sorted(_STRING_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in string_methods for part in ast.walk(callee)):
         return True
@@ -192,14 +192,14 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
     return _as_conditions(site, tests_with_results)
 
 
-def _conditions_crossed(
+def _crossed_conditions(
     site: Site,
     function: FunctionNode,
     moved_code: Sequence[ast.AST],
     is_crossed: Callable[[ast.AST], bool],
     hidden_effects: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions under which the crossed code may change what the moved code reads.
+    """Return the conditions under which the crossed code may change values that the moved code reads.
 
     Parameters
     ----------
@@ -289,12 +289,12 @@ def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: H
     """Return whether a part of a function may change an object that the function did not create."""
     if hidden_effects is not None and hidden_effects.may_occur(part):
         return True
-    arguments = parameters_of(function)
+    parameters = parameters_of(function)
     if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
         target = part.target if isinstance(part, ast.AugAssign) else part
-        if names_read(target) <= names_bound(function) - arguments:
+        if names_read(target) <= names_bound(function) - parameters:
             return False
-    return _may_change(part, arguments, arguments)
+    return _may_change(part, parameters, parameters)
 
 
 def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
@@ -367,7 +367,7 @@ def _attribute_owners(node: ast.AST) -> Iterator[str]:
 
 
 def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
-    """Return whether code may change an object that moved code reads; other names may refer to the same object."""
+    """Return whether code may change an object that moved code reads, under the same name or a different one."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)
@@ -409,7 +409,7 @@ class HiddenEffects:
                 self._packages |= {name_bound_by(alias) for alias in pure_imports}
 
     def may_occur(self, node: ast.AST) -> bool:
-        """Return whether a node may change an object that it does not create; its child nodes are not examined."""
+        """Return whether a node, without its child nodes, may change an object that it does not create."""
         return self._may_occur(node, frozenset())
 
     def _may_occur(self, node: ast.AST, names_in_progress: frozenset[str]) -> bool:

@@ -60,11 +60,11 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
         break_site = site_at(problem, break_.location)
         if break_site is None or break_site.draft is not site.draft:
             continue
-        branch = break_site.statement
-        if isinstance(branch, ast.If | ast.Assert) and (
-            break_site.node is branch or any(node is break_site.node for node in ast.walk(branch.test))
+        statement = break_site.statement
+        if isinstance(statement, ast.If | ast.Assert) and (
+            break_site.node is statement or any(node is break_site.node for node in ast.walk(statement.test))
         ):
-            statements.add(branch)
+            statements.add(statement)
     return statements
 
 
@@ -138,10 +138,10 @@ def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, 
     return [f"if {draft.text_with_changes(statement.test, changes)}:", *block]
 
 
-def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: set[str]) -> list[ast.expr] | None:
+def _needed_expressions(statement: ast.stmt, local_names: set[str], parameters: set[str]) -> list[ast.expr] | None:
     """Return the expressions whose values a statement needs; ``None`` if the statement cannot run after the call."""
     if isinstance(statement, ast.If):
-        needed_parts = [_needed_expressions(node, local_names, arguments) for node in statement.body]
+        needed_parts = [_needed_expressions(node, local_names, parameters) for node in statement.body]
         if statement.orelse or any(node is None for node in needed_parts):
             return None
         return [statement.test, *(part for parts in needed_parts for part in parts or [])]
@@ -152,7 +152,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
         call = statement.value if isinstance(statement, ast.Expr) else statement.exc
     if isinstance(call, ast.Name) and call.id not in local_names:
         return []
-    if not isinstance(call, ast.Call) or _root_name(call.func) in local_names - arguments or not _root_name(call.func):
+    if not isinstance(call, ast.Call) or _root_name(call.func) in local_names - parameters or not _root_name(call.func):
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & local_names for node in ast.walk(call.func)):
         return None  # the compiled function computes the object whose method is called
@@ -222,7 +222,7 @@ def _local_names(function: FunctionNode) -> set[str]:
 
 
 def _is_source_of(leaf: ast.expr, text: str) -> bool:
-    """Return whether a string is the source of an expression; in Python 3.11, columns in f-strings are wrong."""
+    """Return whether a string is the source of an expression. In Python 3.11, columns in f-strings are wrong."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -248,7 +248,7 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` is assumed to change a number."""
+    """Return whether an augmented assignment may change a tensor. ``self.n += 1`` is assumed to change a number."""
     text = ast.unparse(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:

@@ -172,7 +172,7 @@ class Draft:
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
-        The statement's comments come first. The lines get its indentation; the replacement of an ``elif`` becomes
+        The statement's comments come first. The lines get its indentation. The replacement of an ``elif`` becomes
         the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
         it is an ``if`` or has several lines.
         """
@@ -198,9 +198,9 @@ class Draft:
             return self.replacement(statement, "pass")
         return self.line_deletion(statement.lineno, statement.end_lineno or statement.lineno)
 
-    def line_deletion(self, first: int, last: int) -> Splice:
+    def line_deletion(self, first_line: int, last_line: int) -> Splice:
         """Return the splice that deletes whole lines."""
-        return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
+        return Splice(self._starts[first_line - 1], min(self._starts[last_line], len(self.text)), "")
 
     def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines before a statement; ``None`` if other code precedes it on its line."""
@@ -231,8 +231,8 @@ class Draft:
     def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the source text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, the layout of the node is lost: in Python 3.11, columns in f-strings
-        are wrong.
+        If a replaced expression is in an f-string, the node loses its layout, because columns in f-strings are wrong in
+        Python 3.11.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(
@@ -300,7 +300,7 @@ def as_argument(draft: Draft, node: ast.expr) -> str:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """Return the first line of a statement; for a function or class, this may be the line of a decorator."""
+    """Return the first line of a statement, or of the decorators of a function or class."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(node.lineno for node in decorators)])
 

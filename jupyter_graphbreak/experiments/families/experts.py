@@ -1,4 +1,4 @@
-"""Let loops over the experts that a batch uses run over all experts; those without rows change nothing."""
+"""Let loops over the experts that a batch uses run over all experts, because experts without rows change nothing."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class CompiledEntry:
     parameters : tuple of str
         The names of the parameters, in order, without the first parameter of a method.
     receiver : str
-        The name of a method's first parameter; the paths of a module's parts start with the same name.
+        The name of a method's first parameter. The paths of a module's parts start with the same name.
     """
 
     name: str
@@ -368,7 +368,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
 
 
 def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created_names: set[str]) -> bool:
-    """Return whether the target of ``torch.compile`` is an entry; a module may come from a library."""
+    """Return whether the target of ``torch.compile`` is an entry, which may be a module from a library."""
     if entry.owner:
         return isinstance(target, ast.Attribute) and target.attr == entry.name
     if not entry.is_module:
@@ -389,7 +389,7 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
 
 
 def _join_path(expression: str, path: str) -> str | None:
-    """Return the expression for a path in an object, given the object's expression; module numbers become indices.
+    """Return the expression for a path in an object, given the object's expression, with module numbers as indices.
 
     ``None`` if the path cannot be written as an expression.
     """

@@ -47,12 +47,12 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         yield from _propose_for_bounded_while(site, loop)
         yield from _propose_while_loop(site, loop)
         return
-    branch = site.draft.enclosing(site.node, ast.If)
-    if branch is None or not (branch is site.node or site.node in ast.walk(branch.test)):
+    if_statement = site.draft.enclosing(site.node, ast.If)
+    if if_statement is None or not (if_statement is site.node or site.node in ast.walk(if_statement.test)):
         return
-    outer = next(iter(site.draft.ancestors(branch)))
-    if isinstance(outer, ast.For | ast.While) and branch in outer.body:
-        yield from _propose_for_branch(site, outer, branch)
+    outer = next(iter(site.draft.ancestors(if_statement)))
+    if isinstance(outer, ast.For | ast.While) and if_statement in outer.body:
+        yield from _propose_for_if(site, outer, if_statement)
 
 
 @dataclass(frozen=True)
@@ -78,23 +78,23 @@ class _LoopExit:
     condition: str
 
 
-def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
+def _propose_for_if(site: Site, loop: ast.For | ast.While, if_statement: ast.If) -> Iterator[Proposal]:
     draft = site.draft
-    condition = tensor_condition(draft, branch.test, site.torch_name)
-    index = loop.body.index(branch)
-    last_statement = branch.body[-1]
-    if condition is None or branch.orelse or not _ends_without_exit(loop):
+    condition = tensor_condition(draft, if_statement.test, site.torch_name)
+    index = loop.body.index(if_statement)
+    last_statement = if_statement.body[-1]
+    if condition is None or if_statement.orelse or not _ends_without_exit(loop):
         return
-    exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], branch.test, condition)
+    exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], if_statement.test, condition)
     if isinstance(last_statement, ast.Break):
-        splices = _splices_to_run_to_end(site, exit_, branch, branch.body[:-1])
-    elif isinstance(last_statement, ast.Return) and len(branch.body) == 1:
-        splices = _splices_to_return_after_end(site, exit_, branch, last_statement)
+        splices = _splices_to_run_to_end(site, exit_, if_statement, if_statement.body[:-1])
+    elif isinstance(last_statement, ast.Return) and len(if_statement.body) == 1:
+        splices = _splices_to_return_after_end(site, exit_, if_statement, last_statement)
     else:
         return
     if splices is not None:
-        assumptions = [*assumptions_of(draft, [branch.test], loop.body), *_assumptions_about_items(site, loop)]
-        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [branch.test], assumptions)
+        assumptions = [*assumptions_of(draft, [if_statement.test], loop.body), *_assumptions_about_items(site, loop)]
+        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [if_statement.test], assumptions)
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -150,27 +150,27 @@ def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[
 
 
 def _splices_to_run_to_end(
-    site: Site, exit_: _LoopExit, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
+    site: Site, exit_: _LoopExit, if_statement: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
     Parameters
     ----------
-    branch : ast.If or None
-        The branch that exits the loop; ``None`` if the loop's own test ends the loop.
+    if_statement : ast.If or None
+        The ``if`` that exits the loop; ``None`` if the loop's own test ends the loop.
     exit_statements : sequence of ast.stmt
-        The statements of the branch before the exit.
+        The statements of the ``if`` before the exit.
     """
     draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
-    state = _carried_names(site, exit_, exit_statements, kept_counter=counter)
+    state = _carried_names(site, exit_, exit_statements, restored_counter=counter)
     if state is None:
         return None
     is_over_name, stops_name = fresh_name(draft, "over"), fresh_name(draft, "stop")
-    kept_names = {name: fresh_name(draft, f"{name}_kept") for name in state}
+    saved_names = {name: fresh_name(draft, f"{name}_kept") for name in state}
 
     def selections(names: Sequence[str]) -> list[str]:
-        return [f"{name} = {torch_name}.where({is_over_name}, {kept_names[name]}, {name})" for name in names]
+        return [f"{name} = {torch_name}.where({is_over_name}, {saved_names[name]}, {name})" for name in names]
 
     set_before_exit = [name for name in state if name in _assigned_names(exit_.statements_before)]
     set_after_exit = [name for name in state if name in _assigned_names(exit_.statements_after)]
@@ -193,16 +193,16 @@ def _splices_to_run_to_end(
         )
     lines += [
         f"{is_over_name} = {is_over_name} | {stops_name}",
-        *(f"{kept_names[name]} = {name}" for name in set_after_exit),
+        *(f"{saved_names[name]} = {name}" for name in set_after_exit),
     ]
     lines_before = [f"{is_over_name} = False", *([f"{last_name} = 0"] if last_name is not None else [])]
     splices = [draft.insertion_before(loop, lines_before)]
     if set_before_exit:
         splices.append(
-            draft.insertion_before(loop.body[0], [f"{kept_names[name]} = {name}" for name in set_before_exit])
+            draft.insertion_before(loop.body[0], [f"{saved_names[name]} = {name}" for name in set_before_exit])
         )
-    if branch is not None:
-        splices.append(draft.statement_replacement(branch, lines))
+    if if_statement is not None:
+        splices.append(draft.statement_replacement(if_statement, lines))
     else:
         splices.append(draft.insertion_before(loop.body[0], lines))
     lines_at_end = selections(set_after_exit) + ([f"{counter} = {last_name}"] if last_name is not None else [])
@@ -212,7 +212,7 @@ def _splices_to_run_to_end(
 
 
 def _splices_to_return_after_end(
-    site: Site, exit_: _LoopExit, branch: ast.If, early_return: ast.Return
+    site: Site, exit_: _LoopExit, if_statement: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and then select its early result; ``None`` if that is impossible."""
     draft, loop, function = site.draft, exit_.loop, site.function
@@ -246,7 +246,7 @@ def _splices_to_return_after_end(
     ]
     return [
         draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
-        draft.statement_replacement(branch, lines),
+        draft.statement_replacement(if_statement, lines),
         draft.replacement(
             final_return.value,
             f"{torch_name}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})",
@@ -300,13 +300,13 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
 
 
 def _carried_names(
-    site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, kept_counter: str | None = None
+    site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, restored_counter: str | None = None
 ) -> list[str] | None:
     """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
 
     Parameters
     ----------
-    kept_counter : str or None
+    restored_counter : str or None
         A counter of the loop that code after the loop may read.
     """
     draft, loop = site.draft, exit_.loop
@@ -314,7 +314,7 @@ def _carried_names(
     if loop.orelse or not all(map(_only_assigns_names, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    read_after_loop = names_read_after(draft, loop) - {kept_counter}
+    read_after_loop = names_read_after(draft, loop) - {restored_counter}
     assigned_names = _assigned_names(statements)
     names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
     if (

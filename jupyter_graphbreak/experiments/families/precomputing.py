@@ -163,13 +163,15 @@ class _Partition:
     read_expressions: ReadExpressions
     lines: list[str] = field(default_factory=list)
     splices: list[Splice | None] = field(default_factory=list)
-    #: The statements that move before the call, and the names of the expressions that move.
+    #: The statements that move before the call.
     _moved_statements: list[ast.stmt] = field(default_factory=list)
-    _names_of_moved: dict[ast.expr, str] = field(default_factory=dict)
-    #: Variables that can be computed before the call, those that depend on varied values, and the statements that
-    #: set the rest.
+    #: The new names of the expressions that move before the call.
+    _names_of_moved_expressions: dict[ast.expr, str] = field(default_factory=dict)
+    #: The variables that can be computed before the call.
     _available_names: set[str] = field(default_factory=set)
+    #: The variables that depend on varied values.
     _dependent_names: dict[str, None] = field(default_factory=dict)
+    #: The statements that set all other available variables, by the names of the variables.
     _copied_statements: dict[str, ast.stmt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -187,30 +189,36 @@ class _Partition:
                 break
         self.splices = [
             *(self.draft.deletion(statement) for statement in self._moved_statements),
-            *(self.draft.replacement(node, name) for node, name in self._names_of_moved.items()),
+            *(self.draft.replacement(node, name) for node, name in self._names_of_moved_expressions.items()),
         ]
 
     def is_worthwhile(self) -> bool:
         """Return whether anything besides the varied values is computed before the call."""
         return bool(self.needed_names()) and (
-            bool(self._moved_statements) or any(not self._only_reads(node) for node in self._names_of_moved)
+            bool(self._moved_statements) or any(not self._only_reads(node) for node in self._names_of_moved_expressions)
         )
 
     def needed_names(self) -> list[str]:
         """Return the names of the values that the rest of the function needs."""
-        moved_nodes = {id(part) for node in (*self._moved_statements, *self._names_of_moved) for part in ast.walk(node)}
+        moved_nodes = {
+            id(part) for node in (*self._moved_statements, *self._names_of_moved_expressions) for part in ast.walk(node)
+        }
         remaining_names = [
             node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in moved_nodes
         ]
         read_names = {node.id for node in remaining_names}
         return [
             *(name for name in self._dependent_names if name in read_names),
-            *dict.fromkeys(self._names_of_moved.values()),
+            *dict.fromkeys(self._names_of_moved_expressions.values()),
         ]
 
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short, or else its name."""
-        texts = [self.draft.text_of(node) for node, given_name in self._names_of_moved.items() if given_name == name]
+        texts = [
+            self.draft.text_of(node)
+            for node, given_name in self._names_of_moved_expressions.items()
+            if given_name == name
+        ]
         return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION_LENGTH and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:
@@ -235,14 +243,19 @@ class _Partition:
             return
         text = self.draft.text_of(node)
         earlier_name = next(
-            (name for expression, name in self._names_of_moved.items() if self.draft.text_of(expression) == text), None
+            (
+                name
+                for expression, name in self._names_of_moved_expressions.items()
+                if self.draft.text_of(expression) == text
+            ),
+            None,
         )
         if earlier_name is None:
             self._copy_definitions_for(node)
             desired_name = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
-            earlier_name = fresh_name(self.draft, desired_name, self._names_of_moved.values())
+            earlier_name = fresh_name(self.draft, desired_name, self._names_of_moved_expressions.values())
             self.lines.append(f"{earlier_name} = {text}")
-        self._names_of_moved[node] = earlier_name
+        self._names_of_moved_expressions[node] = earlier_name
 
     def _copy_definitions_for(self, node: ast.AST) -> None:
         """Copy the statements that set the variables of a piece of code, so that they also run before the call."""

@@ -113,7 +113,7 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
 
 
 def _only_outputs_or_raises(statement: ast.stmt) -> bool:
-    """Return whether a statement is a branch without ``else`` that only writes output or raises."""
+    """Return whether a statement is an ``if`` without ``else`` that only writes output or raises."""
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     return all(isinstance(node, ast.Raise) or _is_output(node) for node in statement.body)

@@ -1,4 +1,4 @@
-"""A proposal: a change that may remove breaks, before its trial."""
+"""Describe breaks to remove, and proposals: changes that may remove them and have not been tried yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Problem:
     break_ : Break
         The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
-        The whole text of each source, by the source's id; the text of a cell contains the magic's line.
+        The whole text of each source, by the source's id. The text of a cell contains the magic's line.
     taken_names : frozenset of str
         Names that new code must not assign; empty if the program is a function, whose names are local.
     """
@@ -115,8 +115,8 @@ class Proposal:
     texts : mapping
         The whole new text of each changed source, by the source's id.
     settings : mapping
-        The values of settings by their full dotted names; a function is represented by its dotted name, a set by a
-        list.
+        The values of settings by their full dotted names. A dotted name represents a function, and a list represents a
+        set.
     code : str or None
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition

@@ -105,7 +105,7 @@ def assumptions_of(
 
 
 def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
-    """Return the names that a test compares by order, as in ``i < n``, directly or in the value of a name in it."""
+    """Return the names that a test, or the value of a name in the test, compares by order, as in ``i < n``."""
     read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
@@ -191,7 +191,7 @@ def may_be_handled(draft: Draft, node: ast.AST) -> bool:
 
 
 def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
-    """Return whether a handler for some error types may catch errors of code; ``item()`` raises only RuntimeError."""
+    """Return whether a handler for some error types may catch errors of code. ``item()`` raises only RuntimeError."""
     names = {
         dotted_name(part)
         for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
@@ -303,7 +303,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that would raise if one of their values is ``None``, which may happen.
+    """Yield the expressions in some code that raise if a value in them is ``None``, as the source allows.
 
     Parameters
     ----------

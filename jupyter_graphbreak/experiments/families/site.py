@@ -59,7 +59,7 @@ class Site:
         tests: Iterable[ast.expr] = (),
         assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield a proposal that applies splices and imports torch if necessary; yield nothing if that is impossible.
+        """Yield a proposal that applies splices and imports torch if necessary, unless that is impossible.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ def _is_standard_or_torch(problem: Problem, location: Location | None) -> bool:
 
 
 def dotted_name(node: ast.AST) -> str:
-    """Return the dotted name of an expression: "torch.nn.Linear"; any other expression in it becomes "()"."""
+    """Return the dotted name of an expression, such as "torch.nn.Linear", with "()" for each part without a name."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -177,7 +177,7 @@ def names_read(node: ast.AST) -> set[str]:
 
 
 def names_bound(node: ast.AST) -> set[str]:
-    """Return the names that a piece of code assigns to; imports and definitions are not included."""
+    """Return the names that a piece of code assigns to, without those of imports and definitions."""
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
@@ -188,7 +188,7 @@ def global_and_nonlocal_names(node: ast.AST) -> set[str]:
 
 
 def names_imported(node: ast.AST) -> set[str]:
-    """Return the names that the ``import`` statements in a piece of code bind; ``from ... import`` does not count."""
+    """Return the names that ``import`` statements in a piece of code bind, except ``from ... import`` statements."""
     imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))
     return {name_bound_by(alias) for statement in imports for alias in statement.names}
 

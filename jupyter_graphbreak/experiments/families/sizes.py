@@ -39,9 +39,9 @@ from transformers import vision_utils
 
 
 class Sizes(torch.Tensor):
-    """Integers that are known before the call; numbers computed from them are also known while compiling.
+    """Integers that are known before the call. Numbers computed from them are also known while compiling.
 
-    Their text is guarded, so different numbers cause a recompile.
+    Dynamo guards on the text of the integers, so different integers cause a recompile.
     """
 
     @classmethod
@@ -51,10 +51,10 @@ class Sizes(torch.Tensor):
             return numbers_in(args[0].text)
         operands = [*args, *kwargs.values()]
         if name in {"__getitem__", "__sub__", "sub", "__floordiv__", "prod"} and all(map(is_known, operands)):
-            named = tuple([(key, text_or_value(value)) for key, value in kwargs.items()])
-            return sizes_of(computed(name, tuple([text_or_value(value) for value in args]), named))
+            keyword_items = tuple([(key, text_or_value(value)) for key, value in kwargs.items()])
+            return sizes_of(compute_text(name, tuple([text_or_value(value) for value in args]), keyword_items))
         with torch._C.DisableTorchFunctionSubclass():
-            return function(*map(plain, args), **{key: plain(value) for key, value in kwargs.items()})
+            return function(*map(without_sizes, args), **{key: without_sizes(value) for key, value in kwargs.items()})
 
 
 def is_known(value):
@@ -69,10 +69,10 @@ def text_or_value(value):
     return ("slice", value.start, value.stop, value.step) if isinstance(value, slice) else value
 
 
-def plain(value):
+def without_sizes(value):
     if isinstance(value, Sizes):
         return tensor_of(value.text)
-    return type(value)([plain(item) for item in value]) if type(value) in (list, tuple) else value
+    return type(value)([without_sizes(item) for item in value]) if type(value) in (list, tuple) else value
 
 
 @torch._dynamo.assume_constant_result
@@ -91,7 +91,7 @@ def device_in(text):
 
 
 @torch._dynamo.assume_constant_result
-def computed(name, args, kwargs):
+def compute_text(name, args, kwargs):
     def value_of(value):
         if isinstance(value, str):
             return torch.tensor(numbers_in(value), dtype=dtype_in(value))
@@ -118,37 +118,37 @@ def sizes_of(text):
 @torch.compiler.disable
 def compute_from_grids(module, args, kwargs):
     bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
-    given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    call_arguments = {**bound.arguments, **bound.arguments.get("kwargs", {})}
     for name in ("self", "kwargs"):
-        given.pop(name, None)
-    return (), {**from_grids(module.model, given), **given_sizes(given)}
+        call_arguments.pop(name, None)
+    return (), {**arguments_from_grids(module.model, call_arguments), **sizes_in(call_arguments)}
 
 
-def given_sizes(given):
-    names = [name for name in ("image_grid_thw", "video_grid_thw") if given.get(name) is not None]
-    return {name: sizes_of(text_of(given[name])) for name in names}
+def sizes_in(call_arguments):
+    names = [name for name in ("image_grid_thw", "video_grid_thw") if call_arguments.get(name) is not None]
+    return {name: sizes_of(text_of(call_arguments[name])) for name in names}
 
 
-def from_grids(inner, given):
-    arguments = dict(given)
+def arguments_from_grids(inner, call_arguments):
+    arguments = dict(call_arguments)
     vision = getattr(inner, "visual", None) or inner.vision_model
-    grids = {kind: given.get(f"{kind}_grid_thw") for kind in ("image", "video")}
+    grids = {kind: call_arguments.get(f"{kind}_grid_thw") for kind in ("image", "video")}
     for kind, grid in grids.items():
-        for name, value in of_vision(vision, grid).items() if grid is not None else ():
+        for name, value in vision_tensors(vision, grid).items() if grid is not None else ():
             lengths = sizes_of(text_of(value)) if "seqlens" in name else value
             arguments.setdefault(f"{kind}_{name}", lengths)
     compute = getattr(inner, "compute_3d_position_ids", None)
-    is_first = given.get("position_ids") is None and given.get("past_key_values") is None
-    needed = [given.get(name) for name in ("input_ids", "mm_token_type_ids")]
+    is_first = call_arguments.get("position_ids") is None and call_arguments.get("past_key_values") is None
+    needed = [call_arguments.get(name) for name in ("input_ids", "mm_token_type_ids")]
     has_grid = any(grid is not None for grid in grids.values())
     if compute is not None and is_first and has_grid and all(value is not None for value in needed):
         names = inspect.signature(compute).parameters
         with contextlib.suppress(Exception):  # if the arguments are wrong, the model itself raises
-            arguments["position_ids"] = compute(**{name: given.get(name) for name in names})
+            arguments["position_ids"] = compute(**{name: call_arguments.get(name) for name in names})
     return arguments
 
 
-def of_vision(vision, grid):
+def vision_tensors(vision, grid):
     merge = vision.spatial_merge_size
     tensors = {}
     if hasattr(vision, "num_grid_per_side"):
@@ -176,12 +176,12 @@ import torch
 @torch.compiler.disable
 def pass_numbers(module, args, kwargs):
     bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
-    given = {**bound.arguments, **bound.arguments.get("kwargs", {})}
+    call_arguments = {**bound.arguments, **bound.arguments.get("kwargs", {})}
     for name in ("self", "kwargs"):
-        given.pop(name, None)
-    if isinstance(given.get("image_sizes"), torch.Tensor):
-        given["image_sizes"] = given["image_sizes"].tolist()
-    return (), given
+        call_arguments.pop(name, None)
+    if isinstance(call_arguments.get("image_sizes"), torch.Tensor):
+        call_arguments["image_sizes"] = call_arguments["image_sizes"].tolist()
+    return (), call_arguments
 
 
 model.register_forward_pre_hook(pass_numbers, with_kwargs=True)"""
@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The code of all switches that pass sizes as numbers or wrap ``forward``.
-SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
+SWITCH_CODES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
 def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
@@ -284,7 +284,7 @@ class _HostRead(NamedTuple):
     call : ast.Call
         The call that breaks.
     tensor : ast.expr
-        The tensor whose numbers it reads.
+        The tensor whose numbers the call reads.
     expression : str
         The expression to compute before the call.
     replacement : str
@@ -298,7 +298,7 @@ class _HostRead(NamedTuple):
 
 
 def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Yield a change that reads tensors' numbers before the call, if they depend only on its arguments."""
+    """Yield a change that reads tensors' numbers before the call, if they depend only on the call's arguments."""
     reads: dict[ast.Call, _HostRead] = {}
     for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if break_site is not None and break_site.draft is site.draft and break_site.function is function:
@@ -368,9 +368,8 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether every call reads a tensor, and the arguments determine the tensor before the call."""
-    arguments = parameters_of(function)
     read_names = names_read(tensor)
-    if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
+    if not read_names & parameters_of(function) or read_names & (names_bound(function) | _changed_in_place(function)):
         return False
     for node in ast.walk(tensor):
         is_tensor_method = (

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.report.location import Location
 
-SETTINGS, SWITCHES = "setting", "switch"
+SETTINGS_FAMILY, SWITCHES_FAMILY = "setting", "switch"
 
 
 def propose_settings(problem: Problem) -> Iterator[Proposal]:
     """Yield the settings that may make the cause of the break traceable."""
     for settings in problem.cause.settings:
         values = {CONFIG + setting.name: setting.value for setting in settings}
-        yield Proposal(SETTINGS, title_of(settings), settings=values)
+        yield Proposal(SETTINGS_FAMILY, title_of(settings), settings=values)
 
 
 def propose_switches(problem: Problem) -> Iterator[Proposal]:
@@ -39,4 +39,4 @@ def propose_switches(problem: Problem) -> Iterator[Proposal]:
     for switch in switches_for(code_location(location), [code_location(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
             assumptions = (f"with it, {switch.result_difference}",) if switch.result_difference is not None else ()
-            yield Proposal(SWITCHES, switch.title, code=switch.code, assumptions=assumptions)
+            yield Proposal(SWITCHES_FAMILY, switch.title, code=switch.code, assumptions=assumptions)

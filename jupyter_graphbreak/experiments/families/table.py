@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
-#: The functions that yield the proposals of a family, by the family's name, most successful families first.
+#: The function that yields the proposals of each family, by the family's name, most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
-    switches.SWITCHES: switches.propose_switches,
+    switches.SWITCHES_FAMILY: switches.propose_switches,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     experts.FAMILY: experts.propose,
     branches.FAMILY: branches.propose,
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
-    switches.SETTINGS: switches.propose_settings,
+    switches.SETTINGS_FAMILY: switches.propose_settings,
     scalars.FAMILY: scalars.propose,
     hoisting.FAMILY: hoisting.propose,
 }
@@ -56,7 +56,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     Parameters
     ----------
     note_fault : callable
-        Receives the name of a family that fails, and its error; the other families continue.
+        Receives the name of a family that fails, and its error. All other families continue.
     """
     proposals: list[Proposal] = []
     handled_code = _handled_code(problem)

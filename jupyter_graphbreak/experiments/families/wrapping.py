@@ -157,7 +157,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
     # One cell may create or rename the object that a different cell compiles.
     names = _names_assigned_from(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
-    if any(_compiles_in_other_form(draft, compiled_names) for draft in all_drafts):
+    if any(_compiles_in_unsupported_form(draft, compiled_names) for draft in all_drafts):
         return None
     torch_name = name_of_torch(site.draft) or "torch"
     is_decorated = any(is_torch_compile(node, torch_name) for node in function.decorator_list)
@@ -172,7 +172,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
         compile_calls = [
             call
             for call in _compile_calls(draft, compiled_names)
-            if _compiles_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
+            if _compiles_in_place(call, compiled_names) or _is_wrapped(call.args[0], compiled_names)
         ]
         if not compile_calls:
             continue
@@ -227,7 +227,7 @@ def _compiles_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
     )
 
 
-def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
+def _is_wrapped(node: ast.expr, compiled_names: _CompiledNames) -> bool:
     """Return whether an expression is the wrapped function, an object of its class, or the method of such an object."""
     is_method = (
         isinstance(node, ast.Attribute)
@@ -286,7 +286,7 @@ def _may_compile(
     """Return whether a source compiles something unidentified, which may be the function.
 
     Compiled attributes of objects count only in the source that defines the function. A function that compiles its
-    argument counts if one of the names is passed to it; for a method, ``block.compile()`` on an unknown object counts.
+    argument counts if one of the names is passed to it. For a method, ``block.compile()`` on an unknown object counts.
     """
     torch_name = name_of_torch(draft) or "torch"
     defined_names = {
@@ -324,10 +324,11 @@ def _refers_to_one_of(node: ast.expr, names: set[str]) -> bool:
     return dotted_name(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
-    """Return whether a source compiles one of the names in a form that cannot be moved to the inner function.
+def _compiles_in_unsupported_form(draft: Draft, compiled_names: _CompiledNames) -> bool:
+    """Return whether a source compiles one of the names in a form that cannot move to the inner function.
 
-    Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
+    Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and ``torch.compile`` under a different
+    name.
     """
     torch_name = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
@@ -345,7 +346,7 @@ def _compiles_in_other_form(draft: Draft, compiled_names: _CompiledNames) -> boo
         ):
             return True
         for argument in node.args:
-            is_moved = is_torch_compile(node, torch_name) and _is_target(argument, compiled_names)
+            is_moved = is_torch_compile(node, torch_name) and _is_wrapped(argument, compiled_names)
             is_part = isinstance(argument, ast.Attribute) and dotted_name(argument.value) in compiled_names.names
             if not is_moved and (is_part or _refers_to_one_of(argument, compiled_names.names)):
                 return True
@@ -413,7 +414,7 @@ def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 
 def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
-    """Return whether a decorator comes from torch; other decorators may register the function under its name."""
+    """Return whether a decorator comes from torch. Any other decorator may register the function under its name."""
     name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch_name}
 

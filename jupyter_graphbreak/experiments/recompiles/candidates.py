@@ -48,9 +48,9 @@ class CallPreparation:
     template : str
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
-        Whether the code assigns a new value; ``template`` is then the expression for the new value.
+        Whether the code assigns a new value. ``template`` is then the expression for the new value.
     optional_path : Path or None
-        The path of the value, or of an object that contains the value, if some calls have ``None`` there; these calls
+        The path of the value, or of an object that contains the value, if some calls have ``None`` there. These calls
         need no change.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
@@ -117,7 +117,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings in place of ``dynamic=True``, which needs a known call to compile."""
+        """Return this candidate with settings instead of ``dynamic=True``, for use if no compile call is known."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -264,7 +264,7 @@ def _one_tensor_candidate(
 def _tensor_candidates(
     numbers: Sequence[Number], variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace numbers with tensors, double precision first: Python computes in it."""
+    """Yield candidates that replace numbers with tensors, first in double precision, in which Python computes."""
     assignable = [number for number in variations.numbers if _is_assignable(number, circumstances)]
     chosen_numbers = [number for number in numbers if number in assignable]
     if not chosen_numbers:
@@ -293,7 +293,7 @@ def _setting_candidates(
 
 
 def _is_symbolic_if_dynamic(number: Number) -> bool:
-    """Return whether ``dynamic=True`` usually suffices for a number."""
+    """Return whether ``dynamic=True`` usually makes a number symbolic."""
     return number.is_fixed or (number.path.root.kind in {"argument", "closure"} and not number.path.steps)
 
 
@@ -317,7 +317,7 @@ def _has_initially_equal_sizes(sizes: Sequence[Size]) -> bool:
 
 
 def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Return all varied dimensions of the tensors that guards mention; a guard mentions only one dimension."""
+    """Return all varied dimensions of the tensors that guards mention. A guard mentions only one dimension."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 
@@ -352,7 +352,7 @@ def _candidate_before_calls(
 
 
 def join_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of blocks of code; consecutive blocks that begin with the same condition become one block."""
+    """Return the lines of blocks of code, with consecutive blocks that begin with the same condition as one block."""
     lines: list[str] = []
     condition = None
     for first, *body in blocks:
@@ -396,7 +396,7 @@ def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) ->
 
 
 def _assigned_path(number: Number) -> Path:
-    """Return the path to assign to: that of the number, or of its list or tuple if this is replaced as a whole."""
+    """Return the path to assign to: the path of the number, or of a list or tuple that is replaced as a whole."""
     path = number.path
     return Path(path.root, path.steps[:-1]) if number.is_replaced_as_a_whole else path
 

@@ -49,7 +49,7 @@ class CompileCall(NamedTuple):
 def find_compile_calls(
     trees: Mapping[str, ast.Module], definition: CompiledDefinition, owner: str | None
 ) -> list[CompileCall]:
-    """Return the calls that compile a function; an empty list if they cannot be identified.
+    """Return the calls that compile a function, or an empty list if they cannot be identified.
 
     Parameters
     ----------

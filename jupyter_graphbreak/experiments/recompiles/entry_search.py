@@ -76,7 +76,7 @@ class EntryFindings:
     Parameters
     ----------
     trials : list of tuple
-        The trials, each with its change; the best trials come first.
+        The trials, each with its change, best first.
     owner : str
         The name of the called module in the user's code.
     manual_steps : list of tuple
@@ -90,7 +90,7 @@ class EntryFindings:
     recompiles: list[Recompile]
     trials: list[tuple[CandidateTrial, Change]]
     owner: str = DEFAULT_OWNER
-    combined: CombinedRemedy | None = None
+    combined_remedy: CombinedRemedy | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
     are_recompiles_expected: bool = False
@@ -102,7 +102,7 @@ class EntrySearch:
     Parameters
     ----------
     calls : sequence of CallSpec
-        The distinct calls of the run; the first one is the call that was copied.
+        The distinct calls of the run. The first one is the call that was copied.
     compile_text : callable
         Returns the code objects of a source, given its text and its file name.
     on_status : callable
@@ -192,7 +192,7 @@ class EntrySearch:
     def _try_in_turn(
         self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, end: float
     ) -> bool:
-        """Try candidates until one leaves no more compilations than expected; return whether there is one.
+        """Try candidates until one leaves no more compilations than expected, and return whether there is one.
 
         If its code cannot be written into the sources, continue with the candidates whose code can be.
         """
@@ -225,9 +225,9 @@ class EntrySearch:
         return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Return a trial with a lower verdict if its change reads an item of a list, or leaves tensors for numbers.
+        """Return a trial, with a lower verdict if its change reads a list item or leaves tensors in place of numbers.
 
-        Code that no trial runs may read these numbers; the reason gives an example.
+        Code that no trial runs may read these numbers. The reason gives an example.
         """
         needing_items = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
         if trial.verdict == "works" and needing_items:
@@ -363,7 +363,7 @@ class EntrySearch:
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately."""
         if line_from_error is not None:
-            return self._texts.find_specializing_line(
+            return self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
         for recompile in self._recompiles:
@@ -473,7 +473,7 @@ class EntrySearch:
         Parameters
         ----------
         reason : str or None
-            The reason why nothing was tried; used only if there are no trials.
+            The reason why nothing was tried. It is used only if there are no trials.
         """
         variations = find_variations(self._calls)
         if self._finished_trials:

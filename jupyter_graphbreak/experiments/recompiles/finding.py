@@ -94,7 +94,7 @@ def find_recompile_remedies(
     recorded_entries : RecordedEntries
         The entries of the run, with the specs of their calls.
     seconds : float
-        The time limit; after it, at most one candidate is tried for each further entry.
+        The time limit. After it, at most one candidate is tried for each further entry.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     break_remedy_contexts : callable
@@ -117,7 +117,7 @@ def find_recompile_remedies(
                     combined_remedy = search.try_combined(findings, break_remedy_contexts(entry))
                     is_enough = combined_remedy is not None and combined_remedy.trial.ends_recompiles
                     steps = [] if is_enough else findings.manual_steps
-                    findings = dataclasses.replace(findings, combined=combined_remedy, manual_steps=steps)
+                    findings = dataclasses.replace(findings, combined_remedy=combined_remedy, manual_steps=steps)
             except TimeUpError:
                 findings = search.findings_so_far(NO_TIME_AT_ALL)
             except TrialStoppedError as error:
@@ -193,7 +193,7 @@ class _RecompileRemedyBuilder:
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in findings.recompiles]
-        if (combination := findings.combined) is not None:
+        if (combination := findings.combined_remedy) is not None:
             combined_remedy = self._remedy(combination.trial, combination.change, idents)
             self._remedies.append(
                 replace(
@@ -220,11 +220,11 @@ class _RecompileRemedyBuilder:
 
     def _remedy(self, trial: CandidateTrial, change: Change, recompiles: list[str]) -> Remedy:
         candidate = trial.candidate
-        originals = {source: self._texts.text(source) for source in change.texts}
+        original_texts = {source: self._texts.text(source) for source in change.texts}
         paths = {source: self._texts.path(source) for source in change.texts}
         remedy = remedy_of_change(
             self._next_id(), change, trial, families=candidate.families, title=candidate.title, kind=candidate.kind,
-            original=originals, paths=paths,
+            original_texts=original_texts, paths=paths,
         )  # fmt: skip
         return replace(remedy, recompiles=recompiles)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-#: A guard on the length of a container; the cause is not a line that makes a constant of a size or a number.
+#: A guard on the length of a container. The cause is not a line that makes a constant of a size or a number.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A value that a function or a partial stores: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
 _STORED_VALUE = re.compile(
@@ -111,11 +111,11 @@ def manual_step(
     Parameters
     ----------
     variations, mentioned_variations : Variations
-        The variations between the calls, and those of them that failed guards mention.
+        All variations between the calls, and only the variations that failed guards mention.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch reports it.
     graph_count : int
-        The number of graphs that the function has for all calls; 0 if it is unknown.
+        The number of graphs that the function has for all calls, or 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     sentences_about_specific_causes = [
@@ -152,7 +152,7 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 def manual_steps(
     variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of the recompiles that it is about.
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def manual_steps(
         mentioned_variations = variations.select_mentioned_in(reason.guard for reason in recompile.reasons)
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
         graph_count = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
-        # A guard shows a line of its own function; recompiles of other functions have different causes.
+        # A guard shows a line of its own function. Recompiles of other functions have different causes.
         own_line = line if line is not None and line.frame in {None, recompile.of} else None
         sentence = manual_step(variations, mentioned_variations, [recompile], own_line, graph_count)
         ids_by_sentence.setdefault(sentence, []).append(recompile.id)

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
-#: Statements before which code can be inserted, and nodes that always evaluate all their parts exactly once.
+#: Statements before which code can be inserted.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
+#: Nodes that always evaluate all their parts exactly once.
 _TRANSPARENT_NODES = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
     ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
@@ -33,7 +34,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """A replacement for a range of a text; positions are lines, counted from 1, and bytes in the line, from 0."""
+    """A replacement for a range of a text. A position is a line, counted from 1, and a byte in the line, from 0."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -61,7 +62,7 @@ def insert_lines_before_calls(
     preparations : sequence of CallPreparation
         The code to run before each call.
     settings_statements : sequence of str
-        The statements that change settings; they run once, before the loops around the first call of each function.
+        The statements that change settings. They run once, before the loops around the first call of each function.
     reserved_names : collection of str
         Names to which no inserted line may assign at the top level.
     """
@@ -162,7 +163,7 @@ class _CallWriter:
         return [*self._evaluations, *join_conditions(self._code_blocks)]
 
     def write(self, preparation: CallPreparation, site: CallSite) -> bool:
-        """Write the code to run before the call; return whether that is possible."""
+        """Write the code to run before the call, and return whether that is possible."""
         return (
             self._write_argument(preparation)
             if preparation.path.root.kind == "argument"
@@ -170,7 +171,7 @@ class _CallWriter:
         )
 
     def _write_state(self, preparation: CallPreparation, site: CallSite) -> bool:
-        """Write the change to the called module or to a variable; return whether that is possible."""
+        """Write the change to the called module or to a variable, and return whether that is possible."""
         root = preparation.path.root
         if root.name not in site.visible_names and (module := module_of(root, site)) is not None:
             self._code_blocks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
@@ -183,7 +184,7 @@ class _CallWriter:
         return True
 
     def _can_assign_global(self, name: str) -> bool:
-        """Return whether the code around the call can assign a global variable; add a declaration if necessary."""
+        """Return whether the code around the call can assign a global variable, and add a declaration if necessary."""
         scope, _ = _scope_of(self._path)
         if isinstance(scope, ast.Module):
             return True
@@ -197,7 +198,7 @@ class _CallWriter:
         return True
 
     def _write_argument(self, preparation: CallPreparation) -> bool:
-        """Write the code that changes an argument; return whether that is possible."""
+        """Write the code that changes an argument, and return whether that is possible."""
         name = preparation.path.root.name
         argument = self._arguments_by_name.get(name)
         if not self._has_known_arguments:
@@ -221,7 +222,7 @@ class _CallWriter:
         return True
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
-        """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
+        """Write the code that changes an item of the unpacked mapping, and return whether that is possible."""
         # The caller owns the mapping, which may lack an optional item.
         if preparation.assigns or preparation.optional_path is not None:
             return False
@@ -479,7 +480,7 @@ def _expressions_outside_function(tree: ast.AST, own_line: int | None) -> Iterat
             continue
         if isinstance(node, ast.expr):
             yield node
-        # Numbers are not called.
+        # A called expression is not a number, but its parts may be.
         called = node.func if isinstance(node, ast.Call) else None
         pending += [child for child in ast.iter_child_nodes(node) if child is not called]
         pending += list(ast.iter_child_nodes(called)) if called is not None else []

@@ -1,4 +1,4 @@
-"""Repeat the calls to an entry on copies, in the order of the run, and count what Dynamo compiles in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations in each call."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class ReplayResult:
     counts: list[CompilationCounts]
 
     def count_frames(self, calls: Sequence[RepeatedCall], *, is_unseen: bool) -> int:
-        """Return the number of frames compiled in the calls of the run, or in the added calls."""
+        """Return the number of frames compiled in the calls of the run, or in the calls that the run did not make."""
         pairs = zip(calls, self.counts, strict=True)
         return sum(count.frames for call, count in pairs if call.is_unseen is is_unseen)
 
@@ -100,7 +100,7 @@ class ReplayResult:
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, in a fresh state of Dynamo.
+    """Repeat calls on one copy of an entry, with fresh Dynamo state.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _get_part(value: Any, step: PathStep) -> Any:
 
 
 def replace_part(value: Any, steps: Sequence[PathStep], new_part: Any) -> Any:
-    """Return a value with a part replaced: the same object if it can be changed in binding, a new tuple otherwise."""
+    """Return a value with a part replaced: the same object if it can be changed in place, a new tuple otherwise."""
     if not steps:
         return new_part
     step = steps[0]

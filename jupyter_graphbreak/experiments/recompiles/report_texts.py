@@ -105,7 +105,7 @@ class ReportTexts:
         """Return whether a source belongs to the user."""
         return source in self._report_sources and self._report_sources[source].kind != "library"
 
-    def find_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
+    def locate_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
         """Return a line that PyTorch reports, with the number that the editor shows for it.
 
         Parameters

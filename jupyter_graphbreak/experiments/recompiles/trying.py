@@ -108,7 +108,7 @@ class CandidateTrial:
 
     @property
     def compilations(self) -> int:
-        """The number of frames compiled in all calls, including unseen ones; a huge number if it is unknown."""
+        """The number of frames compiled in all calls, including unseen ones, or a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
@@ -139,7 +139,7 @@ class CallTrials:
     Parameters
     ----------
     run_calls : sequence of CallSpec
-        The distinct calls of the run; the first one is the call that was copied.
+        The distinct calls of the run. The first one is the call that was copied.
 
     Raises
     ------
@@ -577,7 +577,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 def _is_allowed(axis: _Axis, value: float) -> bool:
     """Return whether a value is of the kind that the run used.
 
-    A size, a length or a count must not be less than 2 unless the run used the value; any other number must have a sign
+    A size, a length or a count must not be less than 2 unless the run used the value. Any other number must have a sign
     that the run used.
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):

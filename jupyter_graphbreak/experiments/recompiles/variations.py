@@ -44,7 +44,7 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument;
+    ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument.
     ``length`` is the number of items in the tuple or list. Such a tuple or list is replaced as a whole: a tuple cannot
     be changed, and a list of the caller should not be changed.
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
@@ -105,7 +105,7 @@ class NumberList:
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a path is that of a number in the list."""
+        """Return whether a path leads to a number in the list."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:

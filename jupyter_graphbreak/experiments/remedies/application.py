@@ -233,39 +233,41 @@ class Application:
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
         #: The functions that the definitions created, by the id of their globals: each is created only once.
         self._created_functions: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-        by_file: dict[str, _Counterparts] = {}
+        counterparts_by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
             new_codes = program.compile_text(text, filename)
-            by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new_codes)
+            counterparts_by_file[filename] = _counterparts(
+                program.compile_text(program.texts[source], filename), new_codes
+            )
             self.definitions += _new_definitions(program.texts[source], text, filename)
-        for function in program.functions.in_files(by_file, copies):
+        for function in program.functions.in_files(counterparts_by_file, copies):
             old_code = function.__code__
-            new_code = _counterpart(by_file[old_code.co_filename], old_code)
+            new_code = _counterpart(counterparts_by_file[old_code.co_filename], old_code)
             if new_code is None:
                 continue
             if new_code.co_freevars != old_code.co_freevars:
                 raise CannotApplyError(f"{old_code.co_name} would need different variables of its outer function")
             self._codes.append((function, new_code))
-        self._limit_to_copies_if_threads_run(by_file, copies)
+        self._limit_to_copies_if_threads_run(counterparts_by_file, copies)
         self.functions = [function for function, _ in self._codes]
 
     def _limit_to_copies_if_threads_run(
-        self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
+        self, counterparts_by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Limit the change to copies if one of the user's other threads runs, because it must not run changed code.
+        """Limit the change to copies if one of the user's other threads runs: that thread must not run changed code.
 
         Raises
         ------
         ThreadRunsChangeError
             If the change needs a function that has no copy, such as a method.
         """
-        thread = busy_thread_name(by_file)
+        thread = busy_thread_name(counterparts_by_file)
         if thread is None:
             return
         copies_by_id = {id(copy): copy for copy in copies}
         codes = [copy.__code__ for copy in copies_by_id.values()]
-        counterparts = (pairs for by_name in by_file.values() for pairs in by_name.values())
+        counterparts = (pairs for by_name in counterparts_by_file.values() for pairs in by_name.values())
         pairs = itertools.chain.from_iterable(counterparts)
         unchanged_ids = {id(new) for old, new in pairs if _are_equal_constants(old, new)}
         for function, new_code in self._codes:
@@ -389,7 +391,7 @@ def _with_nested_codes(codes: list[CodeType]) -> Iterator[CodeType]:
 
 @hide_python_warnings()
 def _new_definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
-    """Return the top-level functions that the new text adds, or decorates differently, after the imports it adds."""
+    """Return the top-level imports that the new text adds, and the functions that it adds or decorates differently."""
     decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))

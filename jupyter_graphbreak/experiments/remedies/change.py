@@ -1,6 +1,6 @@
 """Combine proposals into a change to a program, and convert it to edits, a patch, code, or a remedy.
 
-A change may flip switches of libraries; a trial restores their state.
+A change may set switches of libraries. A trial restores their state.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Change:
 
     @property
     def inner_targets(self) -> frozenset[tuple[str, str]]:
-        """The path of each module to compile, and its method; an empty method stands for calling the module."""
+        """The path of each module to compile, and its method; empty if calls to the module itself are compiled."""
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
@@ -66,7 +66,7 @@ class Change:
         return self.combine({**self.texts, **proposal.texts}, proposal, switch_codes)
 
     def combine(self, texts: Mapping[str, str], other: Change | Proposal, switch_codes: tuple[str, ...]) -> Change:
-        """Return this change combined with a further change or proposal; ``texts`` are the changed texts of both."""
+        """Return this change combined with a further change or proposal, given the changed texts of both."""
         return Change(
             texts,
             _merge_settings(self.settings, other.settings),
@@ -85,11 +85,11 @@ def _merge_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict
     return settings
 
 
-def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
+def edits_of(original_texts: Mapping[str, str], change: Change) -> list[Edit]:
     """Return a change as edits of whole lines of the original."""
     edits = []
     for source, text in change.texts.items():
-        old, new = original[source].split("\n"), text.split("\n")
+        old, new = original_texts[source].split("\n"), text.split("\n")
         for first, last, new_first, new_last in _hunks(old, new):
             edits.append(Edit(source, first + 1, last, "\n".join(old[first:last]), "\n".join(new[new_first:new_last])))
     return edits
@@ -134,7 +134,7 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
     return "\n".join(lines)
 
 
-def merge_changes(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
+def merge_changes(original_texts: Mapping[str, str], first: Change, second: Change) -> Change | None:
     """Merge two changes to the original; ``None`` if they change the same lines or cannot both apply."""
     texts = dict(first.texts)
     for source, text in second.texts.items():
@@ -142,12 +142,12 @@ def merge_changes(original: Mapping[str, str], first: Change, second: Change) ->
             texts[source] = text
             continue
         changes = Change({source: texts[source]}), Change({source: text})
-        edits = list(dict.fromkeys(edit for change in changes for edit in edits_of(original, change)))
+        edits = list(dict.fromkeys(edit for change in changes for edit in edits_of(original_texts, change)))
         edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
         for earlier_edit, later_edit in itertools.pairwise(edits):
             if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
                 return None
-        texts[source] = apply_edits(original[source], edits)
+        texts[source] = apply_edits(original_texts[source], edits)
     if do_settings_conflict(first.settings, second.settings) or (
         first.compiles_inner_function and second.compiles_inner_function
     ):
@@ -156,12 +156,12 @@ def merge_changes(original: Mapping[str, str], first: Change, second: Change) ->
 
 
 def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    """Return whether two groups of settings give a setting different values; sets of functions never conflict."""
+    """Return whether two groups of settings give a setting different values. Sets of functions never conflict."""
     shared_names = first.keys() & second.keys()
     return any(first[name] != second[name] and not isinstance(first[name], list) for name in shared_names)
 
 
-def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
+def patch_of(original_texts: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
     """Return a change as a unified diff; ``None`` if it changes no text.
 
     Parameters
@@ -173,7 +173,7 @@ def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, st
     for source, text in change.texts.items():
         path = paths[source].lstrip("/")
         lines += difflib.unified_diff(
-            original[source].split("\n"), text.split("\n"), f"a/{path}", f"b/{path}", lineterm=""
+            original_texts[source].split("\n"), text.split("\n"), f"a/{path}", f"b/{path}", lineterm=""
         )
     return "\n".join(lines) + "\n" if lines else None
 
@@ -203,7 +203,7 @@ def _imports(functions: list[str]) -> list[str]:
 
 
 class _TrialOutcome(Protocol):
-    """The outcome of the trial of a change; the fields mean the same as in :class:`Remedy`."""
+    """The outcome of the trial of a change, with fields that mean the same as in :class:`Remedy`."""
 
     @property
     def verdict(self) -> RemedyVerdict: ...
@@ -225,14 +225,14 @@ def remedy_of_change(
     families: Iterable[str],
     title: str,
     kind: RemedyKind,
-    original: Mapping[str, str],
+    original_texts: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
-    """Return a change after its trial as a remedy; the caller adds the breaks or recompiles that the remedy is for.
+    """Return a change after its trial as a remedy. The caller adds the breaks or recompiles that the remedy is for.
 
     Parameters
     ----------
-    original, paths : mapping
+    original_texts, paths : mapping
         The text, and the path or name, of each source that the change edits, by the source's id.
     """
     return Remedy(
@@ -242,10 +242,10 @@ def remedy_of_change(
         title=title,
         kind=kind,
         verdict=outcome.verdict,
-        edits=edits_of(original, change),
+        edits=edits_of(original_texts, change),
         settings=dict(change.settings),
         code=code_of(change),
-        patch=patch_of(original, change, paths),
+        patch=patch_of(original_texts, change, paths),
         reason=outcome.reason,
         differences=outcome.differences,
         evidence=outcome.evidence,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def make_remedy_context(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
-    """Return a function that opens a context in which a change is applied; the context yields the changed entry.
+    """Return a function that opens a context in which a change is applied, and that yields the changed entry.
 
     The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
     code again.
@@ -79,7 +79,7 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again. The errors are those of
+    While the context is open, Dynamo compiles the function again. The errors are the same as those of
     :func:`make_remedy_context`.
     """
     with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
@@ -118,7 +118,7 @@ def _prepare_call(change: Change, application: Application, subject: Subject) ->
 
 
 def _copy_with_switches(entry: Entry, change: Change) -> Subject:
-    """Return a copy of an entry after running the switches of a change; each run starts from that state."""
+    """Return a copy of an entry after running the switches of a change. Each run starts from that state."""
     subject = Subject(entry.call, entry.arguments)
     for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
@@ -147,7 +147,7 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
 
 
 def _replace_definitions(application: Application, call: Any, make_replacement: Callable[[Any], Any]) -> None:
-    """Replace the compiled functions that a change defines; ``make_replacement`` gets each uncompiled function."""
+    """Replace the compiled functions that a change defines, given a function that makes each replacement."""
     namespaces = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
     for namespace in namespaces:
         for definition in application.definitions:

@@ -45,7 +45,7 @@ PATIENCE_S = 100.0
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
-#: The maximum number of later calls of an entry to repeat, for breaks that its first call does not reach.
+#: The maximum number of later calls to an entry to repeat, for breaks that its first call does not reach.
 _MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MAX_MEASURED = 6
@@ -81,24 +81,24 @@ def find_remedies_of_call(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     *,
-    also: Sequence[Callable[..., Any] | Patch] = (),
+    own_changes: Sequence[Callable[..., Any] | Patch] = (),
     seconds: float | None = None,
 ) -> FoundRemedies:
     """Compile a function, call it on copies, and return its report with remedies for its breaks.
 
     Parameters
     ----------
-    also : sequence of callable or Patch
+    own_changes : sequence of callable or Patch
         The user's own rewrites of the function, which are tried first.
     seconds : float or None
-        The time limit; by default 100 seconds.
+        The time limit, by default 100 seconds.
 
     Raises
     ------
     ValueError
         If a patch changes nothing that the call compiles.
     TrialStoppedError
-        If the function is about to do something outside of its copies; it was stopped before that.
+        If the function was stopped before it did something outside of its copies.
     Exception
         Any exception that the function itself raises.
     """
@@ -118,7 +118,7 @@ def find_remedies_of_call(
         search = Search(runner, end)
         reasons: list[str] = []
         try:
-            for rewrite in also:
+            for rewrite in own_changes:
                 if not isinstance(rewrite, Patch):
                     search.try_function(_uncompiled_function(rewrite))
                 elif not search.try_edit(rewrite):
@@ -153,20 +153,20 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = cell_of_shell,
     on_status: OnStatus = lambda _: None,
-    also: Sequence[EditedCells | Patch] = (),
+    own_edits: Sequence[EditedCells | Patch] = (),
     first_breaks: Collection[str] = (),
 ) -> FoundRemedies:
-    """Return a report with remedies for its breaks; an interrupt ends the search early and keeps its results.
+    """Return a report with remedies for its breaks. An interrupt ends the search early but keeps the results so far.
 
     Parameters
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
     seconds : float or None
-        The time limit; by default 100 seconds. With 0, only the user's own edits are tried.
+        The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
     compile_text, find_cell : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
-    also : sequence of EditedCells or Patch
+    own_edits : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
     first_breaks : collection of str
         The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
@@ -176,7 +176,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         *recorded_entries.omission_reasons,
         *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
     ]
-    progress = _Progress(report, on_status, also, first_breaks)
+    progress = _Progress(report, on_status, own_edits, first_breaks)
     entries = _sort_by_breaks(report, recorded_entries.entries, first_breaks) if report.breaks else []
     later_calls = itertools.chain.from_iterable(_later_calls(entry, recorded_entries) for entry in entries)
     try:
@@ -189,7 +189,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             left_s = end - time.monotonic()
             is_last = index == len(entries) - 1 and not _has_breaks_only_in_recompiles(report)
             entry_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
-            if left_s <= 0 and (is_later or not also):
+            if left_s <= 0 and (is_later or not own_edits):
                 reasons += [] if is_later else [_out_of_time_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
@@ -212,7 +212,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             search.unreached_breaks.clear()
     untried_edit_notes = [
         Diagnostic("warning", _why_not_tried(edit, recorded_entries))
-        for edit in also
+        for edit in own_edits
         if edit not in progress.applicable_edits
     ]
     report = replace(report, diagnostics=[*report.diagnostics, *untried_edit_notes])
@@ -225,7 +225,7 @@ class _Progress:
 
     report: Report
     on_status: OnStatus
-    also: Sequence[EditedCells | Patch]
+    own_edits: Sequence[EditedCells | Patch]
     first_breaks: Collection[str]
     searches: list[Search] = field(default_factory=list)
     #: The user's own edits that change the program of an entry.
@@ -238,12 +238,12 @@ class _Progress:
         return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
-        """Note which breaks the run of an entry has reached; return the ids, in this run, of the breaks to remove.
+        """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
 
         Parameters
         ----------
         is_later : bool
-            Whether the run repeats a later call of an entry; if so, only breaks that no earlier run reached count.
+            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (
@@ -258,7 +258,7 @@ class _Progress:
         first_breaks = frozenset(breaks_in_run[ident] for ident in self.first_breaks if ident in breaks_in_run)
         search = Search(runner, end, breaks_to_remove, self.on_status, first_breaks)
         self.searches.append(search)
-        self.applicable_edits += [edit for edit in self.also if search.try_edit(edit)]
+        self.applicable_edits += [edit for edit in self.own_edits if search.try_edit(edit)]
         candidates = search.run()
         removed_breaks = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
         self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_breaks}
@@ -369,5 +369,5 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
-    """Return the sort key: prefer remedies for few breaks, whose effect can be attributed, then better verdicts."""
+    """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
     return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]

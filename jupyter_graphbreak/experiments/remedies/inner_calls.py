@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
-    from jupyter_graphbreak.experiments.remedies.original import Original
+    from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.schema import Report
 
@@ -42,7 +42,7 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile; modules that are alike count once.
+#: The maximum number of modules and functions to compile. Modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
@@ -95,13 +95,13 @@ class InnerCalls:
 
 
 def find_inner_calls(
-    original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
+    original: UncompiledOriginal, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
     Parameters
     ----------
-    original : Original
+    original : UncompiledOriginal
         The entry, which runs again, uncompiled.
     report : Report
         The report of the compiled entry.
@@ -124,7 +124,7 @@ def find_inner_calls(
             return subject.call(*args, **kwargs)
 
         with record_calls(call_and_note_paths, ignores_updates=bool(outside_breaks)) as (program, root):
-            original.run(program, subject, original.pool[0])
+            original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
     all_breaks = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking_lines, paths_by_id, ids_in_entry)
@@ -248,7 +248,7 @@ def _user_function_name(node: CallNode) -> str | None:
 def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
 
-    Modules that a method calls are preferred to the method; functions and methods that it calls are not.
+    If a method calls modules, they are preferred to the method. Functions and methods that it calls are not.
     """
     path = paths_by_id.get(id(node.module))
     is_compilable = node.module is not None and _is_compilable(node, path, is_one_layer=is_one_layer)
@@ -271,7 +271,8 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
 def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> bool:
     """Return whether a module can be compiled in place.
 
-    Its path must have no private attribute, and it must be the whole model or more than a single layer of PyTorch.
+    The module's path must have no private attribute, and the module must be the whole model or more than a single layer
+    of PyTorch.
     """
     if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
@@ -298,14 +299,14 @@ def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, st
 
 @dataclass(eq=False)
 class CallNode:
-    """The calls of one function, or of one module's method, by one caller.
+    """The calls from one caller to one function, or to one module's method.
 
     Parameters
     ----------
     code : CodeType or None
         The code of the function; ``None`` for the root.
     module : torch.nn.Module or None
-        The module, if the function is its ``forward``, or another public method of a class that is not PyTorch's.
+        The module, if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
     method : str
         The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
         ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
@@ -321,7 +322,7 @@ class CallNode:
 
     @property
     def ops(self) -> int:
-        """The number of operations, including those of the functions that it calls."""
+        """The number of operations, including those of the functions that the function calls."""
         return self.direct_ops + sum(child.ops for child in self.children.values())
 
     @property
@@ -388,7 +389,7 @@ def record_calls(
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
+    """Return the node of a call that starts or, for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
         return CallNode()  # its operations do not count
@@ -424,14 +425,14 @@ def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | Non
 
 
 def is_framework_file(filename: str) -> bool:
-    """Return whether a file belongs to PyTorch, Python or this package; other libraries may contain the model."""
+    """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:
-    """Describe an entry as the sources refer to it; a method may be a function whose first argument is the object."""
+    """Describe an entry as the sources refer to it. A method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):

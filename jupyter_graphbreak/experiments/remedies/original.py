@@ -105,7 +105,7 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_DIFFERENT_KINDS = 6
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
-#: The maximum number of inputs that the original refuses and for which it is compiled anyway.
+#: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
@@ -120,7 +120,7 @@ EdgeCaseChoice = Literal["some", "many", "truth values", "different kinds"]
 WatchedCondition = tuple[Change, "Condition"]
 
 
-class Original:
+class UncompiledOriginal:
     """The results of an uncompiled entry on its own input and on derived inputs.
 
     Raises
@@ -136,7 +136,7 @@ class Original:
         first_input = Input(entry.arguments, example_of("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial calls the compiled program with the usual inputs; compiling for a further size may take long.
+            # Every trial compiles the program for the usual inputs, which may take long for inputs of a further size.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
@@ -149,7 +149,7 @@ class Original:
                     case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
                 ]
         #: All inputs with the results of the original.
-        self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
+        self.cases = [ReferenceCase(first_input, self._reference.result), *derived_cases]
         #: The time in seconds that the runs on these inputs took.
         self.seconds = time.monotonic() - start
         self._edge_cases: list[ReferenceCase] | None = None
@@ -157,7 +157,7 @@ class Original:
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
     def _time_budget(self) -> TimeBudget:
-        """Return the time limit for deriving usual inputs, or edge inputs."""
+        """Return the time budget for deriving usual inputs, or edge inputs."""
         return TimeBudget(min(_MAX_DERIVING_S, self._deriving_s), wall_clock=_WALL_CLOCK_FACTOR * self._deriving_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
@@ -196,7 +196,7 @@ class Original:
         important_cases = [
             accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"
         ]
-        # It also captures a number in a global or attribute as a symbol if the number changes between calls.
+        # Dynamo also captures a number in a global or attribute as a symbol if the number changes between calls.
         kinds_with_number = [
             kind for kind, case in accepted_cases.items() if any(map(_is_number, case.input.state.values()))
         ]
@@ -226,12 +226,12 @@ class Original:
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""
-        return self.pool[:_MAX_INPUTS]
+        return self.cases[:_MAX_INPUTS]
 
     def exclude(self, case: ReferenceCase) -> None:
         """Exclude a derived input for which compilation alone changes the result."""
-        if case is not self.pool[0]:
-            self.pool = [other for other in self.pool if other is not case]
+        if case is not self.cases[0]:
+            self.cases = [other for other in self.cases if other is not case]
 
     def run(
         self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, runs_backward: bool = True
@@ -279,10 +279,10 @@ class Original:
             for index, condition in enumerate(conditions)
             for result in condition.required_results or (None,)
         }
-        for pool in (self.pool, self.edge_cases):
+        for source in (self.cases, self.edge_cases):
             if not missing_results:
                 break
-            cases = pool() if callable(pool) else pool
+            cases = source() if callable(source) else source
             needed_numbers: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
                 if not any(missing_group == group for missing_group, _, _ in missing_results):
@@ -293,7 +293,9 @@ class Original:
                     for number, case in enumerate(cases):
                         if not any(missing_group == group for missing_group, _, _ in missing_results):
                             break
-                        has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
+                        has_values = _empty_tensor_count(case.input.arguments) <= _empty_tensor_count(
+                            self.entry.arguments
+                        )
                         new_results = {
                             (group, index, result)
                             for index, result in results_for(case)
@@ -358,12 +360,12 @@ def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:
     return b"\n".join(lines).decode()
 
 
-def _empty_tensors(arguments: Arguments) -> int:
+def _empty_tensor_count(arguments: Arguments) -> int:
     return sum(tensor.numel() == 0 for _, tensor in named_tensors(arguments.values(), ""))
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
+    """Drop each kind of input that the function refuses for some values: the function is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three errors do not
     show that the function is not meant for such tensors, so a change must keep them:
@@ -421,7 +423,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind_of_edge_case(case: ReferenceCase) -> str:
-    """Return the kind of an edge input: a size, values or a number."""
+    """Return the kind of an edge input: the part of its description that similar inputs share."""
     description = case.input.example.what
     for kind in _KINDS_OF_EDGE_CASES:
         if description.startswith(kind) or description.endswith(kind):

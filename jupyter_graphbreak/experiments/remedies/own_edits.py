@@ -119,7 +119,7 @@ class Patch:
 
 
 def changed_files(patch: str) -> list[PatchedFile]:
-    """Return the files that a unified diff changes; none if the text is not a unified diff."""
+    """Return the files that a unified diff changes, or an empty list if the text is not a unified diff."""
     try:
         return list(PatchSet(patch))
     except UnidiffParseError:
@@ -151,7 +151,7 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
     return "\n".join(lines)
 
 
-def require_exact_edits(original: Mapping[str, str], change: Change) -> None:
+def require_exact_edits(original_texts: Mapping[str, str], change: Change) -> None:
     """Check that the edits and the patch of a change produce the changed texts from the original.
 
     Raises
@@ -159,14 +159,14 @@ def require_exact_edits(original: Mapping[str, str], change: Change) -> None:
     CannotApplyError
         If the edits or the patch produce different texts.
     """
-    edits = edits_of(original, change)
-    diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
+    edits = edits_of(original_texts, change)
+    diff = patch_of(original_texts, change, {source: f"{source}.py" for source in change.texts})
     by_path = {patched_file.path: patched_file for patched_file in PatchSet(diff)} if diff is not None else {}
     for source, text in change.texts.items():
-        text_by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
+        text_by_edits = apply_edits(original_texts[source], [edit for edit in edits if edit.source == source])
         text_by_patch = text
-        if f"{source}.py" in by_path and "\r" not in original[source]:
-            text_by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
+        if f"{source}.py" in by_path and "\r" not in original_texts[source]:
+            text_by_patch = apply_hunks(original_texts[source], f"{source}.py", by_path[f"{source}.py"])
         if text_by_edits != text or text_by_patch != text:
             raise CannotApplyError("its edits of whole lines do not produce the text that was tried")
 
@@ -211,14 +211,16 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         )
         line = _first_change_outside_functions(old_parts, new_parts)
         if line is not None:
-            raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
+            raise CannotApplyError(
+                f"line {line} is outside of functions: run the cell to see the effect of changing it"
+            )
         old_decorators, new_decorators = _compiling_decorators(old_tree), _compiling_decorators(new_tree)
         removed_names = old_decorators.keys() - new_decorators.keys()
         has_changed_decorators = any(
             old_decorators[name] != new_decorators[name] for name in old_decorators.keys() & new_decorators.keys()
         )
         if has_changed_decorators or (removed_names and not new_decorators.keys() - old_decorators.keys()):
-            raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
+            raise CannotApplyError("it changes how a function is compiled: run the cell to see the effect")
         moves_compilation = moves_compilation or bool(removed_names)
     return Change(texts, compiles_inner_function=moves_compilation)
 
@@ -311,7 +313,7 @@ class _TopLevelPart(NamedTuple):
 def _top_level_parts(
     body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False
 ) -> Iterator[_TopLevelPart]:
-    """Yield module-level code; for a cell compiled as a function, only its imports, functions and classes."""
+    """Yield module-level code or, for a cell compiled as a function, only its imports, functions and classes."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -332,7 +334,7 @@ def _top_level_parts(
 
 
 def _first_change_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_TopLevelPart]) -> int | None:
-    """Return the first line outside of functions that differs, if any; the new text may add functions."""
+    """Return the first line outside of functions that differs, if any. The new text may add functions."""
     old_texts, new_texts = ([part.text for part in parts] for parts in (old_parts, new_parts))
     matcher = difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False)
     for tag, first, last, new_first, new_last in matcher.get_opcodes():
@@ -346,7 +348,7 @@ def _first_change_outside_functions(old_parts: list[_TopLevelPart], new_parts: l
 
 
 def _compiling_decorators(tree: ast.Module) -> dict[str, str]:
-    """Return the decorators that compile, for each top-level function with at least one."""
+    """Return the compiling decorators of each top-level function that has any, by the function's name."""
     decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -364,7 +366,7 @@ class AppliedPatch:
     Parameters
     ----------
     files : tuple of str
-        The files whose functions are changed; the files themselves stay unchanged.
+        The files whose functions are changed. The files themselves stay unchanged.
     functions : int
         The number of functions whose code was replaced.
     """
@@ -385,7 +387,7 @@ _active_patches: list[AppliedPatch] = []
 
 
 def apply_patch(patch: str) -> AppliedPatch:
-    """Change functions of this process according to a patch; no file is written.
+    """Change functions of this process according to a patch, without writing to a file.
 
     Code that is already compiled stays unchanged: explain the call again, or call ``torch.compiler.reset()``.
 
@@ -404,7 +406,8 @@ def apply_patch(patch: str) -> AppliedPatch:
     ValueError
         If the patch is not a unified diff, or if a file is not known or does not have the lines that the patch changes.
     CannotApplyError
-        If a function would need different variables of its outer function, or another thread would run changed code.
+        If a function would need different variables of its outer function, or one of the user's other threads would
+        run changed code.
     """
     hunks_by_path: dict[str, list[Hunk]] = {}
     for patched_file in changed_files(patch + _STRIPPED_LINES):

@@ -144,7 +144,7 @@ def with_remedies(
         candidates_of_searches.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in candidates_of_searches[-1].items()]
         sources += builder.new_sources
-        part_steps += builder.step_for_part()
+        part_steps += builder.advice_on_part()
     entries = {
         ident: search.runner.entry
         for search, candidates_of_search in zip(searches, candidates_of_searches, strict=True)
@@ -202,7 +202,7 @@ class _BreakRemedyBuilder:
                 self._sources[ident], self._paths[ident] = self._id_in_report(filename, source), cell.name
 
     def _id_in_report(self, filename: str, source: Source) -> str:
-        """Return the id of a source in the report; a source that the run did not use is added to the report."""
+        """Return the id of a source in the report, to which the source is added if it is missing."""
         if filename not in self._source_ids:
             self._source_ids[filename] = f"s{len(self._report.sources) + len(self.new_sources) + 1}"
             self.new_sources.append(replace(source, id=self._source_ids[filename]))
@@ -222,19 +222,19 @@ class _BreakRemedyBuilder:
         result, texts = candidate.result, self._search.runner.program.texts
         remedy = remedy_of_change(
             ident, result.change, result, families=candidate.families, title="; ".join(candidate.titles),
-            kind=candidate.kind, original=texts, paths=self._paths,
+            kind=candidate.kind, original_texts=texts, paths=self._paths,
         )  # fmt: skip
         return replace(
             remedy,
             breaks=[
                 *(self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks),
-                *(self._breaks_outside(candidate) if candidate.works else ()),
+                *(self._breaks_outside_parts(candidate) if candidate.works else ()),
             ],
             edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
             code=self._code_for_reader(remedy.code),
         )
 
-    def step_for_part(self) -> Iterator[Remedy]:
+    def advice_on_part(self) -> Iterator[Remedy]:
         """Yield the advice on the part that could be compiled if its only break were removed."""
         part = self._search.part_with_one_break
         ident = self._breaks.get(part.break_) if part is not None else None
@@ -248,7 +248,7 @@ class _BreakRemedyBuilder:
         title = f"Try {step}"
         yield replace(decision_remedy("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
 
-    def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
+    def _breaks_outside_parts(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
         parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
         if not parts or frame is None:
@@ -268,7 +268,7 @@ class _BreakRemedyBuilder:
                 yield break_.id
 
     def _code_for_reader(self, code: str | None) -> str | None:
-        """Return code with the user's name for the module that switches call ``model``, if it is unambiguous."""
+        """Return code with the user's name for the module that switches call ``model``, if the name is unambiguous."""
         entry = self._search.runner.entry
         module = outermost_module(entry.call, entry.arguments)
         if code is None or module is None:
@@ -309,7 +309,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
 
 
 def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
-    """Merge equal changes that work for different entries; also return the new ids of those that were merged."""
+    """Merge equal changes that work for different entries. Also return the new ids of the merged changes."""
     remedies_by_change: dict[object, Remedy] = {}
     merged_ids: dict[str, str] = {}
     for remedy in remedies:
@@ -352,7 +352,7 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
-    """Return the remedies; each working one lists the working ones that cannot be applied together with it."""
+    """Return the remedies. Each working remedy lists the working ones that cannot be applied together with it."""
     working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING]
     excludes = {
         remedy.id: [other.id for other in working_remedies if other is not remedy and _are_in_conflict(remedy, other)]

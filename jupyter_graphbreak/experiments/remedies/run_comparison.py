@@ -43,15 +43,15 @@ class RunBreaks(NamedTuple):
     report: Report
     files: Mapping[str, str]
 
-    def with_lines(self) -> Iterator[tuple[Break, frozenset[FileLine]]]:
-        """Yield each break with its lines; without lines if its location is not known."""
+    def breaks_with_lines(self) -> Iterator[tuple[Break, frozenset[FileLine]]]:
+        """Yield each break with its lines. There are none if the location is not known."""
         for break_ in self.report.breaks:
             yield break_, _lines_of(break_, self.files)
 
 
 @dataclass(frozen=True)
 class BreakComparison:
-    """The breaks of a program and those of a changed one.
+    """The breaks of a program, compared with those of the changed program.
 
     Parameters
     ----------
@@ -69,26 +69,28 @@ class BreakComparison:
 
 
 def compare_breaks(
-    before: Sequence[RunBreaks], after: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]
+    runs_before: Sequence[RunBreaks], runs_after: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]
 ) -> BreakComparison:
-    """Compare the breaks of a program with those of a changed one.
+    """Compare the breaks of a program with those of the changed program.
 
     Parameters
     ----------
-    before : sequence of RunBreaks
+    runs_before : sequence of RunBreaks
         The breaks of the program: first those of its first call, to whose ids the result refers, then those on other
         inputs.
-    after : sequence of RunBreaks
+    runs_after : sequence of RunBreaks
         The breaks of the changed program on all inputs.
     texts : mapping
-        The old and the new text of each changed file, by its name.
+        The old and the new text of each changed file, by the file's name.
     """
     files = _ChangedFiles(texts)
     breaks_before = [
-        _OldBreak(break_, lines, files.new_lines(lines)) for run in before for break_, lines in run.with_lines()
+        _OldBreak(break_, lines, files.new_lines(lines))
+        for run in runs_before
+        for break_, lines in run.breaks_with_lines()
     ]
-    breaks_after = [pair for run in after for pair in run.with_lines()]
-    first_call_breaks = breaks_before[: len(before[0].report.breaks)]
+    breaks_after = [pair for run in runs_after for pair in run.breaks_with_lines()]
+    first_call_breaks = breaks_before[: len(runs_before[0].report.breaks)]
     remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
     breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
@@ -114,7 +116,7 @@ class _OldBreak(NamedTuple):
 
 
 class _ChangedFiles:
-    """The lines of files before and after a change; see :func:`compare_breaks`."""
+    """Maps the lines of files before a change to their lines after it, as :func:`compare_breaks` needs."""
 
     def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
         self._line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
@@ -165,7 +167,7 @@ def _remaining_breaks(
 def _is_on_same_line(
     old_break: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
 ) -> bool:
-    """Return whether two breaks share a line; breaks without known lines are compared by their type."""
+    """Return whether two breaks share a line or, if their lines are not known, have the same type."""
     return bool(old_lines & new_lines) if old_lines or new_lines else old_break.gb_type == new_break.gb_type
 
 
@@ -282,7 +284,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[
 
 
 def _original_line(old: str, new: str, line: int) -> str:
-    """Return the number that a line of the changed text has in the old one, or say that it is of the changed code."""
+    """Return the old number of a line of the changed text, or else its new number and "of the changed code"."""
     old_lines, code = old.split("\n"), new.split("\n")[line - 1].strip()
     numbers = [number for number, new_numbers in _line_map(old, new).items() if line in new_numbers]
     unchanged = [number for number in numbers if old_lines[number - 1].strip() == code]
@@ -341,7 +343,7 @@ def _is_of_different_kind(case: ReferenceCase) -> bool:
 
 
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
-    """Return whether a program only fails to look up an item, after a number in the state changed but not its list."""
+    """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
     counting = [difference for difference in diffs if not difference.is_acceptable]
     return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
@@ -353,9 +355,9 @@ class EdgeFindings:
 
     Parameters
     ----------
-    diffs : list of Difference
+    differences : list of Difference
         The differences, without those that are only noted.
-    inputs : int
+    input_count : int
         The number of inputs.
     disqualifying_difference : str or None
         A difference that means that the change does not work.
@@ -363,8 +365,8 @@ class EdgeFindings:
         The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
-    diffs: list[Difference]
-    inputs: int = 0
+    differences: list[Difference]
+    input_count: int = 0
     disqualifying_difference: str | None = None
     noted_difference: str | None = None
 
@@ -376,17 +378,17 @@ class EdgeFindings:
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 
-        Differences on inputs for which ``is_only_noted`` is true do not disqualify the change; the first one is noted.
-        The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
+        Differences on inputs for which ``is_only_noted`` is true do not disqualify the change, but the first of them is
+        noted. The same applies if a number in the state no longer fits a list, such as the number of a module's layers.
         """
         findings = self
         for case, case_diffs in pairs:
-            findings = replace(findings, inputs=findings.inputs + 1)
+            findings = replace(findings, input_count=findings.input_count + 1)
             disqualifying_difference = next(
                 (difference.text for difference in case_diffs if not difference.is_acceptable), None
             )
             if not is_only_noted(case) and not _only_fails_lookup(case, case_diffs):
-                findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
+                findings = replace(findings, differences=_with_new_kinds(findings.differences, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
                         findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.description}"
@@ -403,7 +405,7 @@ class EdgeFindings:
 
 
 def _with_new_kinds(diffs: list[Difference], further_diffs: list[Difference]) -> list[Difference]:
-    """Add only differences of new kinds, because many inputs show the same difference."""
+    """Return differences extended by those of new kinds, because many inputs show the same difference."""
     known_kinds = {difference.kind for difference in diffs}
     return [*diffs, *(difference for difference in further_diffs if difference.kind not in known_kinds)]
 

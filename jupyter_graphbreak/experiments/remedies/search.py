@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.families.inner_compilation import propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import Problem
-from jupyter_graphbreak.experiments.families.switches import SWITCHES
+from jupyter_graphbreak.experiments.families.switches import SWITCHES_FAMILY
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MANY_UNFIXED_BREAKS = 4
 #: If there is time for fewer trials than this, the search rarely removes breaks in libraries.
 _FEW_TRIALS = 5
-#: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
+#: The maximum number of steps of one remedy. Each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
 #: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
@@ -111,7 +111,7 @@ class Search:
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
     part_with_one_break: PartWithOneBreak | None = None
-    #: The proposals that work for many breaks at once; they are not tried again for a single break.
+    #: The proposals that work for many breaks at once. They are not tried again for a single break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
@@ -135,11 +135,11 @@ class Search:
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
         has_tried_part = is_hopeless or self._usually_needs_a_part()
         if has_tried_part:  # there may be no time left for it later
-            self._try_part_until(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
+            self._try_compiling_part_until(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._part_candidates_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
-        settings_candidate = self._try_all_settings(except_for=best_candidates.keys())
+        settings_candidate = self._try_all_settings(excluded_breaks=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE_BREAKS * total_s
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
@@ -150,7 +150,7 @@ class Search:
         if not has_tried_part and len(self._unfixed_breaks()) >= _MANY_UNFIXED_BREAKS:
             has_tried_part = True
             now_s = time.monotonic()
-            self._try_part_until(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
+            self._try_compiling_part_until(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
         if settings_candidate is not None and not _is_sufficient(settings_candidate):
             rank = VERDICT_RANK[settings_candidate.result.verdict]
@@ -164,7 +164,7 @@ class Search:
         best_ids = set(map(id, best_candidates.values()))
         self._try_combination([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not has_tried_part:
-            self._try_part_until(self.deadline)
+            self._try_compiling_part_until(self.deadline)
         self.candidates = _without_needless_candidates(self.candidates)
         return self.candidates
 
@@ -222,7 +222,7 @@ class Search:
         )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
-        """Run the trial of the user's edit; return whether it changes this entry's program."""
+        """Run the trial of the user's edit, and return whether the edit changes this entry's program."""
         program = self.runner.executed_program
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
@@ -255,7 +255,7 @@ class Search:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run the trial of a change; an internal error does not end the search."""
+        """Run the trial of a change. An internal error does not end the search."""
         start = time.monotonic()
         end = max(self.deadline, start + _OWN_EDIT_S) if is_thorough else self.deadline
         try:
@@ -271,8 +271,8 @@ class Search:
         finally:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - start)
 
-    def _problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
-        # A function has its own names; a cell shares those of the notebook.
+    def _make_problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
+        # A function has its own names, but a cell shares the names of the notebook.
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
     def _note_fault(self, action: str, fault: Exception) -> None:
@@ -284,7 +284,7 @@ class Search:
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
-    def _try_all_settings(self, except_for: Collection[str]) -> Candidate | None:
+    def _try_all_settings(self, excluded_breaks: Collection[str]) -> Candidate | None:
         """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
 
         Return the candidate that works, if there is one.
@@ -294,8 +294,10 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in except_for and (self.breaks_to_remove is None or break_.id in self.breaks_to_remove):
-                proposals = proposals_for(self._problem(report, break_, texts), self._note_fault)
+            if break_.id not in excluded_breaks and (
+                self.breaks_to_remove is None or break_.id in self.breaks_to_remove
+            ):
+                proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
                 steps += [proposal for proposal in without_edits if proposal not in steps]
@@ -304,14 +306,14 @@ class Search:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         # A switch may turn off a part of the program, such as a check.
-        without_switches = [step for step in steps if step.family != SWITCHES]
+        without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
         choices = [steps, without_switches, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
-        # The minimum settings for each break come first; more may be needed after these have taken effect.
+        # The minimum settings for each break come first. More may be needed after these have taken effect.
         choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
         for index, chosen_steps in enumerate(choices):
             if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
-                candidate = self._run_at_once(frozenset(goals), chosen_steps)
+                candidate = self._run_steps_at_once(frozenset(goals), chosen_steps)
                 if candidate.works:
                     candidate = self._try_without_risky_settings(candidate, chosen_steps)
                     self._settings_applied_at_once = chosen_steps if _is_sufficient(candidate) else []
@@ -320,7 +322,7 @@ class Search:
                     return candidate
         return None
 
-    def _run_at_once(self, goals: frozenset[str], steps: list[Proposal]) -> Candidate:
+    def _run_steps_at_once(self, goals: frozenset[str], steps: list[Proposal]) -> Candidate:
         steps = _without_subsumed_settings(steps)
         return self._run_candidate(goals, steps, f"all settings at once: {'; '.join(step.title for step in steps)}")
 
@@ -329,7 +331,7 @@ class Search:
         safe_steps = _without_risky_settings(steps)
         if not safe_steps or len(safe_steps) == len(steps) or self._is_out_of_time():
             return candidate
-        safer_candidate = self._run_at_once(frozenset(candidate.breaks), safe_steps)
+        safer_candidate = self._run_steps_at_once(frozenset(candidate.breaks), safe_steps)
         is_as_good = (
             safer_candidate.works
             and VERDICT_RANK[safer_candidate.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
@@ -337,11 +339,11 @@ class Search:
         return safer_candidate if is_as_good and set(safer_candidate.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
-        """Try the proposals for a break; return the best that works, and whether there was time for the search."""
+        """Try the proposals for a break. Return the best one that works, and whether there was time for the search."""
         best: Candidate | None = None
         tried_proposals = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
-        proposals = proposals_for(self._problem(report, target, texts), self._note_fault)
+        proposals = proposals_for(self._make_problem(report, target, texts), self._note_fault)
         for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
             if proposal in self._settings_applied_at_once or proposal in tried_proposals:
@@ -363,7 +365,7 @@ class Search:
         return best, True
 
     def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], status: str) -> Candidate:
-        """Try proposals together; if a different break appears, also try to fix it."""
+        """Try proposals together. If a different break appears, also try to fix it."""
         change = Change()
         for proposal in steps:
             change = change.with_proposal(proposal)
@@ -399,7 +401,7 @@ class Search:
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed_breaks()]
         breaks_with_proposals = [
-            break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)
+            break_ for break_ in breaks if proposals_for(self._make_problem(report, break_, texts), self._note_fault)
         ]
         return 2 * len(breaks_with_proposals) <= len(breaks)
 
@@ -422,7 +424,7 @@ class Search:
             break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, code_at(break_))
         )
 
-    def _try_part_until(self, end: float) -> None:
+    def _try_compiling_part_until(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
 
         Parameters
@@ -432,11 +434,11 @@ class Search:
         """
         deadline, self._phase_end, self.deadline = self.deadline, float("inf"), end
         try:
-            self._try_part()
+            self._try_compiling_part()
         finally:
             self.deadline = deadline
 
-    def _try_part(self) -> None:
+    def _try_compiling_part(self) -> None:
         report, program = self.runner.original.report, self.runner.program
         goals = self._unfixed_breaks()
         if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
@@ -475,12 +477,12 @@ class Search:
         watched_conditions: tuple[WatchedCondition, ...],
         max_targets: int | None = None,
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
-        """Fix one more break of a changed program; return the first better result, its step and all conditions, if any.
+        """Fix one more break of a changed program. Return the first better result, its step and all conditions, if any.
 
         Parameters
         ----------
         max_targets : int, optional
-            The number of the program's breaks to look at; all of them by default.
+            The number of the program's breaks to look at. By default, it looks at all of them.
         """
         report = result.report
         if report is None:
@@ -489,7 +491,7 @@ class Search:
         old_causes = set(map(cause_of, self.runner.original.report.breaks))
         sorted_breaks = sorted(report.breaks, key=lambda break_: cause_of(break_) in old_causes)
         for target in sorted_breaks[:max_targets]:
-            for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
+            for proposal in proposals_for(self._make_problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
                 key = *cause_of(target), proposal.title
                 if change == result.change or (max_targets is None and key in self._useless_steps):
@@ -571,7 +573,7 @@ def _is_sufficient(candidate: Candidate) -> bool:
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Return whether a proposal sets everything that a change sets, and more."""
+    """Return whether a proposal makes all settings of a change and further settings."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 

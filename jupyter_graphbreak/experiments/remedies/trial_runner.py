@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.remedies.application import (
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
-from jupyter_graphbreak.experiments.remedies.original import Original
+from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     EdgeFindings,
@@ -83,7 +83,7 @@ class CompiledRun:
     other_inputs_files : dict
         The file name of each source of ``other_inputs_report``.
     is_complete : bool
-        Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
+        Whether the program ran on every input that the original accepts. If not, it ran out of time.
     """
 
     report: Report
@@ -148,11 +148,11 @@ _SHARE_OF_RUN = 0.25
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
 _BRANCH_NEVER_RAN = "one branch of a condition never ran"
-_CODE_NEVER_RAN = "code that may change values that the moved code reads never ran"
+_CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
-#: Returns whether a program may still work after its run on some inputs; if not, it does not run on further inputs.
+#: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -211,7 +211,7 @@ class TrialRunner:
         find_cell: FindCell = cell_of_shell,
     ) -> None:
         self.entry = entry
-        self._uncompiled_original = Original(entry)
+        self._uncompiled_original = UncompiledOriginal(entry)
         self.program = Program(find_cell=find_cell)
         usual_inputs = _sort_accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
@@ -228,7 +228,7 @@ class TrialRunner:
                 find_compiling_cells(self.original.files.values(), find_cell).items()
             )
         }
-        #: The sources that ran; ``program`` also contains the other cells.
+        #: The sources that ran. ``program`` also contains the other cells.
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
@@ -321,7 +321,7 @@ class TrialRunner:
             compiles_different_function=change.compiles_inner_function,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes already fail on the first input
-            first_case = self._uncompiled_original.pool[:1]
+            first_case = self._uncompiled_original.cases[:1]
             result = self._run_and_judge(candidate, goals, first_case, ran_both_branches=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
@@ -329,7 +329,7 @@ class TrialRunner:
             cases, ran_both_branches = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _sort_accepted_first(self._uncompiled_original.pool if is_thorough else cases)
+        cases = _sort_accepted_first(self._uncompiled_original.cases if is_thorough else cases)
         has_tests = any(condition.required_results for _, condition in watched_conditions)
         reason = _BRANCH_NEVER_RAN if has_tests else _CODE_NEVER_RAN
         return self._run_and_judge(
@@ -347,11 +347,11 @@ class TrialRunner:
         Parameters
         ----------
         change : Change
-            The replacement as a change of the source, if the source is known.
+            The replacement as a change to the source, if the source is known.
         goals : frozenset of str
             The breaks of the original to remove.
         """
-        cases = _sort_accepted_first(self._uncompiled_original.pool)
+        cases = _sort_accepted_first(self._uncompiled_original.cases)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
@@ -443,17 +443,17 @@ class TrialRunner:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_breaks, diffs, 0
-        ran_uncompiled = findings.inputs
+        ran_uncompiled = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
-            # The edit was already compared uncompiled; captured code may accept inputs that the original refuses.
+            # The edit was already compared uncompiled. Captured code may accept inputs that the original refuses.
             findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )
-        diffs, inputs = findings.diffs, findings.inputs
+        diffs, inputs = findings.differences, findings.input_count
         if findings.disqualifying_difference is not None:
             return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
         if original is not None:
@@ -473,7 +473,7 @@ class TrialRunner:
                 return "break stays", "on some inputs", removed_breaks, diffs, inputs
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
-        diffs, inputs = findings.diffs, findings.inputs
+        diffs, inputs = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
@@ -560,7 +560,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none, or no time."""
+        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time for it."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

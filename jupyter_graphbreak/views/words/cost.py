@@ -359,7 +359,8 @@ def _coverage_text(coverage: Coverage) -> str:
     all_ops = coverage.compiled_ops + coverage.eager_ops
     if coverage.compiled_ops == 0:
         return f"nothing ran compiled: {count_text(all_ops, 'operation')} ran eagerly"
-    words = f"{coverage.compiled_ops} of {count_text(all_ops, 'operation')} ran compiled"
+    count = f"{coverage.compiled_ops} of {count_text(all_ops, 'operation')}" if coverage.eager_ops else "all operations"
+    words = f"{count} ran compiled"
     return words if coverage.time_share is None else f"{words}, {coverage.time_share:.0%} of the time"
 
 

@@ -1,4 +1,4 @@
-"""Functions of many kinds for the front ends, as people write them. Each run creates its function anew."""
+"""Functions of many kinds for the front ends, as people write them. Each run creates a new function."""
 
 import random
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ _log = logging.getLogger("breaking")
 _history: list[float] = []
 
 
-def two_sides(x: Tensor) -> Tensor:
+def two_branches(x: Tensor) -> Tensor:
     if x.sum() > 0:
         x = x + 1
     else:
@@ -45,13 +45,13 @@ def nested(x: Tensor) -> Tensor:
     return y
 
 
-def early(x: Tensor) -> Tensor:
+def early_return(x: Tensor) -> Tensor:
     if x.norm() > 2:
         return x / x.norm()
     return x * 2
 
 
-def both(x: Tensor) -> Tensor:
+def two_conditions(x: Tensor) -> Tensor:
     if x.sum() > 0 and x.max() < 9:
         return x + 1
     return x - 1
@@ -81,13 +81,13 @@ def printing_twice(x: Tensor) -> Tensor:
     return y
 
 
-def _said(x: Tensor) -> Tensor:
+def _print_and_add(x: Tensor) -> Tensor:
     print("inside", x.sum())
     return x + 1
 
 
 def printing_inside(x: Tensor) -> Tensor:
-    return _said(x) * 2
+    return _print_and_add(x) * 2
 
 
 def warning(x: Tensor) -> Tensor:
@@ -224,13 +224,13 @@ def _cases() -> dict[str, tuple[Any, ...]]:
     torch.manual_seed(0)
     x = torch.randn(4, 4)
     functions = [
-        two_sides, chain, nested, early, both, chosen_number, printing, printing_twice, printing_inside, warning, checking,
+        two_branches, chain, nested, early_return, two_conditions, chosen_number, printing, printing_twice, printing_inside, warning, checking,
         logging_value, scaled_by_item, returned_item, counted, as_list, masked_mean, masked_assignment,
         number_of_nonzero, marked, remembered, timed, drawn, until_large, first_large,
     ]  # fmt: skip
     cases: dict[str, tuple[Any, ...]] = {function.__name__: (function, x) for function in functions}
     cases["shortcut"] = (shortcut, x, x > 1)
-    cases["two_sides with gradients"] = (two_sides, x.clone().requires_grad_())
+    cases["two_branches with gradients"] = (two_branches, x.clone().requires_grad_())
     cases |= {type(module).__name__: (module, x) for module in (Gate(), LayerDrop(), Experts())}
     return cases
 

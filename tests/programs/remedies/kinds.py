@@ -18,7 +18,7 @@ def f(x):
     return v, x
 def make_arguments():
     return (torch.ones(2, 3),)
-# === changed in place on both sides
+# === changed in place in both branches
 def f(x):
     if x.sum() > 0:
         x.add_(1)
@@ -233,7 +233,7 @@ class Net(torch.nn.Module):
 f = Net()
 def make_arguments():
     return (torch.ones(2, 3),)
-# === keyword-only arguments and further ones
+# === keyword-only and additional arguments
 def f(x, *more, scale=2.0, **named):
     torch._dynamo.graph_break()
     for other in more:

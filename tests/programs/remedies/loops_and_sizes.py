@@ -280,7 +280,7 @@ def f(x):
     return x * 2
 def make_arguments():
     return (torch.linspace(-1, 2, 12).reshape(4, 3),)
-# === a condition with a dimension of its own
+# === a condition with its own dimension
 def f(x):
     total = x.sum()
     for i in range(3):
@@ -342,7 +342,7 @@ def f(x):
     return y, z
 def make_arguments():
     return (torch.tensor([0.5, 0.75]),)
-# === a total beside the loop, in a different dtype
+# === a total next to the loop, in a different dtype
 def f(x):
     total = torch.zeros(2, dtype=torch.float64)
     for i in range(3):

@@ -364,25 +364,25 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === dtype of the sides, right
+# === dtype of the branches, right
 def f(x):
     y = x * 2.0 if x.sum() > 0 else x * 0.5
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === dtype of the sides, wrong
+# === dtype of the branches, wrong
 def f(x, n):
     y = n * 2.5 if n.sum() > 0 else n
     return x.sum() + y
 def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.arange(6))
-# === numbers on both sides, right
+# === numbers in both branches, right
 def f(x):
     s = torch.ones(()) if x.sum() > 0 else torch.zeros(())
     return x * s
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === numbers on both sides, wrong
+# === numbers in both branches, wrong
 def f(x):
     s = 2 if x.sum() > 0 else 0.5
     return x * s, s
@@ -1159,7 +1159,7 @@ def f(x, mask):
 def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor([True, False] * 3))
 
-# === a number of each side, right
+# === a number in each branch, right
 def f(x):
     if x.sum() > 0:
         s = 2.0
@@ -1168,7 +1168,7 @@ def f(x):
     return x * s
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a number of each side, wrong
+# === a number in each branch, wrong
 def f(x):
     if x.sum() > 0:
         s = 2
@@ -1633,7 +1633,7 @@ def f(x):
     return out
 def make_arguments():
     return (torch.tensor([[0.0, 1.0], [2.0, 3.0], [0.0, 5.0]]),)
-# === a test for elements beside a second test, right
+# === a test for elements next to a second test, right
 def f(x, scale=2.0):
     y = x + 1
     mask = y > 1
@@ -1642,7 +1642,7 @@ def f(x, scale=2.0):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a test for elements beside a second test, wrong
+# === a test for elements next to a second test, wrong
 def f(x, scale=2.0):
     y = x + 1
     mask = y > 1
@@ -1939,7 +1939,7 @@ def f(x):
     return y * x
 def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
-# === squares on both sides, right
+# === squares in both branches, right
 def f(x):
     if x.sum() > 0:
         y = x ** 2
@@ -1948,7 +1948,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6).requires_grad_(),)
-# === squares on both sides, wrong
+# === squares in both branches, wrong
 def f(x):
     if x.norm() > 0:
         y = x / x.norm()
@@ -2757,7 +2757,7 @@ def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(2.0))
 def hostile():
     return [(torch.ones(3), torch.tensor(math.nan)), (torch.ones(3), torch.tensor(math.inf))]
-# === a flag beside a test, right
+# === a flag next to a test, right
 def f(x, flag):
     if flag and x.sum() > 0:
         y = x * 2
@@ -2768,7 +2768,7 @@ def make_arguments():
     return (torch.linspace(-1, 2, 6), True)
 def hostile():
     return [(torch.ones(3), None), (torch.ones(3), []), (torch.ones(3), "yes"), (torch.ones(3), 0)]
-# === a flag beside a test, wrong
+# === a flag next to a test, wrong
 def f(x, flag):
     return x * 2 if x.sum() > 100 or flag else x + 1
 def make_arguments():
@@ -3121,7 +3121,7 @@ def f(x, n=1):
     return Range(x.min(), n + 1)
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a detached side, right
+# === a detached branch, right
 def f(x, w):
     if w.abs().mean() < 0.5:
         y = x * w * 2
@@ -3130,7 +3130,7 @@ def f(x, w):
     return y + x
 def make_arguments():
     return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)
-# === a detached side, wrong
+# === a detached branch, wrong
 def f(x, w):
     if w.abs().mean() < 0.5:
         y = (x * w).detach()
@@ -3193,7 +3193,7 @@ def f(x):
     return s
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an item of each side, right
+# === an item in each branch, right
 def f(x):
     parts = [x * 1]
     if x.sum() > 0:
@@ -3203,7 +3203,7 @@ def f(x):
     return torch.stack(parts)
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an item of each side, wrong
+# === an item in each branch, wrong
 def f(x):
     parts = [x * 1]
     if x.sum() > 0:
@@ -3426,5 +3426,22 @@ def f(x):
     if not drop:
         x = x * 2
     return x + 0, drop
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === the best row, right
+def f(x):
+    rows = x.reshape(3, 2) * 2
+    best = rows[:, 0].argmax()
+    total = rows[best] + rows[best, 1] + rows[:, 1:][best]
+    rows[best] = 0.0
+    return total, rows[:2, 0]
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === the best row, wrong
+def f(x):
+    rows = x.reshape(3, 2) * 2
+    best = rows[rows[:, 0].argmax()]
+    best.add_(1)
+    return rows
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)

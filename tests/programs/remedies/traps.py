@@ -5,7 +5,7 @@ import warnings
 
 import torch
 import torch.nn.functional as F
-# === random numbers on one side, with gradients
+# === random numbers in one branch, with gradients
 def f(x):
     if x.sum() > 0:
         y = F.dropout(x, 0.5) * 2
@@ -29,11 +29,11 @@ def f(x):
 def make_arguments():
     return (torch.linspace(-1, 2, 16).reshape(4, 4).requires_grad_(),)
 # === a print in an inlined function
-def says(x):
+def print_and_add(x):
     print("in callee", x.sum().item())
     return x + 1
 def f(x):
-    return says(x) * 2
+    return print_and_add(x) * 2
 def make_arguments():
     return (torch.ones(3),)
 # === print with a different end
@@ -102,7 +102,7 @@ class Net(torch.nn.Module):
 f = Net()
 def make_arguments():
     return (torch.ones(2, 4),)
-# === a side whose gradient is NaN
+# === a branch whose gradient is NaN
 def f(x):
     if (x > 0).all():
         y = x.sqrt()
@@ -111,7 +111,7 @@ def f(x):
     return y.sum()
 def make_arguments():
     return (torch.linspace(0.5, 2, 4).requires_grad_(),)
-# === a logarithm on one side
+# === a logarithm in one branch
 def f(x):
     if (x > 0).any():
         y = torch.log(x.abs())
@@ -152,7 +152,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.ones(3),)
-# === a different dtype on each side
+# === a different dtype in each branch
 def f(x):
     if x.sum() > 0:
         y = 2.0
@@ -161,7 +161,7 @@ def f(x):
     return x * y, y
 def make_arguments():
     return (torch.ones(3),)
-# === half precision on one side
+# === half precision in one branch
 def f(x):
     if x.sum() > 0:
         y = x.half()
@@ -170,7 +170,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.ones(3),)
-# === a different shape on one side
+# === a different shape in one branch
 def f(x):
     if x.sum() > 0:
         y = x[:1]
@@ -179,7 +179,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.ones(4, 2),)
-# === the argument itself on one side
+# === the argument itself in one branch
 def f(x):
     if x.sum() > 0:
         y = x
@@ -219,7 +219,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.ones(3),)
-# === a side that never runs
+# === a branch that never runs
 def f(x):
     y = x * 2
     if x.isnan().any():

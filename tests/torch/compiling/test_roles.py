@@ -137,7 +137,7 @@ def role(function: Any, *args: Any, **kwargs: Any) -> str:
         (X.sum, "leave"),
     ],
 )
-def test_role_of_a_function(function: Any, expected: str) -> None:
+def test_each_kind_of_function_has_its_role(function: Any, expected: str) -> None:
     assert role(function, X) == expected
 
 

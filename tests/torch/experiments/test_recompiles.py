@@ -69,7 +69,7 @@ def best_remedy_with_code_before_calls(report: Report) -> Remedy:
 
 
 def decision_for_reader(report: Report) -> str:
-    """Return the decision about recompiles that is left to the reader."""
+    """Return the decision about recompiles that is left to the user."""
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 
@@ -466,7 +466,7 @@ def test_a_break_remedy_that_leaves_nothing_to_compile_does_not_work(tmp_path: A
 
 
 @pytest.mark.exhaustive
-def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_repeated_as_well() -> None:
+def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_also_repeated() -> None:
     linear = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
@@ -1132,7 +1132,7 @@ def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call
 
 
 @pytest.mark.exhaustive
-def test_a_setting_after_which_a_later_call_breaks_is_no_remedy(run_with_strings: tuple[Any, Report]) -> None:
+def test_a_setting_after_which_a_later_call_breaks_is_not_a_remedy(run_with_strings: tuple[Any, Report]) -> None:
     _, report = run_with_strings
     setting = next(r for r in report.remedies or [] if r.title == "Allow ints of modules to change")
     if torch.__version__ < "2.11" or torch.__version__ >= "2.14":  # a number in an f-string is still a constant

@@ -22,13 +22,13 @@ from jupyter_graphbreak.report.location import Segment
 if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import BranchUse
 
-BOTH = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        return p\n"
-SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
+TWO_OPERANDS = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n        return p\n"
+SEVERAL_LINES = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
 
 
 def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 gives both jumps the columns of ``e is not None``."""
-    sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, BOTH)])])
+    sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, TWO_OPERANDS)])])
     branch = sources.location("m.py", 2, "f", (7, 20, 2), is_branch=True)
     assert branch is not None
     assert branch.code == "e is not None and torch.isin(e, p).any()"
@@ -39,8 +39,10 @@ def test_first_operand_of_a_test_locates_the_whole_test() -> None:
 
 @pytest.mark.parametrize(("columns", "is_first"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
 def test_only_the_first_operand_stands_for_the_whole_test(columns: tuple[int, int], is_first: bool) -> None:
-    expression = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
-    assert (whole_test(ast.parse(BOTH), expression) is not None) is is_first
+    expression = find_expression(ast.parse(TWO_OPERANDS), 2, *columns, 2) or ExpressionRange(
+        2, columns[0], 2, columns[1]
+    )
+    assert (whole_test(ast.parse(TWO_OPERANDS), expression) is not None) is is_first
 
 
 LOOPS = """\
@@ -113,7 +115,7 @@ def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: s
 
 
 def test_the_location_of_a_test_on_a_later_line_begins_at_its_if() -> None:
-    sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SPREAD)])])
+    sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SEVERAL_LINES)])])
     location = sources.location("m.py", 2, "f", (4, 16, 6), is_branch=True)
     assert location is not None
     assert (location.line, location.end_line) == (2, 4)

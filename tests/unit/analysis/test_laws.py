@@ -1,4 +1,4 @@
-"""Properties of every report, on generated recordings."""
+"""Properties that every report has, tested with generated recordings."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ def recordings(draw: st.DrawFn) -> list[Record]:
     streams = []
     for frame in range(draw(st.integers(0, 5))):
         compile_id = draw(st.integers(0, 2))
-        where = {"frame_id": frame, "frame_compile_id": compile_id, "attempt": 0}
+        frame_ids = {"frame_id": frame, "frame_compile_id": compile_id, "attempt": 0}
         resume = draw(st.booleans()) and frame > 0
         name = f"torch_dynamo_resume_in_f_at_{frame}" if resume else f"f{frame}"
         code = {"id": frame, "name": name, "qualname": name, "filename": FILE, "firstlineno": frame + 1}
-        stream = [Record({"graphbreak_start": {**code, "stack": []}, **where})]
-        stream.append(Record({"dynamo_start": {"stack": []}, **where}))
+        stream = [Record({"graphbreak_start": {**code, "stack": []}, **frame_ids})]
+        stream.append(Record({"dynamo_start": {"stack": []}, **frame_ids}))
         for _ in range(draw(st.integers(0, 3))):
             line, reason = draw(st.integers(1, 4)), draw(st.integers(0, 1))
             text = message(line, reason, draw(st.integers(0, 3)))
-            attempt = {**where, "attempt": draw(st.integers(0, 1))}
+            attempt = {**frame_ids, "attempt": draw(st.integers(0, 1))}
             stream.append(Record({"artifact": {"name": "dynamo_graph_break_reason"}, **attempt}, text))
         if draw(st.booleans()):
             created = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
-            stream.append(Record({"graphbreak_resume": {**created, "of": code}, **where}))
+            stream.append(Record({"graphbreak_resume": {**created, "of": code}, **frame_ids}))
         graph = draw(st.booleans())
         if graph:
-            stream.append(Record({"dynamo_output_graph": {}, **where}, GRAPH.format(line=frame + 1)))
+            stream.append(Record({"dynamo_output_graph": {}, **frame_ids}, GRAPH.format(line=frame + 1)))
         metrics = {"graph_op_count": 1 if graph else None, "entire_frame_compile_time_s": 0.5, "fail_type": None}
-        stream.append(Record({"compilation_metrics": metrics, **where}))
+        stream.append(Record({"compilation_metrics": metrics, **frame_ids}))
         streams.append(stream)
     merged = []
     while streams:
@@ -142,9 +142,9 @@ def test_the_counts_of_the_summary_match_the_lists(records: list[Record]) -> Non
 
 @given(recordings())
 def test_building_twice_gives_the_same_report(records: list[Record]) -> None:
-    once = build_report(records)
-    assert build_report(list(records)) == once
-    assert Report.from_json(once.to_json()) == once
+    first_report = build_report(records)
+    assert build_report(list(records)) == first_report
+    assert Report.from_json(first_report.to_json()) == first_report
 
 
 @given(recordings())
@@ -160,7 +160,7 @@ def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
     for break_ in report.breaks:
         assert break_.location is None or break_.location.source in known["source"]
         assert set(break_.skipped) <= known["skipped"]
-        assert {met.frame for met in break_.occurrences} <= known["frame"]
+        assert {occurrence.frame for occurrence in break_.occurrences} <= known["frame"]
     for frame in report.frames:
         assert set(frame.breaks) <= known["break"]
         assert frame.caller is None or frame.caller in known["frame"]

@@ -1,4 +1,4 @@
-"""Locations have the line numbers of the editor, and shown stacks leave out machinery."""
+"""Locations have the editor's line numbers, and stacks are shown without internal frames of PyTorch and the kernel."""
 
 from __future__ import annotations
 
@@ -182,11 +182,11 @@ def test_the_kind_of_a_frame_depends_on_its_file(path: str, function: str, kind:
     ],
 )
 @pytest.mark.parametrize("function", ["f", "_call_impl", "__torch_function__"])
-def test_the_users_files_are_recognized_whatever_their_folders_are_called(path: str, function: str) -> None:
+def test_the_users_files_are_recognized_in_folders_with_any_name(path: str, function: str) -> None:
     sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
     assert sources.kind(path, function) == "file"
     stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]
-    assert [at.line for at in shown_stack(sources, stack)] == [3, 5]
+    assert [location.line for location in shown_stack(sources, stack)] == [3, 5]
     assert sources.owner(stack) == "own"
 
 
@@ -252,7 +252,8 @@ def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:
     ]
     one_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
     for stack, line in ((terminal, 7), (script, 12), (one_function, 7)):
-        assert [at.line for at in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])] == [line]
+        shown = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        assert [location.line for location in shown] == [line]
 
 
 def test_pytorchs_messages_are_shown_without_folders_of_the_machine() -> None:

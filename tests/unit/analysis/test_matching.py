@@ -1,4 +1,4 @@
-"""A comparison of two runs lists breaks that are gone, new or moved."""
+"""A comparison of two runs lists the breaks that are gone, new or moved."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def library_run(
     if cell_outcome is not None:
         frames.append(Frame("9/0", "f", Location("s1", 2, 2, function="f"), "entry", cell_outcome))  # type: ignore[arg-type]
     for number, name in enumerate(broken):
-        place = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
+        location = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
         frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
         frame_ids = [frame.id] if cell_outcome is None else ["9/0", frame.id]
-        occurrences = [Occurrence(ident, 0, [entry, place], "resumed") for ident in frame_ids]
+        occurrences = [Occurrence(ident, 0, [entry, location], "resumed") for ident in frame_ids]
         frames.append(frame)
         graphs.append(Graph(f"G{number}", name, frame.id))
-        breaks.append(Break(f"b{number + 1}", None, PRINT, place, "resumed", occurrences=occurrences))
+        breaks.append(Break(f"b{number + 1}", None, PRINT, location, "resumed", occurrences=occurrences))
     return Report(
         status="ok",
         device=Device("auto", "cpu"),
@@ -85,8 +85,8 @@ def library_run(
 
 
 def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
-    both, one = library_run("norm", "scale"), library_run("scale", held=("norm",))
-    changes = both.diff(one)
+    two_breaks, one_break = library_run("norm", "scale"), library_run("scale", held=("norm",))
+    changes = two_breaks.diff(one_break)
     assert [(change.change, change.function, change.break_) for change in changes.breaks] == [("unknown", "norm", None)]
     assert (changes.same, [(reused.function, reused.run) for reused in changes.reused]) == (["b1"], [("norm", "after")])
     assert changes.to_text().split("\n") == [
@@ -95,7 +95,7 @@ def test_a_break_in_code_compiled_earlier_is_neither_gone_nor_new() -> None:
         "    of what both runs compiled: breaks 1, graphs 1, compiling 2.00 s",
         "    unknown norms.py:4 in norm   print(x)   Call to a builtin that Dynamo does not trace",
     ]
-    reverse = one.diff(both)
+    reverse = one_break.diff(two_breaks)
     assert [(change.change, change.function, change.break_) for change in reverse.breaks] == [("unknown", "norm", "b1")]
     assert reverse.to_text().startswith(
         "since Cell In[1]: the same break; cannot compare 1 break: the previous run did not compile norm"
@@ -121,7 +121,7 @@ def test_a_break_in_a_function_that_the_edited_cell_no_longer_calls_is_gone() ->
 
 
 @pytest.mark.parametrize(("outcome", "change"), [("compiled", "gone"), ("skipped", "unknown"), ("error", "unknown")])
-def test_a_caller_that_was_traced_to_its_end_would_have_met_the_break(outcome: str, change: str) -> None:
+def test_a_caller_that_was_traced_to_its_end_would_have_reached_the_break(outcome: str, change: str) -> None:
     before = library_run("norm", cell_outcome="compiled")
     changes = before.diff(library_run(held=("norm",), cell_outcome=outcome))
     assert [change.change for change in changes.breaks] == [change]
@@ -138,23 +138,27 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
     text = changes.to_text()
     assert text.startswith("since Cell In[1]: cannot compare 1 break: this run did not compile norm")
     assert "nothing was compiled in either run" in text
-    quiet = msgspec.structs.replace(library_run("norm"), breaks=[])
-    assert quiet.diff(library_run(held=("norm",))).to_text().startswith("since Cell In[1]: cannot compare: this run")
+    without_breaks = msgspec.structs.replace(library_run("norm"), breaks=[])
+    assert (
+        without_breaks.diff(library_run(held=("norm",)))
+        .to_text()
+        .startswith("since Cell In[1]: cannot compare: this run")
+    )
 
 
 def test_without_a_list_of_cached_functions_any_function_may_have_been_cached() -> None:
-    old = msgspec.structs.replace(library_run("scale"), held=None)
-    assert [change.change for change in library_run("norm", "scale").diff(old).breaks] == ["unknown"]
+    without_list = msgspec.structs.replace(library_run("scale"), held=None)
+    assert [change.change for change in library_run("norm", "scale").diff(without_list).breaks] == ["unknown"]
 
 
 def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> None:
-    place = Location("s2", 3, 5, function="norm")
+    location = Location("s2", 3, 5, function="norm")
     skipped_run = msgspec.structs.replace(
         library_run(),
-        breaks=[Break("b1", None, "Attempt to trace generator", place, "skipped", occurrences=[
-            Occurrence(None, 0, [place], "skipped")
+        breaks=[Break("b1", None, "Attempt to trace generator", location, "skipped", occurrences=[
+            Occurrence(None, 0, [location], "skipped")
         ])],
-        skipped=[Skipped("k1", None, "norm", place, "a generator", "b1")],
+        skipped=[Skipped("k1", None, "norm", location, "a generator", "b1")],
     )  # fmt: skip
     changes = skipped_run.diff(library_run(held=("norm",)))
     assert [change.change for change in changes.breaks] == ["unknown"]
@@ -163,11 +167,11 @@ def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> Non
 
 
 def changed_lines(changes: Changes) -> list[tuple[str, int | None, int | None, str | None]]:
-    return [(change.change, _line(change.before), _line(change.after), change.code) for change in changes.breaks]
+    return [(change.change, line_of(change.before), line_of(change.after), change.code) for change in changes.breaks]
 
 
-def _line(place: BreakPlace | None) -> int | None:
-    return place.line if place is not None else None
+def line_of(location: BreakPlace | None) -> int | None:
+    return location.line if location is not None else None
 
 
 def test_the_same_run_has_no_changes() -> None:
@@ -256,7 +260,7 @@ def test_compile_times_are_compared() -> None:
     ]
 
 
-def test_hostile_text_stays_text() -> None:
+def test_markup_and_control_characters_in_code_are_escaped() -> None:
     code = "<img src=x onerror=alert(1)>\x1b[2J"
     changes = report(code, (PRINT, code)).diff(report("f(x)"))
     assert "\x1b" not in changes.to_text()
@@ -266,7 +270,7 @@ def test_hostile_text_stays_text() -> None:
     assert "\x1b" not in html
 
 
-def test_changes_survive_json_and_are_shown() -> None:
+def test_changes_are_kept_in_json_and_shown() -> None:
     before = report(CELL, (PRINT, "print(x)"), (PRINT, "print(y)"))
     after = report(CELL, (PRINT, "print(x)"))
     with_changes = msgspec.structs.replace(after, changes=before.diff(after))

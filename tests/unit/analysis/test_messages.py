@@ -58,7 +58,7 @@ def break_message(reason: str, blank: str = "\n") -> str:
         ),
     ],
 )
-def test_the_cause_is_parsed_whatever_text_surrounds_it(opening: str, continuation: str | None, blank: str) -> None:
+def test_the_cause_is_parsed_with_any_surrounding_text(opening: str, continuation: str | None, blank: str) -> None:
     message = parse_break(break_message(opening + CAUSE, blank))
     assert message.cause.gb_id == "GB0025"
     assert message.cause.gb_type == "Call to `torch._dynamo.graph_break()`"

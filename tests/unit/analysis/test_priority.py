@@ -94,20 +94,29 @@ def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
 
 
 def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -> None:
-    places = {
+    locations = {
         "step": Location("s1", 2, 9, function="step"),
         "<genexpr>": Location("s1", 5, 5),
         "<listcomp>": Location("s1", 12, 12),
         "_check": Location("s3", 40, 44),
     }
-    skipped = [Skipped(f"k{at}", None, name, place, "", "b1") for at, (name, place) in enumerate(places.items())]
-    of_python = Source("s3", "typing.py", "library", "typing.py")
-    base = report()
+    skipped = [
+        Skipped(f"k{number}", None, name, location, "", "b1")
+        for number, (name, location) in enumerate(locations.items())
+    ]
+    standard_library = Source("s3", "typing.py", "library", "typing.py")
+    report_without_eager_functions = report()
     run = prioritize_breaks(
         replace(
-            base,
-            sources=[*base.sources, of_python],
-            breaks=[replace(base.breaks[0], outcome="skipped", skipped=[function.id for function in skipped])],
+            report_without_eager_functions,
+            sources=[*report_without_eager_functions.sources, standard_library],
+            breaks=[
+                replace(
+                    report_without_eager_functions.breaks[0],
+                    outcome="skipped",
+                    skipped=[function.id for function in skipped],
+                )
+            ],
             skipped=skipped,
             remedies=None,
         )

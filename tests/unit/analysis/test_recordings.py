@@ -113,8 +113,10 @@ def test_inlined_resume_functions_belong_to_the_graph_that_contains_them(release
 def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
     for release in ("2.9.1", "2.13.0", "2.15.0"):
         report = build_report(read_recording(TESTS / "recordings" / release / f"{program}.log"))
-        places = [(skipped.function, skipped.location) for skipped in report.skipped]
-        assert [(function, at.line, at.end_line) for function, at in places if at is not None] == lines
+        locations = [(skipped.function, skipped.location) for skipped in report.skipped]
+        assert [
+            (function, location.line, location.end_line) for function, location in locations if location is not None
+        ] == lines
 
 
 def test_as_many_operations_are_parsed_as_pytorch_counted(recording: Path) -> None:
@@ -143,13 +145,13 @@ def test_breaks_are_found_in_a_trace_without_our_records(recording: Path) -> Non
     assert lines == [line for line, *_ in breaks]
 
 
-def test_report_survives_json(recording: Path) -> None:
+def test_a_report_is_the_same_after_json(recording: Path) -> None:
     report = build_report(read_recording(recording))
     assert Report.from_json(report.to_json()) == report
     assert Report.from_dict(report.to_dict()) == report
 
 
-def test_a_recording_survives_writing_and_reading(recording: Path, tmp_path: Path) -> None:
+def test_a_recording_is_the_same_after_writing_and_reading(recording: Path, tmp_path: Path) -> None:
     records = read_recording(recording)
     write_recording(tmp_path / "again.log", records, ["a comment"])
     assert read_recording(tmp_path / "again.log") == records

@@ -27,7 +27,7 @@ def test_only_a_directly_compiled_generator_is_reported_as_generator(gb_type: st
     assert ("a generator cannot be compiled" in reason.sentence) == (kind == "generator")
 
 
-def test_advice_for_a_loop_does_not_promise_too_much() -> None:
+def test_advice_for_a_loop_says_which_parts_are_compiled() -> None:
     loop = Reason("GB7000", "graph break in loop")
     (advice,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
     assert advice.text == (

@@ -114,7 +114,7 @@ def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
     assert changed == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
 
 
-def test_a_module_in_a_global_variable_or_an_argument_of_a_method_is_no_attribute_of_its_object() -> None:
+def test_a_module_in_a_global_variable_or_an_argument_is_not_an_attribute_of_the_methods_object() -> None:
     text = "import torch\nnet = Net()\nstep = torch.compile(trainer.step)\nstep(1, net)"
     for parameters in ((), ("x", "model")):
         part = InnerCall("Net", (parameters[-1] if parameters else "net",), starts_at_owner=False)

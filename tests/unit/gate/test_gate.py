@@ -69,8 +69,7 @@ def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
         (BEFORE, 0, 0),
         (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT)), 0, 0),  # line rewritten
         (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("g",)), 0, 0),  # f renamed
-        (report_of(*((f, line, why) for f, line, why in [("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT)]),
-                   path="net.py"), 0, 0),  # file renamed
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"), 0, 0),  # file renamed
         (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one break fixed
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), ("g", "print(y)", PRINT)), 1, 0),
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause

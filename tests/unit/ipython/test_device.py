@@ -1,4 +1,4 @@
-"""The choice of a device with --device, on simulated devices."""
+"""How --device chooses the device, tested with simulated devices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GPU = CudaDevices(["H100", "A100"], 1)
 NO_GPU = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
 
 
-def tensor(kind: str) -> Any:
-    return SimpleNamespace(device=SimpleNamespace(type=kind), dtype="float32")
+def tensor(device_type: str) -> Any:
+    return SimpleNamespace(device=SimpleNamespace(type=device_type), dtype="float32")
 
 
-def module(*kinds: str) -> Any:
-    return SimpleNamespace(parameters=lambda: [tensor(kind) for kind in kinds], buffers=list)
+def module(*device_types: str) -> Any:
+    return SimpleNamespace(parameters=lambda: [tensor(device_type) for device_type in device_types], buffers=list)
 
 
 def test_auto_uses_the_kernels_current_device() -> None:
@@ -50,7 +50,7 @@ def test_auto_without_cuda_gives_the_reason() -> None:
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
-def test_forced_device_is_used_whatever_the_code_names(requested: str, used: str) -> None:
+def test_a_requested_device_is_used_even_if_the_code_names_a_different_one(requested: str, used: str) -> None:
     choice = choose_device(requested, GPU, {"x": tensor("cpu")})
     assert (choice.default, choice.device.used, choice.device.note) == (used, used, None)
 

@@ -115,7 +115,7 @@ def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
         "y = x + len(numbers) + numbers[0]",
     ],
 )
-def test_cells_that_only_compute(cell: str) -> None:
+def test_cells_that_only_compute_are_recognized(cell: str) -> None:
     assert _only_computes(cell)
 
 
@@ -148,7 +148,7 @@ def test_cells_that_only_compute(cell: str) -> None:
         "y, = torch.autograd.grad(x.sum(), x)",
     ],
 )
-def test_cells_that_do_more_than_compute(cell: str) -> None:
+def test_cells_that_do_more_than_compute_are_recognized(cell: str) -> None:
     assert not _only_computes(cell)
 
 

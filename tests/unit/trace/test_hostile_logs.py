@@ -293,7 +293,7 @@ LOGS_TO_MUTATE = sorted(LOGS.glob("*/*.log"))
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(LOGS_TO_MUTATE), seed=st.integers(0, 2**32))
-def test_no_change_to_a_log_raises(tmp_path: Path, path: Path, seed: int) -> None:
+def test_no_damage_to_a_log_raises_an_internal_error(tmp_path: Path, path: Path, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same changes for the same seed
     lines = path.read_bytes().split(b"\n")
     for _ in range(rng.randrange(1, 6)):

@@ -54,8 +54,8 @@ def test_the_report_of_a_log_describes_the_run(path: Path) -> None:
     ):  # that release logs only errors
         breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
         assert any("Before torch 2.11" in note.message for note in report.diagnostics)
-    places = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
-    assert places == breaks
+    found_breaks = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
+    assert found_breaks == breaks
     assert (len(report.frames), len(report.graphs)) == (frames, graphs)
     assert len([resume for resume in report.resumes if resume.frames]) == resumes_that_ran
     assert [skipped.function for skipped in report.skipped] == eager
@@ -152,8 +152,8 @@ def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_text()
     other = (LOGS / "2.13.0" / "nested_break.log").read_text()
     (tmp_path / "dedicated_log_torch_trace_rank_0_a.log").write_text(text)
-    one = text.replace("14548", "1")
-    (tmp_path / "dedicated_log_torch_trace_rank_1_b.log").write_text(one)
+    rank_1_text = text.replace("14548", "1")
+    (tmp_path / "dedicated_log_torch_trace_rank_1_b.log").write_text(rank_1_text)
     (tmp_path / "dedicated_log_torch_trace_rank_1_c.log").write_text(other)
     (tmp_path / "notes.txt").write_text("no trace")
     job = read_trace(tmp_path)

@@ -59,11 +59,13 @@ def test_equal_ranks_are_folded_and_the_different_one_comes_first(folder: Path) 
     assert Job.from_json(job.redacted().to_json()).compiling[0].alone_function != "choose"
 
 
-@pytest.mark.parametrize("place", ["disk", "memory"])
-def test_several_processes_build_the_same_job_as_one(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("storage", ["disk", "memory"])
+def test_several_processes_build_the_same_job_as_one(
+    folder: Path, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = read_trace(folder)
     path = str(folder)
-    if place == "memory":
+    if storage == "memory":
         fsspec = pytest.importorskip("fsspec")
         path = "memory://ranks"
         fsspec.filesystem("memory").put(str(folder), "/ranks", recursive=True)
@@ -81,7 +83,7 @@ def test_several_processes_build_the_same_job_as_one(folder: Path, place: str, m
     processes = [Process(f"p{n}", p.rank, p.pid, None, p.report) for n, p in enumerate(contents.processes, start=1)]
     times = {f"p{n}": process.compile_times for n, process in enumerate(contents.processes, start=1)}
     assert Job.of(build_job(processes, times, contents.notes)) == expected
-    if place == "memory":
+    if storage == "memory":
         assert read_trace(path) == expected
         assert isinstance(read_trace(f"{path}/dedicated_log_torch_trace_rank_0_0000.log"), Report)
 

@@ -28,8 +28,8 @@ WHERE, COND = "Compute both branches with torch.where", "Pass both branches to t
 def advice_texts(
     advice: Advice, trials: list[tuple[str, RemedyVerdict]], hints: list[str] | None = None, owner: Owner = "own"
 ) -> list[str]:
-    place = Location("s1", 3, 3)
-    break_ = Break("b1", "GB0170", "", place, "resumed", advice=[advice], hints=hints or [], owner=owner)
+    location = Location("s1", 3, 3)
+    break_ = Break("b1", "GB0170", "", location, "resumed", advice=[advice], hints=hints or [], owner=owner)
     remedies = [
         Remedy(f"r{number}", ["b1"], "branch", title, "edit", verdict) for number, (title, verdict) in enumerate(trials)
     ]
@@ -58,9 +58,9 @@ def test_techniques_that_work_or_were_not_tried_remain() -> None:
 def test_a_switch_that_failed_is_not_advised() -> None:
     switch = switch_with_title("Turn off SpecAugment")
     assert switch is not None
-    place = Location("s1", 3, 3)
+    location = Location("s1", 3, 3)
     advice = [Advice(switch.advice, "graphbreak"), Advice("compile a part", "graphbreak")]
-    break_ = Break("b1", "GB0033", "", place, "resumed", advice=advice, owner="library")
+    break_ = Break("b1", "GB0033", "", location, "resumed", advice=advice, owner="library")
     for verdict, remaining in (("another result", advice[1:]), ("works but differs", advice)):
         remedy = Remedy("r1", ["b1"], "switch", switch.title, "switch", verdict)  # type: ignore[arg-type]
         report = Report("ok", Device("cpu", "cpu"), breaks=[break_], remedies=[remedy])

@@ -118,12 +118,14 @@ def test_an_unsettled_entry_has_no_figures() -> None:
 def test_sentences_about_several_entries_begin_with_their_names() -> None:
     report = cost()
     other = replace(entry_of(report), function="norm", remedied=[], coverage=Coverage(0, 3, 0.0), break_even_calls=7)
-    both = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
-    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both)] == ["step", "norm"]
-    assert coverage_sentences(both) == [
+    both_entries = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both_entries)] == ["step", "norm"]
+    assert coverage_sentences(both_entries) == [
         "step: 9 of 11 operations ran compiled, 61% of the time",
         "norm: nothing ran compiled: 3 operations ran eagerly; compiling pays off after 7 calls",
     ]
+    without_breaks = replace(report, cost=Cost("cpu", "eager", [replace(other, coverage=Coverage(264, 0, 0.9))]))
+    assert coverage_sentences(without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
 
 
 def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:
@@ -132,8 +134,8 @@ def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> Non
     frame = lookup.frames(report)[entry.frame or ""]
     second_frame = replace(frame, id="9/0", graphs=["Z"])
     entries = [entry, replace(entry, frame="9/0")]
-    both = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
-    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both)] == [
+    both_entries = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both_entries)] == [
         f"step (graph {frame.graphs[0]})",
         "step (graph Z)",
     ]
@@ -156,8 +158,8 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
     first, second = report.breaks
     assert break_time_text(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
     assert break_time_text(report, second) == "fixing it saves no measurable time"
-    without = with_entry(report, remedied=[])
-    assert break_time_text(without, first) == "1.34 ms of each call is spent outside graphs at this break"
+    without_remedies = with_entry(report, remedied=[])
+    assert break_time_text(without_remedies, first) == "1.34 ms of each call is spent outside graphs at this break"
     assert break_time_text(two_breaks(), first) == ""
 
 
@@ -223,11 +225,13 @@ def test_the_width_of_a_bar_is_its_share_of_the_time() -> None:
 
 
 def test_long_compile_times_are_broken_down() -> None:
-    place = Location("s1", 9, 9, function="step")
+    location = Location("s1", 9, 9, function="step")
     frames = [
-        Frame("0/0", "step", place, "entry", "compiled", compile_s=4.0),
-        Frame("1/0", "torch_dynamo_resume_in_step_at_12", replace(place, line=12), "resume", "compiled", compile_s=7.1),
-        Frame("0/1", "step", place, "entry", "compiled", compile_s=2.0, recompile_of="0/0"),
+        Frame("0/0", "step", location, "entry", "compiled", compile_s=4.0),
+        Frame(
+            "1/0", "torch_dynamo_resume_in_step_at_12", replace(location, line=12), "resume", "compiled", compile_s=7.1
+        ),
+        Frame("0/1", "step", location, "entry", "compiled", compile_s=2.0, recompile_of="0/0"),
         Frame("2/0", "norm", None, "call", "compiled", compile_s=0.5),
         Frame("3/0", "scale", None, "call", "compiled", compile_s=0.25),
     ]
@@ -399,20 +403,20 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     full, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
 
     def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full) -> str:
-        one = Alternative(kind, change, line if kind == "branch" else None, time, before)
+        alternative = Alternative(kind, change, line if kind == "branch" else None, time, before)
         report = with_entry(
-            cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[one]
+            cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[alternative]
         )
         (finding,) = cost_findings(report)
         return finding.sentence
 
-    question = "torch.compiler.is_compiling"
+    is_compiling = "torch.compiler.is_compiling"
     branch = "the branch at line 7 that only compiled code takes"
-    assert sentence("branch", question, half) == f"{branch} costs 50 µs of 100 µs per call"
-    assert sentence("branch", question, full, half) == f"{branch} saves 100 µs per call"
-    assert sentence("branch", question, full) == f"{branch} makes no measurable difference"
+    assert sentence("branch", is_compiling, half) == f"{branch} costs 50 µs of 100 µs per call"
+    assert sentence("branch", is_compiling, full, half) == f"{branch} saves 100 µs per call"
+    assert sentence("branch", is_compiling, full) == f"{branch} makes no measurable difference"
     in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
-    same = Alternative("branch", question, line, full, full)
+    same = Alternative("branch", is_compiling, line, full, full)
     assert cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[same])) == []
     assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
         'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '

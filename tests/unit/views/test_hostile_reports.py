@@ -76,21 +76,21 @@ def breaks_on_one_line() -> Data:
 def many_sources() -> Data:
     data = sample_data()
     segments = [{"first_line": 1, "text": "def f(x):\n    return x\n" * 7}]
-    more = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
+    more_sources = ({"id": f"x{index}", "name": f"Cell In[{index}]", "kind": "cell", "segments": segments}
             for index in range(20_000))  # fmt: skip
-    data["sources"] += more
+    data["sources"] += more_sources
     return data
 
 
 def long_lists() -> Data:
     """Fill every list of a report with entries that refer to many entries of every other list."""
     data = sample_data()
-    other: Data = {
+    entries_of_empty_lists: Data = {
         "recompiles": {"frame": "0/1", "of": "0/0", "function": "f", "location": None},
         "diagnostics": {"level": "info", "message": "x"},
     }
     for name in LIST_NAMES:
-        first = data[name][0] if data[name] else other[name]
+        first = data[name][0] if data[name] else entries_of_empty_lists[name]
         data[name] = [first | ({"id": f"{name[0]}{index}"} if "id" in first else {}) for index in range(6_000)]
     for index, break_ in enumerate(data["breaks"]):
         break_["resumes"] = [f"r{(index + step) % 6_000}" for step in range(20)]
@@ -113,8 +113,8 @@ def cyclic_references() -> Data:
 def deep_calls() -> Data:
     data = sample_data()
     data["frames"] = [data["frames"][0] | {"id": f"{index}/0", "caller": f"{index - 1}/0"} for index in range(4_000)]
-    place = data["breaks"][0]["location"]
-    stacks = [[place | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
+    location = data["breaks"][0]["location"]
+    stacks = [[location | {"line": line} for line in range(1, depth)] for depth in range(2, 400)]
     occurrence = data["breaks"][0]["occurrences"][0]
     data["breaks"][0]["occurrences"] = [occurrence | {"stack": stack} for stack in stacks]
     return data
@@ -124,8 +124,8 @@ def wide_locations() -> Data:
     data = sample_data()
     for name in ("breaks", "scopes", "skipped"):
         first = data[name][0]
-        place = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
-        data[name] = [first | {"id": f"{name[0]}{index}", "location": place} for index in range(3_000)]
+        location = first["location"] | {"line": 1, "end_line": 2**62, "column": -3, "end_column": 2**62}
+        data[name] = [first | {"id": f"{name[0]}{index}", "location": location} for index in range(3_000)]
     data["sources"][0]["segments"] = [{"first_line": 1, "text": "x = 1\n" * 30_000}]
     return data
 

@@ -95,10 +95,16 @@ def test_the_graphs_of_a_line_have_the_order_of_the_report() -> None:
 
 
 def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
-    place = Location("lib", 90, 90)
-    stacks = [[location(11), location(4), place], [location(9), place]]
+    break_location = Location("lib", 90, 90)
+    stacks = [[location(11), location(4), break_location], [location(9), break_location]]
     broken = Break(
-        "b", None, "t", place, "resumed", stack=stacks[0], occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")]
+        "b",
+        None,
+        "t",
+        break_location,
+        "resumed",
+        stack=stacks[0],
+        occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")],
     )
     break_on_line_4 = Break("c", None, "t", location(4), "resumed", stack=[location(11), location(4)])
     lines_by_number = lines(report(breaks=[broken, break_on_line_4]))
@@ -107,7 +113,7 @@ def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
     assert lines_by_number[4].leads_to == (1,)
 
 
-def test_a_line_has_its_innermost_scope_whatever_the_order_of_the_list() -> None:
+def test_a_line_has_its_innermost_scope_in_any_order_of_the_list() -> None:
     inner = Scope("in", "error_on_graph_break", False, "with", location(5, 7))
     outer = Scope("out", "fullgraph", True, "decorator", location(2, 9))
     for scopes in ([inner, outer], [outer, inner]):

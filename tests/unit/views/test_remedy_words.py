@@ -139,10 +139,10 @@ def test_a_report_distinguishes_no_trials_from_no_remedies() -> None:
     assert remedies_for_break(report, report.breaks[0]) is None
     assert "tried" not in render_text(report)
     assert "Remedies" not in render_html(report)
-    nothing = replace(report, remedies=[])
-    assert not remedies_for_break(nothing, nothing.breaks[0])
-    assert "tried: nothing, no known remedy applies" in render_text(nothing)
-    assert "Nothing was tried" in render_html(nothing)
+    without_remedies = replace(report, remedies=[])
+    assert not remedies_for_break(without_remedies, without_remedies.breaks[0])
+    assert "tried: nothing, no known remedy applies" in render_text(without_remedies)
+    assert "Nothing was tried" in render_html(without_remedies)
 
 
 def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
@@ -152,8 +152,8 @@ def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     assert remedies_of_frame is not None
     assert [remedy.id for remedy in remedies_of_frame.working] == ["m10"]
     text = render_text(alone).split("\n")
-    at = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
-    assert text[at + 2].strip() == "fix: Let log_stats be compiled"
+    line_index = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
+    assert text[line_index + 2].strip() == "fix: Let log_stats be compiled"
     assert "Let <code>log_stats</code> be compiled" in render_html(alone)
 
 
@@ -244,18 +244,18 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
         "fix: Switch statistics off: works on what ran, see break 1",
         "compatible remedies (each was tested alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
-    at = -1
+    position = -1
     for sentence in expected:
-        place = text.find(sentence, at + 1)
-        assert place > at, sentence
-        at = place
+        next_position = text.find(sentence, position + 1)
+        assert next_position > position, sentence
+        position = next_position
 
 
 def test_remedies_with_the_same_title_are_listed_once() -> None:
-    once, twice = make_remedy(), make_remedy(id="r2")
-    text = render_text(replace(two_breaks(), remedies=[once, twice]))
-    assert f"fix: {once.title}" in text
-    assert f"or: {once.title}" not in text
+    first_remedy, second_remedy = make_remedy(), make_remedy(id="r2")
+    text = render_text(replace(two_breaks(), remedies=[first_remedy, second_remedy]))
+    assert f"fix: {first_remedy.title}" in text
+    assert f"or: {first_remedy.title}" not in text
 
 
 def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:

@@ -117,7 +117,7 @@ def test_the_saved_rows_are_current(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)
-def test_rows_survive_json_and_every_id_is_used_once(make: Callable[[], Report]) -> None:
+def test_rows_are_the_same_after_json_and_every_id_is_used_once(make: Callable[[], Report]) -> None:
     rows = build_rows(make())
     assert msgspec.json.decode(msgspec.json.encode(rows), type=Rows) == rows
     assert len({section.id for section in rows.sections}) == len(rows.sections)

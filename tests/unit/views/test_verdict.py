@@ -34,9 +34,9 @@ _CELL = Source("s1", "Cell In[3]", "cell")
 
 def break_at(number: int, *, eager: int = 0, graphs: int = 0, gb_id: str = "GB0170") -> Break:
     """Return a break on its own line."""
-    at = Location("s1", number, number, function="step", code="x > 0")
+    location = Location("s1", number, number, function="step", code="x > 0")
     cost = BreakCost(graphs=graphs, compile_s=0.5 if graphs else None, eager=eager)
-    return Break(f"b{number}", gb_id, "Data-dependent branching", at, "resumed", cost=cost)
+    return Break(f"b{number}", gb_id, "Data-dependent branching", location, "resumed", cost=cost)
 
 
 def run(*breaks: Break, remedies: list[Remedy] | None = None) -> Report:
@@ -179,8 +179,8 @@ def test_figures_begin_with_the_name_of_the_compiled_code() -> None:
     assert figures(report)[0].startswith("Cell In[7], step: ")
     assert "0.84 s, compiling 0.79 s" in figures(report)
     assert summary_line(report).startswith("Cell In[7]: 2 breaks, 4 graphs, 9 ops | cuda:0")
-    of_torch = Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")
-    assert figures(replace(run(), sources=[of_torch]))[0] == "this run"
+    torch_source = Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")
+    assert figures(replace(run(), sources=[torch_source]))[0] == "this run"
 
 
 def test_a_wrapper_is_not_the_name_of_the_compiled_code() -> None:
@@ -226,7 +226,7 @@ def test_a_change_that_avoids_recompiles_is_shown_with_its_cost_per_call() -> No
 
 
 def test_a_reason_why_nothing_was_tried_is_stated_once() -> None:
-    one, two = (
+    first, second = (
         replace(
             remedy(ident, verdict="not tried"),
             kind="person",
@@ -235,11 +235,11 @@ def test_a_reason_why_nothing_was_tried_is_stated_once() -> None:
         )
         for ident, function in (("b1", "step"), ("b2", "loss"))
     )
-    text = render_text(run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[one, two]))
+    text = render_text(run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[first, second]))
     assert "not tried: step could not run again" in text
     assert "not tried: loss could not run again" in text
     one_reason_text = render_text(
-        run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[one, replace(two, reason=one.reason)])
+        run(break_at(1), break_at(2, gb_id="GB0059"), remedies=[first, replace(second, reason=first.reason)])
     )
     assert one_reason_text.count("could not run again") == 1
     assert "could not run again" in one_reason_text.partition("\n")[0]

@@ -165,7 +165,7 @@ def test_null_fields_are_left_out_inside_the_parts_of_a_saved_report() -> None:
     report = two_breaks()
     saved = mime_bundle(report, None)[MIME_TYPE]
     assert saved.keys() == report.to_dict().keys() | {"rows"}
-    parts = [*saved["breaks"], *(place for break_ in saved["breaks"] for place in break_["stack"])]
+    parts = [*saved["breaks"], *(location for break_ in saved["breaks"] for location in break_["stack"])]
     assert len(parts) > 2
     assert not any(value is None for part in parts for value in part.values())
     assert read_report({MIME_TYPE: saved}).to_dict() == with_stacks(report).to_dict()

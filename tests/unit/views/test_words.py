@@ -247,7 +247,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "story", "advice"),
+    ("report", "variation", "advice"),
     [
         (
             report_with_recompiles(*(f"k == {value}" for value in range(2, 10)), limit=True),
@@ -386,10 +386,10 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         ),
     ],
 )
-def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice: str) -> None:
+def test_recompiles_are_sentences_with_advice(report: Report, variation: str, advice: str) -> None:
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
-    assert (guard.variation, guard.advice) == (story, advice)
+    assert (guard.variation, guard.advice) == (variation, advice)
 
 
 @pytest.mark.parametrize(
@@ -398,11 +398,11 @@ def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice
 )
 def test_advice_on_recompiles_in_a_library_asks_for_no_change_to_its_code(guard: str, advice: str) -> None:
     report = report_with_recompiles(guard)
-    at = Location("s9", 3, 3, function="f")
+    location = Location("s9", 3, 3, function="f")
     report = replace(
         report,
         sources=[*report.sources, Source("s9", "theirs.py", "library")],
-        recompiles=[replace(recompile, location=at) for recompile in report.recompiles],
+        recompiles=[replace(recompile, location=location) for recompile in report.recompiles],
     )
     assert recompilations(report)[0].guards[0].advice == advice
 
@@ -417,10 +417,10 @@ def test_only_callers_of_a_librarys_function_can_convert_its_arguments() -> None
 
 
 def test_the_text_does_not_repeat_advice() -> None:
-    one = two_breaks().breaks[0]
-    other = replace(one, id="b2", gb_id="GB0025", gb_type="Call to `print`")
-    text = render_text(replace(two_breaks(), breaks=[replace(one, id="b1"), other], order=["b1", "b2"]))
-    assert text.replace("\n        ", " ").count(f"do: {one.advice[0].text}") == 1
+    first_break = two_breaks().breaks[0]
+    other = replace(first_break, id="b2", gb_id="GB0025", gb_type="Call to `print`")
+    text = render_text(replace(two_breaks(), breaks=[replace(first_break, id="b1"), other], order=["b1", "b2"]))
+    assert text.replace("\n        ", " ").count(f"do: {first_break.advice[0].text}") == 1
     assert "    do: as for break 1" in text.split("\n")
 
 
@@ -467,8 +467,8 @@ def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_lin
 
 
 def test_the_text_leaves_out_counts_of_zero() -> None:
-    nothing = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
-    assert re.search(r"\b0 (?!s\b)", render_text(nothing)) is None
+    without_graphs = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
+    assert re.search(r"\b0 (?!s\b)", render_text(without_graphs)) is None
 
 
 def report_between_breaks(count: int, guard: str) -> Report:
@@ -507,7 +507,7 @@ def test_a_mark_is_advised_only_for_the_users_variables(name: str, subject: str,
 
 
 @pytest.mark.parametrize(
-    ("guard", "why"),
+    ("guard", "reason"),
     [
         ("tensor 'pairs[0]' size mismatch at index 0. expected 2, actual 3", "the sizes of results varied"),
         ("___stack0 == -1.5e-05", "numbers that breaks returned varied"),
@@ -515,19 +515,21 @@ def test_a_mark_is_advised_only_for_the_users_variables(name: str, subject: str,
 )
 @pytest.mark.parametrize("remedies", [None, []], ids=["untried", "tried"])
 def test_recompiles_caused_by_results_of_breaks_are_one_entry_in_every_view(
-    guard: str, why: str, remedies: list[Remedy] | None
+    guard: str, reason: str, remedies: list[Remedy] | None
 ) -> None:
     report = replace(report_between_breaks(6, guard), remedies=remedies)
     (entry,) = listed_recompilations(report)
     assert (entry.function, entry.times_text, entry.guards[0].variation) == (
         "6 functions between breaks",
         "recompiled 6 times",
-        why,
+        reason,
     )
     advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
-    named = f"6 functions between breaks recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more do: {advice}"
+    sentence = (
+        f"6 functions between breaks recompiled 6 times: {reason}, line 1, line 2, line 3 and 3 more do: {advice}"
+    )
     text = " ".join(render_text(report).split())
-    assert named in text
+    assert sentence in text
     assert text.count("recompiled") == 1
     (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
     assert (row.label, row.is_code, row.details[0], row.more[-1]) == (
@@ -536,7 +538,7 @@ def test_recompiles_caused_by_results_of_breaks_are_one_entry_in_every_view(
         "recompiled 6 times",
         f"Do: {advice}",
     )
-    assert render_html(report).count(why) == 1
+    assert render_html(report).count(reason) == 1
     different = report_between_breaks(6, "k == 2")
     assert listed_recompilations(different) == recompilations(different)
 
@@ -550,19 +552,19 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     report = replace(
         report, recompiles=[replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
     )
-    why = "a tensor requires a gradient in some calls only"
+    reason = "a tensor requires a gradient in some calls only"
     text = " ".join(render_text(report).split())
     assert (
-        f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, as"
+        f"6 functions recompiled 6 times: {reason}, line 1, line 2, line 3 and 3 more Each kind has its own graph, as"
         " expected."
     ) in text
     assert text.count("As is.") == 1, "only in the verdict"
     (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows
     assert (row.label, row.details) == (
         "6 functions",
-        ["recompiled 6 times", f"{why}, line 1, line 2, line 3 and 3 more"],
+        ["recompiled 6 times", f"{reason}, line 1, line 2, line 3 and 3 more"],
     )
-    assert render_html(report).count(why) == 1
+    assert render_html(report).count(reason) == 1
     few = report_between_breaks(3, guard)
     assert listed_recompilations(few) == recompilations(few)
     mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
@@ -605,16 +607,16 @@ def several_guards() -> Report:
     def size(actual: int) -> GuardFailure:
         return GuardFailure(f"tensor 'x' size mismatch at index 0. expected 4, actual {actual}")
 
-    def of(*reasons: GuardFailure, number: int) -> Recompile:
+    def recompile_with(*reasons: GuardFailure, number: int) -> Recompile:
         return Recompile(f"0/{number}", "0/0", "f", f, list(reasons), limit_hit=number == 4)
 
     a, b = GuardFailure("name == 'a'", name), GuardFailure("name == 'b'", name)
     flag = GuardFailure("causal == False", causal)
     recompiles = [
-        of(size(5), number=1),
-        of(a, size(6), number=2),
-        of(b, a, size(7), number=3),
-        of(a, b, flag, a, size(8), number=4),
+        recompile_with(size(5), number=1),
+        recompile_with(a, size(6), number=2),
+        recompile_with(b, a, size(7), number=3),
+        recompile_with(a, b, flag, a, size(8), number=4),
     ]
     return replace(no_breaks(), recompiles=recompiles)
 
@@ -622,7 +624,7 @@ def several_guards() -> Report:
 def test_each_failed_guard_has_its_own_count_and_lines() -> None:
     (recompilation,) = recompilations(several_guards())
     known = [
-        (guard.variation, recompilation.share_text(guard), [place.line for place in guard.locations])
+        (guard.variation, recompilation.share_text(guard), [location.line for location in guard.locations])
         for guard in recompilation.guards
     ]
     assert known == [
@@ -684,8 +686,8 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
 def test_the_sentence_for_an_interrupted_run() -> None:
     from jupyter_graphbreak.report.schema import RunError
 
-    place = Location("s1", 3, 3, function="f")
-    report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", place))
+    location = Location("s1", 3, 3, function="f")
+    report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", location))
     assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)
     html = render_html(report)
     assert "<b>Interrupted</b> at" in html
@@ -780,6 +782,6 @@ def test_the_setting_that_corrects_a_wrong_result_is_reported() -> None:
 
 def test_an_identifier_as_a_title_is_replaced_by_pytorchs_explanation() -> None:
     explanation = "Dynamo does not yet support subscripting 'type'."
-    named = Break("b1", None, "missing_mp_other", None, "resumed", explanation=explanation)
-    assert title_of(named) == "Dynamo does not yet support subscripting 'type'"
-    assert title_of(replace(named, explanation="")) == "missing_mp_other"
+    break_ = Break("b1", None, "missing_mp_other", None, "resumed", explanation=explanation)
+    assert title_of(break_) == "Dynamo does not yet support subscripting 'type'"
+    assert title_of(replace(break_, explanation="")) == "missing_mp_other"

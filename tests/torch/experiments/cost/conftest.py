@@ -9,5 +9,5 @@ from jupyter_graphbreak.experiments.cost import entry_cost
 
 @pytest.fixture(autouse=True)
 def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every measurement finish, whatever the load of the machine."""
+    """Let every measurement finish, even on a busy machine."""
     monkeypatch.setattr(entry_cost, "MIN_BASIS_S", 60.0)

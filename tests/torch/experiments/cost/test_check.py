@@ -294,7 +294,7 @@ def test_a_module_that_was_compiled_in_place_is_compared_with_its_eager_run(make
     assert [check.equal for check in run.check().check or []] == [False]
 
 
-def test_a_call_that_raises_in_eager_code_as_well_has_no_result_to_compare() -> None:
+def test_a_call_that_also_raises_in_eager_code_has_no_result_to_compare() -> None:
     def fails(_: torch.Tensor) -> torch.Tensor:
         raise ValueError
 

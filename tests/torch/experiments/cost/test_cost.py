@@ -429,7 +429,7 @@ def test_call_that_always_recompiles_has_not_settled() -> None:
         assert not measure_entry(entry, budget=FEW_RUNS).cost.settled
 
 
-def test_a_remedy_is_measured_in_turn() -> None:
+def test_a_remedy_is_measured_alternately_with_the_program() -> None:
     def slow(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
         work_uncompiled(3000)

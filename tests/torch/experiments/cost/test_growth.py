@@ -79,7 +79,7 @@ class Layer(torch.nn.Module):
 def test_a_cache_by_inputs_grows_and_a_bounded_one_does_not() -> None:
     growth = growth_of(Layer({}), torch.rand(SHAPE))
     assert growth is not None
-    # The keys of the cache stay as well. A program that passes the same tensor again has only one key.
+    # The keys of the cache also stay. A program that passes the same tensor again has only one key.
     assert (growth.compiled_bytes, growth.holder) == (2 * SIZE, "self.storage")
     assert growth_of(Layer(deque(maxlen=3)), torch.rand(SHAPE)) is None
 

@@ -82,7 +82,7 @@ def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
 
 
 @pytest.mark.exhaustive
-def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_blocks_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
     forward = Block.forward
@@ -100,7 +100,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
     assert not hasattr(forward, "__marked_compile_region_config__")
 
 
-def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_pytorch_are_also_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     ways = ways_of(region_cost_of(Sequence, "eager"))
     assert (ways["blocks"].compilations, ways["blocks"].equal) == (1, True)

@@ -1,4 +1,4 @@
-"""Apply a remedy as a reader would, and observe the program without the code of verdicts."""
+"""Apply a remedy as a user would, and observe the program without the code that decides verdicts."""
 
 from __future__ import annotations
 

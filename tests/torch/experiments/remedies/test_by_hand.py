@@ -1,4 +1,4 @@
-"""A remedy with a working verdict works when a reader applies it. The tests do not use the code of verdicts."""
+"""A remedy with a working verdict works when a user applies it. The tests do not use the code that decides verdicts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_claim_holds(tmp_path: Path, program: ProgramText) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
+@pytest.mark.parametrize("name", ["random numbers in one branch, with gradients", "two conditions one after the other"])
 def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
     check_claims(tmp_path, next(program for program in programs("traps") if program.name == name), "inductor")
 
@@ -86,16 +86,16 @@ class _UnchangedProgram:
 
 
 def _check_claim(unchanged: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
-    what = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
+    description = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None
-    assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
+    assert (remedy.verdict == "works but differs") == bool(remedy.differences), description
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
     with load_with_remedy(unchanged.loaded, report, remedy, folder, unchanged.backend) as changed:
         changed_runs = observe_runs(changed, variants)
-        assert changed_runs.graphs == evidence.graphs_after, what
+        assert changed_runs.graphs == evidence.graphs_after, description
         assert evidence.breaks_after < evidence.breaks_before
-        assert changed_runs.ops or not unchanged.compiled.ops, f"{what}nothing is compiled any more"
+        assert changed_runs.ops or not unchanged.compiled.ops, f"{description}nothing is compiled any more"
         if not evidence.breaks_after:
             observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it raises an error if a break is left
     for variant in variants:
@@ -108,4 +108,4 @@ def _check_claim(unchanged: _UnchangedProgram, report: Report, remedy: Remedy, f
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]
         details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in names)
-        assert not names, f"{what}{variant}: {details}"
+        assert not names, f"{description}{variant}: {details}"

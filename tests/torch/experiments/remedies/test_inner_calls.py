@@ -363,7 +363,7 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     report = explain(net, x)
     assert [break_.location.function for break_ in report.breaks if break_.location] == ["half"]
     original: Any = SimpleNamespace(
-        entry=Entry("Net", None, net, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+        entry=Entry("Net", None, net, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     assert not find_inner_calls(original, report, files).calls
@@ -383,7 +383,7 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     report = explain(module.step, x)
     breaks = {break_.gb_id: break_.id for break_ in report.breaks}
     original: Any = SimpleNamespace(
-        entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+        entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
@@ -411,7 +411,7 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     call, x = import_source(text, tmp_path).step, torch.ones(2)
     report = explain(call, x)
     original: Any = SimpleNamespace(
-        entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+        entry=Entry("step", None, call, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     inner = find_inner_calls(original, report, files)

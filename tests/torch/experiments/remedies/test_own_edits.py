@@ -141,7 +141,7 @@ def test_changes_of_compile_calls_are_not_tried(try_patch: TryPatch, more: str) 
     old = '@torch.compile(backend="eager")\ndef step'
     remedy = try_patch((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
     assert remedy.verdict == "not tried"
-    assert remedy.reason == "it changes how a function is compiled; run the cell to see what that does"
+    assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"
 
 
 @pytest.mark.exhaustive

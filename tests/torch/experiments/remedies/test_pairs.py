@@ -17,7 +17,7 @@ CASES = [
     pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
     for number, program in enumerate(programs("pairs"))
 ]
-#: Programs marked "right" for which no change is known to work, so the reader has to decide.
+#: Programs marked "right" for which no change is known to work, so the user has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
 #: tensors of several lengths, or if only one argument requires gradients. The verdict says so.
@@ -31,7 +31,7 @@ RIGHT_FOR_THE_GIVEN_KIND = frozenset(
         "a key in an arm, right",
         "a loop over a list, right",
         "a negated flag in a name, right",
-        "a number of each side, right",
+        "a number in each branch, right",
         "a product in an arm, right",
         "a progress of numbers, right",
         "any of some conditions, right",
@@ -55,9 +55,11 @@ def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
     assert report.remedies is not None
     claims = [remedy for remedy in report.remedies if remedy.verdict in WORKING]
     for remedy in claims:
-        what = f"{remedy.id} {remedy.title}: {remedy.verdict} for {remedy.breaks}\n{remedy.patch or remedy.code}\n"
+        description = (
+            f"{remedy.id} {remedy.title}: {remedy.verdict} for {remedy.breaks}\n{remedy.patch or remedy.code}\n"
+        )
         false = false_claims(program, loaded, report, remedy, "eager")
-        assert not false, what + "\n".join(false)
+        assert not false, description + "\n".join(false)
     if program.name.endswith("right") and program.name not in UNSOLVED:
         expected = "works on what ran" if program.name in RIGHT_FOR_THE_GIVEN_KIND else "works"
         expected = "works but differs" if program.name in RIGHT_BUT_FOR_A_NEW_TENSOR else expected

@@ -120,7 +120,7 @@ def test_compiled_functions_inside_uncompiled_ones_are_separate_entries() -> Non
 
 
 @pytest.mark.parametrize("form", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
-def test_a_break_that_raises_is_fixed_as_well(form: str) -> None:
+def test_a_break_that_raises_is_fixed(form: str) -> None:
     import jupyter_graphbreak
 
     torch._dynamo.reset()

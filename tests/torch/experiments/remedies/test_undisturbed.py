@@ -201,7 +201,7 @@ def interrupt_while_restoring() -> Iterator[None]:
 def test_an_interrupt_keeps_the_results_so_far(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # By then the program and one change have run, both on edge inputs as well.
+    # By then the program and one change have run, both also on edge inputs.
     monkeypatch.setattr(TrialRunner, "_run_compiled", interrupt_call(5))
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
@@ -229,7 +229,7 @@ def test_an_internal_error_does_not_prevent_the_report(
         others = {name: table.FAMILIES[name] for name in (markers.FAMILY, branches.FAMILY)}
         monkeypatch.setattr(table, "FAMILIES", {"faulty": fail_in_family, **others})
     else:
-        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.Original.choose_inputs", fail)
+        monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.UncompiledOriginal.choose_inputs", fail)
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
         report = jupyter_graphbreak.try_remedies(torch.compile(breaks_twice, backend="eager"), x)

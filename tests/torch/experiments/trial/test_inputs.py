@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, Original
+from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, UncompiledOriginal
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -119,8 +119,14 @@ class Pair(NamedTuple):
 
 
 def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
-    one = torch.ones(2)
-    arguments: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    input_ = torch.ones(2)
+    arguments: list[Any] = [
+        Output(input_),
+        Encoding(x=input_),
+        OrderedDict(x=input_),
+        Pair(input_, input_),
+        {"x": [input_, 3]},
+    ]
     for value in arguments:
         changed = inputs_by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
@@ -136,9 +142,9 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
                 tensor = changed["x"][0]
             case _:
                 tensor = changed["x"]
-        assert torch.equal(tensor, -one)
-    assert torch.equal(one, torch.ones(2))
-    assert torch.equal(arguments[1]["x"], one)
+        assert torch.equal(tensor, -input_)
+    assert torch.equal(input_, torch.ones(2))
+    assert torch.equal(arguments[1]["x"], input_)
 
 
 def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
@@ -168,10 +174,10 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
 @pytest.mark.timeout(60)
 def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None:
     def last_of(x: torch.Tensor, count: int) -> torch.Tensor:
-        waiting: queue.Queue[torch.Tensor] = queue.Queue()
+        tensor_queue: queue.Queue[torch.Tensor] = queue.Queue()
         for _ in range(count):
-            waiting.put(x)
-        return waiting.get()
+            tensor_queue.put(x)
+        return tensor_queue.get()
 
     arguments = Arguments(torch.ones(2), 3)
     with sandbox_runs():
@@ -212,8 +218,8 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
 @pytest.mark.timeout(60)
 def test_a_run_stops_before_it_waits_for_a_different_thread() -> None:
     def wait(x: torch.Tensor) -> torch.Tensor:
-        waiting: queue.Queue[torch.Tensor] = queue.Queue()
-        return x + waiting.get()
+        tensor_queue: queue.Queue[torch.Tensor] = queue.Queue()
+        return x + tensor_queue.get()
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
@@ -366,14 +372,16 @@ def test_one_of_several_tensors_has_a_different_precision() -> None:
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [
-        case for case in Original(entry).edge_cases() if case.input.different_kind == "tensors that require gradients"
+        case
+        for case in UncompiledOriginal(entry).edge_cases()
+        if case.input.different_kind == "tensors that require gradients"
     ]
     assert {case.expected.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
-    compiled = [case.input.description for case in Original(entry).edge_cases_to_compile("some")]
+    compiled = [case.input.description for case in UncompiledOriginal(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
 
 
@@ -385,14 +393,14 @@ def test_a_program_is_compiled_for_a_different_number_in_the_state(choice: EdgeC
 
     amplifier = types.SimpleNamespace(gain=2.0, name="a")
     entry = Entry("", None, amplify, Arguments(torch.ones(4)), "eager")
-    states = [case.input.state for case in Original(entry).edge_cases_to_compile(choice)]
+    states = [case.input.state for case in UncompiledOriginal(entry).edge_cases_to_compile(choice)]
     assert any(value == 0.0 for state in states for value in state.values())
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
 def test_a_program_is_compiled_for_a_size_that_is_captured_as_a_symbol(choice: EdgeCaseChoice) -> None:
     entry = Entry("", None, lambda x: x * 2, Arguments(torch.ones(4)), "eager")
-    sizes = {case.input.arguments.args[0].shape[0] for case in Original(entry).edge_cases_to_compile(choice)}
+    sizes = {case.input.arguments.args[0].shape[0] for case in UncompiledOriginal(entry).edge_cases_to_compile(choice)}
     assert sizes - {0, 1, 4}
 
 
@@ -424,7 +432,7 @@ def test_items_of_lists_change_and_keys_of_dicts_are_missing() -> None:
         return x * table["k"] * scales[-1]
 
     arguments = [
-        one.arguments.args for one in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})
+        input_.arguments.args for input_ in edge_inputs(Arguments(torch.ones(2), {"k": 2.0}, [1.0, 2.0, 4.0]), f, {})
     ]
     assert [1.0, 2.0, 0.0] in [scales for *_, scales in arguments]
     assert {} in [table for _, table, _ in arguments]
@@ -452,7 +460,7 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
     kinds_of = {
         fn: {
             case.input.different_kind
-            for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
+            for case in UncompiledOriginal(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
         }
         for fn in (views, subtracts)
     }
@@ -465,7 +473,9 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
         return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
-    longer = [case for case in Original(entry).edge_cases() if case.input.different_kind == "a longer last item"]
+    longer = [
+        case for case in UncompiledOriginal(entry).edge_cases() if case.input.different_kind == "a longer last item"
+    ]
     assert {case.expected.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 
@@ -475,7 +485,7 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
         return x[x > 0] * (2 if flag and doubled else 3)
 
     arguments = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
-    inputs = {one.example.what: one for one in edge_inputs(arguments, f, {})}
+    inputs = {input_.example.what: input_ for input_ in edge_inputs(arguments, f, {})}
     x, part, _ = inputs["flag in the memory of x"].arguments.copy().args
     x.add_(1)
     assert part == x[0] == 0

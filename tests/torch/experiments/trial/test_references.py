@@ -362,7 +362,7 @@ class Lazy:
 def test_comparing_weak_references_does_not_compare_what_they_refer_to() -> None:
     lazy = Lazy()
     holder = {"reference": weakref.ref(lazy), "lazy": lazy}
-    one, other = clone(holder), clone(holder)
-    assert describe_difference(one, other) is None
-    assert one["lazy"].number is None
+    first_copy, second_copy = clone(holder), clone(holder)
+    assert describe_difference(first_copy, second_copy) is None
+    assert first_copy["lazy"].number is None
     assert describe_difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(Lazy())}) is not None

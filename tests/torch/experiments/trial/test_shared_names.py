@@ -87,7 +87,7 @@ def test_function_reads_the_global_that_its_methods_assign() -> None:
     assert TOTAL == 2
 
 
-def test_function_that_a_method_calls_as_well_changes_only_copies() -> None:
+def test_a_function_that_a_method_also_calls_changes_only_copies() -> None:
     TICKS.clear()
     subject = Subject(note_directly_and_through_meter, Arguments(torch.ones(())))
     with subject.activate():

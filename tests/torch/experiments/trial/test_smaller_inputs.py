@@ -22,7 +22,7 @@ def test_a_batch_shrinks_to_a_size_that_no_other_dimension_has() -> None:
     assert [tuple(tensor.shape) for tensor in small_arguments.args] == [(3, 2), (3,)]
 
 
-def test_a_size_that_networks_halve_is_tried_as_well() -> None:
+def test_a_size_that_networks_halve_is_also_tried() -> None:
     assert [new_size for _, new_size in smaller_arguments(Arguments(torch.ones(1, 3, 48, 48)), 48)] == [2, 16]
 
 

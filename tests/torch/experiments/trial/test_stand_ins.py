@@ -52,9 +52,9 @@ def opens(file: Any, x: torch.Tensor) -> torch.Tensor:
         return y + 1
 
 
-def puts(waiting: Any, x: torch.Tensor) -> torch.Tensor:
+def puts(target_queue: Any, x: torch.Tensor) -> torch.Tensor:
     y = x * 2
-    waiting.put(1)
+    target_queue.put(1)
     return y + 1
 
 

@@ -115,10 +115,10 @@ def test_processor_time_is_reported_if_it_was_measured() -> None:
 
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])
 def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, same: bool) -> None:
-    one, other = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
-    assert may_be_equal(one, other) is may_be_equal(other, one) is same
-    assert gain_us(other, one) == (None if same else median - 100.0)
-    assert gain_us(one, other) is None
+    first, second = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
+    assert may_be_equal(first, second) is may_be_equal(second, first) is same
+    assert gain_us(second, first) == (None if same else median - 100.0)
+    assert gain_us(first, second) is None
 
 
 @pytest.mark.parametrize(

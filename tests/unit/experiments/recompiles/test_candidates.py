@@ -16,11 +16,14 @@ X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
 
 
 def test_a_candidate_includes_those_whose_marks_it_repeats_but_no_code_change() -> None:
-    one, both = marking_candidate([X], "mark_dynamic", "model"), marking_candidate([X, Y], "mark_dynamic", "model")
-    assert both.includes(one)
-    assert not one.includes(both)
+    x_marked, both_marked = (
+        marking_candidate([X], "mark_dynamic", "model"),
+        marking_candidate([X, Y], "mark_dynamic", "model"),
+    )
+    assert both_marked.includes(x_marked)
+    assert not x_marked.includes(both_marked)
     for family in ("hoisting", "branch"):
-        assert not one.includes(RecompileCandidate("Compute `n` before the call", (family,), Adjustment()))
+        assert not x_marked.includes(RecompileCandidate("Compute `n` before the call", (family,), Adjustment()))
 
 
 def test_numbers_that_stay_tensors_are_listed_by_name() -> None:

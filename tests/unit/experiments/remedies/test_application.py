@@ -27,7 +27,7 @@ MODULE_NUMBERS = itertools.count()
 
 
 class SourceModule:
-    """A module that is made from source text, which is also written to a file."""
+    """A module that is created from source text, which is also written to a file."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self.path = folder / f"made_{next(MODULE_NUMBERS)}.py"
@@ -277,9 +277,9 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
 
 def test_only_functions_of_the_source_change(tmp_path: Path) -> None:
     text = "def f(x):\n    return x"
-    one, other = SourceModule(tmp_path, text), SourceModule(tmp_path, text)
-    with one.apply("return x", "return -x"):
-        assert (one.f(1), other.f(1)) == (-1, 1)
+    first, second = SourceModule(tmp_path, text), SourceModule(tmp_path, text)
+    with first.apply("return x", "return -x"):
+        assert (first.f(1), second.f(1)) == (-1, 1)
 
 
 def test_cells_are_found_with_their_new_text() -> None:

@@ -126,7 +126,7 @@ def make_function(*lines: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_both_sides_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
+def test_both_branches_are_computed_with_where(before: list[str], code: str, after: list[str]) -> None:
     break_problem = problem(make_function(*before), code)
     assert make_function(*after) in proposed_texts("branch", break_problem)
     (first, *_) = proposals_of("branch", break_problem)
@@ -159,7 +159,7 @@ def test_both_sides_are_computed_with_where(before: list[str], code: str, after:
         ),
     ],
 )  # fmt: skip
-def test_operands_are_replaced_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+def test_operands_are_replaced_in_the_branch_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
     proposed = proposed_texts("branch", problem(make_function(*before), code))
     assert make_function(*after) in proposed
     assert any("torch.where" in text and text != make_function(*after) for text in proposed), (
@@ -186,13 +186,13 @@ def test_a_chain_of_branches_becomes_nested_calls() -> None:
         (6, 9, 14),
     ]
     (second, *_) = proposed_texts("branch", problem(make_function(*before), "m > 0"))
-    where = "    y = torch.where(m > 0, -x, 0 * x)"
-    assert second == make_function("m = x.mean()", "if m > 1:", "    y = x", "else:", where, "return y")
+    branch_line = "    y = torch.where(m > 0, -x, 0 * x)"
+    assert second == make_function("m = x.mean()", "if m > 1:", "    y = x", "else:", branch_line, "return y")
     (text_with_all, *_) = proposed_texts("branch", problem(make_function(*before), ["m > 0", "m > 1"]))
     assert text_with_all == first.texts["s1"]
 
 
-def test_nested_branches_and_dependent_values() -> None:
+def test_nested_branches_with_dependent_values_become_where() -> None:
     before = [
         "if x.sum() > 0:", "    if x.max() > 5:", "        x = x + 1", "        y = x * 2", "    else:",
         "        y = x", "else:", "    x = y = -x", "return x, y",
@@ -264,7 +264,7 @@ def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) ->
         ),
     ],
 )  # fmt: skip
-def test_a_side_may_change_a_tensor_in_place_while_the_other_replaces_or_returns_it(
+def test_one_branch_may_change_a_tensor_in_place_while_the_other_replaces_or_returns_it(
     before: list[str], after: list[str]
 ) -> None:
     (first, *_) = proposed_texts("branch", problem(make_function(*before), "x.sum() > 0"))
@@ -298,7 +298,7 @@ _MATCH = "import torch\ndef f(x, mode):\n    match mode:\n        case {}:\n    
 
 
 @pytest.mark.parametrize(
-    ("pattern", "later_cases", "other_side"),
+    ("pattern", "later_cases", "other_branch"),
     [
         ("'a' if x.sum() > 0", "", "x"),
         ("'a' if x.sum() > 0", "        case 'b':\n            pass\n", "x"),
@@ -307,11 +307,11 @@ _MATCH = "import torch\ndef f(x, mode):\n    match mode:\n        case {}:\n    
         ("(y, 1) if x.sum() > 0", "        case (y, 1):\n            x = y\n", "y"),
     ],
 )
-def test_the_guard_of_a_case_moves_inside_the_case(pattern: str, later_cases: str, other_side: str) -> None:
+def test_the_guard_of_a_case_moves_inside_the_case(pattern: str, later_cases: str, other_branch: str) -> None:
     (first, *_) = proposed_texts("branch", problem(_MATCH.format(pattern, later_cases), "x.sum() > 0"))
     plain = _MATCH.format(pattern.partition(" if ")[0], later_cases)
     assert "".join(first.split()) == "".join(
-        plain.replace("x = x / 2", f"x = torch.where(x.sum() > 0, x / 2, {other_side})", 1).split()
+        plain.replace("x = x / 2", f"x = torch.where(x.sum() > 0, x / 2, {other_branch})", 1).split()
     )
 
 
@@ -370,7 +370,7 @@ def test_a_flag_becomes_a_tensor() -> None:
         ["if (y := x.sum() > 0): x = y", "return x"],
     ],
 )
-def test_sides_with_effects_are_not_changed(lines: list[str]) -> None:
+def test_branches_with_effects_are_not_changed(lines: list[str]) -> None:
     assert proposed_texts("branch", problem(make_function(*lines), "x.sum() > 0")) == []
 
 

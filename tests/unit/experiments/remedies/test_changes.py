@@ -70,22 +70,22 @@ def test_an_edit_of_a_different_text_cannot_be_applied() -> None:
 @given(TEXTS, TEXTS, TEXTS)
 def test_changes_to_different_lines_are_merged(old: str, first: str, second: str) -> None:
     original = {"s1": old}
-    one, other = Change({"s1": first}), Change({"s1": second})
-    merged = merge_changes(original, one, other)
+    first_change, second_change = Change({"s1": first}), Change({"s1": second})
+    merged = merge_changes(original, first_change, second_change)
     if merged is None:
         return
-    edits = {*edits_of(original, one), *edits_of(original, other)}
+    edits = {*edits_of(original, first_change), *edits_of(original, second_change)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
     assert merged.texts["s1"] == apply_edits(old, ordered)
-    both = merge_changes(original, other, one)
+    both = merge_changes(original, second_change, first_change)
     assert both is not None
     assert both.texts == merged.texts
 
 
 def test_changes_to_the_same_lines_are_not_merged() -> None:
     original = {"s1": "a\nb\nc"}
-    one, other = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
-    assert merge_changes(original, one, other) is None
+    first_change, second_change = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
+    assert merge_changes(original, first_change, second_change) is None
     before = Change({"s1": "a\nnew\nb\nc"})
     after = Change({"s1": "a\nother\nb\nc"})
     assert merge_changes(original, before, after) is None, "the order of two insertions is unknown"
@@ -158,12 +158,12 @@ def test_an_absolute_path_loses_its_root() -> None:
 
 def test_subsumed_settings_are_dropped() -> None:
     switch = Proposal("switch", "off", code="model.off = True")
-    one, both = (
+    first_change, both = (
         Proposal("s", "one", settings={FLAG: True}),
         Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]}),
     )
-    assert _without_subsumed_settings([one, switch, both]) == [switch, both]
-    assert _without_subsumed_settings([one, switch]) == [one, switch]
+    assert _without_subsumed_settings([first_change, switch, both]) == [switch, both]
+    assert _without_subsumed_settings([first_change, switch]) == [first_change, switch]
 
 
 def test_larger_combinations_of_working_settings_are_not_tried() -> None:

@@ -115,11 +115,37 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
         ("y = x + random.random()", "GB0007", "y = x + random.uniform(0, 1)"),
         ("s = '%s: %.2f {' % (name, x.sum())", "GB0088", "s = '{!s}: {:.2f} {{'.format(name, x.sum())"),
         ("s = '%f' % x.sum()", "GB0033", "s = '{:f}'.format(x.sum())"),
+        ("x[i, 0] = 1", "GB0033", "x[i.reshape(1), 0] = 1"),
+        ("x[i] += 1", "GB0033", "x[i.reshape(1)] += 1"),
     ],
 )
 def test_statements_are_rewritten(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert proposed_texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "after"),
+    [
+        ("x[x.argmax()]", "x[x.argmax().reshape(1)][0]"),
+        ("x[:, i]", "x[:, i.reshape(1)].squeeze(1)"),
+        ("x[0, None, :, i + 1, 0]", "x[0, None, :, (i + 1).reshape(1), 0].squeeze(2)"),
+    ],
+)
+def test_a_tensor_that_is_an_index_becomes_a_vector(code: str, after: str) -> None:
+    text = f"import torch\ny = {code} * 2\n"
+    assert proposed_texts("rewrite", problem(text, code, "GB0033"))[0] == f"import torch\ny = {after} * 2\n"
+
+
+def test_a_variable_that_is_an_index_is_replaced_in_the_whole_function() -> None:
+    text = "import torch\ndef f(x, i):\n    y = x[i] + x[j]\n    x[i] = 0\n    return y[..., i], x[1]\n"
+    after = text.replace("x[i] +", "x[i.reshape(1)][0] +").replace("x[i] = 0", "x[i.reshape(1)] = 0")
+    assert proposed_texts("rewrite", problem(text, "x[i]", "GB0033")) == [after]
+
+
+@pytest.mark.parametrize("code", ["x[0]", "x[1:]", "x[..., i]", "x['k', ::2]"])
+def test_other_indices_stay(code: str) -> None:
+    assert proposed_texts("rewrite", problem(f"import torch\ny = {code} * 2\n", code, "GB0033")) == []
 
 
 def test_the_largest_item_is_found_in_a_loop() -> None:
@@ -243,7 +269,7 @@ def test_a_switch_is_proposed_for_its_library(path: str, code: str, part: str, a
     assert proposals_of("switch", break_problem) == []
 
 
-def test_a_switch_that_only_the_reader_can_set_is_no_proposal() -> None:
+def test_a_switch_that_only_the_user_can_set_is_not_proposed() -> None:
     break_problem = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
     source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
     assert proposals_of("switch", replace(break_problem, report=changed(break_problem.report, sources=[source]))) == []

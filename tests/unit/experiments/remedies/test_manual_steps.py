@@ -17,8 +17,8 @@ EMPTY = Report("ok", Device("cpu", "cpu"))
 
 
 def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
-    place = Location("s1", 1, 1, code=code) if code is not None else None
-    return manual_step_of_break(EMPTY, Break("b1", gb_id, "type", place, "resumed", hints=list(hints)))
+    location = Location("s1", 1, 1, code=code) if code is not None else None
+    return manual_step_of_break(EMPTY, Break("b1", gb_id, "type", location, "resumed", hints=list(hints)))
 
 
 @pytest.mark.parametrize(

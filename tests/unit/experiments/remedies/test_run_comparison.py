@@ -136,7 +136,7 @@ def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
         input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )
     findings = EdgeFindings([]).with_inputs([(case, [Difference(kind, "differs")])])
-    assert (findings.noted_difference, findings.disqualifying_difference, findings.diffs) == (note, None, [])
+    assert (findings.noted_difference, findings.disqualifying_difference, findings.differences) == (note, None, [])
 
 
 def _error_of(function: Callable[[], object]) -> Exception:

@@ -111,8 +111,6 @@ def speed_up_compilation() -> Iterator[None]:
         yield
         return
     importlib.import_module("torch._functorch.aot_autograd")
-    if WORKER is not None:  # a test of each worker will load it, and its objects make each garbage collection slower
-        importlib.import_module("torch._inductor.compile_fx")
     gc.collect()
     gc.freeze()
     before = gc.get_threshold()

@@ -134,7 +134,8 @@ class FrameLedger:
         """
         if self.give_up_event is not None and not self.give_up_event.reached_user:
             return []
-        return [graph for graph in self.graphs if graph.attempt == self.attempts - 1]
+        last_attempt = max((graph.attempt for graph in self.graphs), default=0)
+        return [graph for graph in self.graphs if graph.attempt == last_attempt]
 
     def stack_from(self, event: BreakEvent) -> list[StackEntry]:
         """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
@@ -412,7 +413,8 @@ class _LedgerReader:
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph, record.attempt))
                 frame.pending_graph = None
             case "compilation_metrics":
-                frame.metrics = data
+                # A damaged entry does not remove what a good one says.
+                frame.metrics |= {name: value for name, value in data.items() if value is not None}
                 if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT_REASONS):
                     frame.refusal = additions.FrameRefused(
                         reason="recompile limit", registry=additions.RegistryEntry(_LIMIT_CAUSE)

@@ -84,8 +84,6 @@ mix of the legacy and new APIs: TF32 | messages_warnings#precision-and-the-gpu |
 Please use the new API settings to control TF32 | messages_warnings#precision-and-the-gpu | reads an old setting
 The CUDA Graph is empty | messages_warnings#kernels-autotuning | computes nothing
 Node slice_948 was invalid, but is output | messages_training#backward-passes-inference-mode | set the dropout to 0
-NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
-FileExistsError WinError 183 | messages_kernels#files-and-caches | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Triton 3.3
 LNK1104: cannot open file python312.lib | in_a_notebook#a-compiler-on-windows | include
 InductorError: CalledProcessError: Command gcc | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the reason is above it

@@ -188,6 +188,8 @@ def _splices_to_run_to_end(
         if assignment is None:
             return None
         name, value = assignment[0].id, as_argument(draft, assignment[1])
+        if isinstance(statement, ast.AugAssign):
+            value = f"{name} {OPERATOR_SYMBOLS[type(statement.op)]} {as_operand(draft.text_of(statement.value))}"
         lines.append(
             f"{name} = {torch_name}.where({stops_name} & {torch_name}.logical_not({is_over_name}), {value}, {name})"
         )
@@ -347,7 +349,7 @@ def _assigned_names(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
-    """Return the name that a statement assigns to, and the value or the operand of ``+=``; else ``None``."""
+    """Return the name and the value of an assignment, or the operand of one such as ``+=``; otherwise ``None``."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]

@@ -32,6 +32,15 @@ def test_statements_before_a_break_run_once() -> None:
     assert "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in only
 
 
+def test_an_augmented_assignment_before_the_break_uses_the_earlier_value() -> None:
+    text = (
+        f"{HEAD}    n = x.sum()\n    for i in range(3):\n        if x.sum() > 3:\n            n -= x.max() + i\n"
+        "            break\n        x = x + 1\n    return n\n"
+    )
+    (changed_text,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
+    assert "n = torch.where(stop & torch.logical_not(over), n - (x.max() + i), n)" in changed_text
+
+
 def test_the_result_of_an_early_return_is_selected_at_the_end() -> None:
     text = (
         f"{HEAD}    for i in range(3):\n        if x.sum() > 3:\n            return x * i\n        x = x + 1\n"

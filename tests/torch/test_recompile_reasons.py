@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import enum
 import importlib
@@ -360,6 +361,17 @@ def test_an_object_that_varies_is_named() -> None:
         for kind in Kind:
             compiled(torch.ones(3), kind)
     assert verdict(run.report).text.endswith("was compiled twice: kind varied.")
+
+
+def test_a_marked_size_that_the_code_makes_a_constant_has_advice() -> None:
+    compiled = torch.compile(lambda x: x.reshape(4, 2) + 1, backend="eager")
+    x = torch.ones(4, 2)
+    torch._dynamo.mark_dynamic(x, 0)
+    with capture() as run, contextlib.suppress(Exception):
+        compiled(x)
+    text = run.report.to_text()
+    assert "Size marked as dynamic, but constant in the code" in text
+    assert "maybe_mark_dynamic" in text
 
 
 class Kind(enum.Enum):

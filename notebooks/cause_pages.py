@@ -176,7 +176,7 @@ WITHOUT_PROGRAM = {
     **dict.fromkeys(
         (
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
-            *("GB4315", "GB0040", "GB0041", "GB5173"),
+            *("ConstraintViolationError", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
         _IS_AN_ERROR,
     ),

@@ -165,6 +165,19 @@ CAUSES = (
         page="errors.md#report-it-to-pytorch",
     ),
     KnownCause(
+        "ConstraintViolationError",
+        ("ConstraintViolationError",),
+        title="Size marked as dynamic, but constant in the code",
+        advice=(
+            "compute with the size itself, such as `x.shape[0]` or -1 in reshape(); or use "
+            "`torch._dynamo.maybe_mark_dynamic` instead of `mark_dynamic`: it allows a graph for one size"
+        ),
+        manual_step=ManualStep(
+            "Decide whether the size varies: if so, compute with it instead of a number; otherwise remove the mark."
+        ),
+        page="recompiles.md#mark-dynamic-raises-an-error-or-has-no-effect",
+    ),
+    KnownCause(
         "InductorError",
         ("InductorError", "InvalidCxxCompiler", "CppCompileError", "CUDACompileError", "TritonMissing"),
         title="Inductor error",

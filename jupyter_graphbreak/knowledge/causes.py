@@ -285,7 +285,7 @@ CAUSES = (
             "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
             "code catches the error, test with if instead"
         ),
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0035",
@@ -416,7 +416,7 @@ CAUSES = (
         ("Fake tensor propagation exception",),
         title="Operator that fails on the shapes it is given",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a called function"),
     KnownCause(
@@ -475,7 +475,7 @@ CAUSES = (
         ("Observed exception",),
         title="Exception raised while tracing",
         advice="raise and catch the exception outside of the compiled function, or test for its cause beforehand",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
         rewrites=("format with str.format",),
     ),
     KnownCause(
@@ -575,14 +575,14 @@ CAUSES = (
         "GB0111",
         ("TypeError from user code",),
         title="`TypeError` raised while tracing",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0112",
         ("TypeError when making fake tensor call",),
         title="`TypeError` of an operator",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0115",
@@ -1232,7 +1232,7 @@ CAUSES = (
         title="`RuntimeError` of an operator",
         manual_step=_OPERATOR_ERROR_STEP,
         since="2.11",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB4347",
@@ -1277,7 +1277,7 @@ CAUSES = (
         title="Tensors on different devices",
         advice="move both tensors to the same device; if the function creates one of them, pass device=x.device",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
         since="2.13",
     ),
     KnownCause(

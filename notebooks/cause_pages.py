@@ -277,7 +277,7 @@ _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 @dataclass(frozen=True)
 class Fix:
-    """A change that removes a break, stops recompiles, or lets a cache keep a graph.
+    """A change that removes a break, prevents recompiles, or lets a cache keep a graph.
 
     Parameters
     ----------

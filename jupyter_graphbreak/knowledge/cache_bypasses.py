@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheBypass:
-    """A reason why AOTAutograd's cache, Inductor's cache or both are bypassed.
+    """A reason why the AOTAutograd cache, the Inductor cache or both are bypassed.
 
     Parameters
     ----------

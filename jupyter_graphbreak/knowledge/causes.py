@@ -198,8 +198,8 @@ CAUSES = (
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
-            "call it before the compiled function and pass its result as an argument, or call it after; Dynamo cannot "
-            "trace it"
+            "call the function before the compiled function and pass its result as an argument, or call it after; "
+            "Dynamo cannot trace it"
         ),
         is_named_by_call=True,
     ),
@@ -364,13 +364,13 @@ CAUSES = (
         "GB0045",
         ("Encountered tensor.is_inference() during tracing",),
         title="`Tensor.is_inference()`",
-        advice="call it before the compiled function and pass the result as an argument",
+        advice="call the method before the compiled function and pass the result as an argument",
     ),
     KnownCause(
         "GB0046",
         ("Encountered torch.is_inference_mode_enabled during tracing",),
         title="`torch.is_inference_mode_enabled()`",
-        advice="call it before the compiled function and pass the result as an argument",
+        advice="call the function before the compiled function and pass the result as an argument",
     ),
     KnownCause(
         "GB0055",
@@ -601,7 +601,7 @@ CAUSES = (
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
-        advice="call it after the compiled function, on the function's result",
+        advice="call the method after the compiled function, on the function's result",
         manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
@@ -682,7 +682,10 @@ CAUSES = (
         ("Unsupported function call",),
         title="Call to an object that Dynamo does not know",
         former_messages=("call_function UserDefinedObjectVariable(...)",),
-        advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
+        advice=(
+            "call the object before the compiled function and pass the result as an argument; turn an iterator into "
+            "a list"
+        ),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -881,7 +884,7 @@ CAUSES = (
         "GB0208",
         ("torch.* op returned non-Tensor",),
         title="torch function that returns no tensor",
-        advice="call it, or enter it as a context, outside of the compiled function: it returns no tensor",
+        advice="call the function, or enter it as a context, outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT_STEP,
         rewrites=("format with str.format",),
     ),
@@ -1156,7 +1159,9 @@ CAUSES = (
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call to `torch._dynamo.disable()`",
-        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
+        advice=(
+            "call disable() outside of the compiled function, for example as a decorator of the function to run eagerly"
+        ),
         is_deliberate=True,
         since="2.14",
     ),
@@ -1164,7 +1169,9 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call to `torch.compiler.disable()`",
-        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
+        advice=(
+            "call disable() outside of the compiled function, for example as a decorator of the function to run eagerly"
+        ),
         is_deliberate=True,
         since="2.14",
     ),
@@ -1313,7 +1320,7 @@ CAUSES = (
         "GB6066",
         ("ContextVar.get() with non-constant default",),
         title="`ContextVar.get()`",
-        advice="read it before the compiled function and pass the value as an argument",
+        advice="read the variable before the compiled function and pass the value as an argument",
         since="2.14",
     ),
     KnownCause(

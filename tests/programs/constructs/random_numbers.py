@@ -121,7 +121,7 @@ def f(x):
     return y + MultivariateNormal(x, torch.eye(4)).rsample()
 # %% `torch.distributions.kl_divergence(p, q)`
 # says: call_function kl_divergence, _dispatch_kl
-# do: The first call of `kl_divergence` breaks, if it was never called uncompiled. The formula of two `Normal`: `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
+# do: The first call of `kl_divergence` breaks, if the function was never called uncompiled. For two `Normal`, compute `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
 def f(x):
     return torch.distributions.kl_divergence(Normal(x, 1.0), Normal(0.0, 1.0))
 # %% `nn.init.kaiming_normal_`, `xavier_uniform_`, `orthogonal_`, `constant_`

@@ -1,4 +1,4 @@
-"""The known bugs of PyTorch's releases, and a search for the bug behind an error message."""
+"""The known bugs in PyTorch releases, and a search for the bug behind an error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLE_FILE = Path(__file__).with_name("known_bugs.toml")
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """A bug of one or several releases of PyTorch.
+    """A bug in one or several PyTorch releases.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class KnownBug:
     @property
     def advice_in_report(self) -> str:
         """The advice about the bug, in the words of a report."""
-        thread = f"a known bug of PyTorch, {self.address}" if self.address else "a known bug of PyTorch"
+        thread = f"a known PyTorch bug, {self.address}" if self.address else "a known PyTorch bug"
         return f"{self.advice[:1].lower()}{self.advice[1:].removesuffix('.')} ({thread})"
 
 

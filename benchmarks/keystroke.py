@@ -69,7 +69,7 @@ def main() -> int:
         page.goto(f"{lab.url}/lab/tree/typing.ipynb?reset")
         page.locator(_MARKS).first.wait_for(timeout=60_000)
         session = page.context.new_cdp_session(page)
-        # Only the page's own work counts, not the processor time of other programs.
+        # Only the page's own work is measured, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         text = report.sources[0].segments[0].text
         _compare(page, session, (text, location.line - 1), arguments.keys, arguments.pairs)

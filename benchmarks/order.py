@@ -111,7 +111,7 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
 TOLERANCE = 0.05
-#: Two breaks count as equal if their savings differ by less than this share of the call.
+#: Two breaks are treated as equal if their savings differ by less than this share of the call.
 TIE = 0.01
 
 

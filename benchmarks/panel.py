@@ -70,7 +70,7 @@ def main() -> int:
         first, second = (_open_notebook(page, name) for name in ("one", "two"))
         page.evaluate("jupyterapp.shell.collapseLeft()")
         session = page.context.new_cdp_session(page)
-        # Only the page's own work counts, not the processor time of other programs.
+        # Only the page's own work is measured, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         _measure(page, session, (first, second), arguments.runs)
         browser.close()

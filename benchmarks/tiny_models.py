@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Patterns of the names of a configuration's fields, each with a value.
 Values = tuple[tuple[str, Any], ...]
 
-#: The mappings that are searched for the class of an architecture; the first match counts.
+#: The mappings that are searched for the class of an architecture; the first match is used.
 _MODEL_MAPPINGS = (
     "MODEL_FOR_CTC",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
@@ -28,7 +28,7 @@ _MODEL_MAPPINGS = (
     "MODEL_FOR_TEXT_TO_WAVEFORM",
     "MODEL",
 )
-#: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
+#: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name is used.
 #: ``_SMALL_COUNTS`` has only counts of parts, for models that accept small counts but need their own sizes.
 _SMALL_COUNTS: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
@@ -116,7 +116,7 @@ _SEVERAL_IMAGES = {
 
 
 def architectures() -> list[str]:
-    """Return the model types of the library, in the order of its table."""
+    """Return the model types of transformers that have a model class, in the order of ``CONFIG_MAPPING_NAMES``."""
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     return [name for name in known if any(name in _mapping(head) for head in _MODEL_MAPPINGS)]
 

@@ -93,7 +93,7 @@ def start_server(folder: Path) -> None:
     """Start the server, on Linux only. Processes wait until it has loaded everything."""
     if sys.platform != "linux":
         return
-    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would count as the user's.
+    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would belong to the user.
     program = f"exec(compile(open({__file__!r}).read(), '<frozen warm_processes>', 'exec'))"
     command = [sys.executable, "-c", program, "--serve", str(folder)]
     with (folder / "log").open("ab") as log:
@@ -297,7 +297,7 @@ def run_request(connection: socket.socket) -> None:
     os.environ.update(request["environment"])
     if {"TORCH_TRACE", "TORCH_LOGS"} & os.environ.keys():
         logs: Any = importlib.import_module("torch._logging._internal")
-        logs.LOG_TRACE_HANDLER = None  # it has the folder from before
+        logs.LOG_TRACE_HANDLER = None  # it still writes to the folder that was set before the fork
         logs._init_logs()
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()

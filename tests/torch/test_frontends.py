@@ -458,7 +458,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # it then counts as an internal error
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # it is then treated as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
     comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not comparison.verdicts

@@ -94,7 +94,7 @@ class _GuardShares:
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Calling a check from Python takes about as long as the fastest check; this time does not count.
+        # Calling a check from Python takes about as long as the fastest check; this time is subtracted.
         call_us = min(times.values(), default=0.0)
         own_us = {
             id(node): sum(times.get(id(check), call_us) - call_us for _, check in node.guards if check is not None)

@@ -98,12 +98,12 @@ def peak_bytes(activities: Iterable[Activity]) -> int:
 class SavedBytes(Generic[_Key]):
     """Counts the bytes of tensors that autograd keeps for backward passes.
 
-    Memory that several tensors share counts once.
+    Memory that several tensors share is counted once.
 
     Parameters
     ----------
     excluded_addresses : collection of int
-        The addresses of memory that does not count, because the call's arguments or state keep it.
+        The addresses of memory to leave out, because the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps the tensor.
 

@@ -258,8 +258,8 @@ def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, st
 def _is_exact(node: ast.expr) -> bool:
     """Return whether an expression only compares numbers that are exact in single precision.
 
-    Numbers moved to the host count as exact: single precision represents them, but not the results that Python computes
-    from them.
+    Numbers moved to the host are treated as exact: single precision represents them, but not the results that Python
+    computes from them.
     """
     unchecked_nodes: list[ast.AST] = [node]
     while unchecked_nodes:
@@ -277,7 +277,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly. Large numbers never count as exact."""
+    """Return whether single precision represents a number exactly. The result is false for large numbers."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

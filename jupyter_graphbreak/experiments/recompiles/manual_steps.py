@@ -1,4 +1,4 @@
-"""Suggest manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
+"""Suggest manual steps for recompiles that no tried change prevents, and say which recompiles are expected."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def manual_step(
     line: SpecializingLine | None,
     graph_count: int = 0,
 ) -> str:
-    """Return a sentence about recompiles that have one cause and that no change ends.
+    """Return a sentence about recompiles that have one cause and that no change prevents.
 
     Parameters
     ----------

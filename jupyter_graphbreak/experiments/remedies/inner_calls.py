@@ -42,7 +42,7 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile. Modules that are alike count once.
+#: The maximum number of modules and functions to compile. Modules that are alike are counted once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
@@ -348,7 +348,8 @@ def record_calls(
 ) -> Iterator[tuple[Callable[..., Any], CallNode]]:
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
-    Functions of PyTorch and Python count as parts of their callers, except modules.
+    Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
+    separately.
 
     Parameters
     ----------
@@ -392,7 +393,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
     """Return the node of a call that starts or, for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
-        return CallNode()  # its operations do not count
+        return CallNode()  # its operations are not counted
     if code not in is_framework_by_code:
         is_framework_by_code[code] = is_framework_file(code.co_filename)
     module = _module_of(frame, is_framework=is_framework_by_code[code])

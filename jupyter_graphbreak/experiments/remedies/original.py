@@ -248,7 +248,7 @@ class UncompiledOriginal:
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
 
-        Inputs with empty tensors count only for conditions on sizes, because their results have no values to compare.
+        Inputs with empty tensors are used only for conditions on sizes: their results have no values to compare.
         """
         if not watched_conditions:
             return self.usual_inputs(), None

@@ -292,7 +292,7 @@ def _frames_within(report: Report, ident: str) -> set[str]:
 
 
 def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
-    """Merge equal changes that were tried with different calls to one entry: the worse verdict counts."""
+    """Merge equal changes that were tried with different calls to one entry, and keep the worse verdict."""
     remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
@@ -324,7 +324,7 @@ def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str,
 
 
 def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
-    """Return two remedies with the same change as one: the worse verdict counts, and the evidence is added up."""
+    """Return two remedies with the same change as one, with the worse verdict and the sum of the evidence."""
     worse_remedy = max(one, other, key=lambda remedy: VERDICT_RANK[remedy.verdict])
     evidence = None
     if one.evidence is not None and other.evidence is not None:

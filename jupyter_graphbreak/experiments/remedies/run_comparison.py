@@ -316,8 +316,8 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
-    that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is
-    undefined in both programs.
+    that refuses an input. Gradients are compared only if the original returns finite numbers: for infinite ones they
+    are undefined in both programs.
     """
     expected = case.expected
     if case.input.counts_errors_only and (expected.error is not None or result.error is None):
@@ -325,7 +325,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     if result.error is None and _is_refused_by_operation(case):
         return []
     if expected.error is not None and result.error is not None:
-        # An input that both programs refuse does not count as a difference, even if their output before it differs.
+        # An input that both programs refuse is not a difference, even if their output before it differs.
         counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):

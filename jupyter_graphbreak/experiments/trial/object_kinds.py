@@ -76,7 +76,7 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object counts as immutable, as numbers, strings, ``None`` and members of enumerations do."""
+    """Return whether an object is treated as immutable: numbers, strings, ``None`` and members of enumerations are."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)

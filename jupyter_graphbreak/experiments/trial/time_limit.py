@@ -88,7 +88,7 @@ def require_time(kind: RunKind | None = None) -> None:
 def measure_run(kind: RunKind) -> Iterator[None]:
     """Allow a run only if there is time for the shortest one of its kind so far, and measure how long it takes.
 
-    The time of a run that compiles something does not count.
+    The time of a run that compiles something is ignored.
 
     Raises
     ------

@@ -145,7 +145,7 @@ class ValueRecorder:
         flags_before: NonfiniteFlags,
         execution: int,
     ) -> None:
-        # NaN counts even if the operands are infinite, as in Inf / Inf. Inf counts only if all operands are finite.
+        # NaN is recorded even if the operands are infinite, as in Inf / Inf; Inf only if all operands are finite.
         if value_range.nan and not flags_before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)

@@ -37,7 +37,7 @@ _NON_COMPUTING_NAMES = frozenset(
      "mps", "multiprocessing", "numpy", "optim", "profiler", "random", "register_hook", "save", "seed", "serialization",
      "share_memory_", "utils", "vmap"}
 )  # fmt: skip
-#: Methods of tensors that do not count as operations.
+#: Methods of tensors that are not treated as operations.
 _NON_OPERATION_METHODS = frozenset(
     {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
 )

@@ -69,7 +69,7 @@ def startup_sentence(report: Report) -> str:
 def _waiting_calls_text(report: Report) -> str:
     """Say how many calls waited for recompiles: "for which 3 calls waited".
 
-    If one call recompiles several frames, such as a function and its resume function, it counts once.
+    A call that recompiles several frames, such as a function and its resume function, is counted once.
     """
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:

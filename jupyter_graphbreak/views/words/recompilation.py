@@ -81,7 +81,7 @@ _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
-    "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+    "nothing, if the instances differ on purpose: each has its own graph, and all share one recompile limit"
 )
 #: The advice if the compilations for several modules reached the limit that they share.
 _ADVICE_ON_INSTANCES_AT_LIMIT = (
@@ -209,7 +209,7 @@ class Recompilation:
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
-        """Return in how many of the recompiles a guard failed: "3 of 4 times"; empty for a single recompile."""
+        """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
         total = len(self.frames)
         if total == 1:
             return ""
@@ -724,7 +724,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         )
     if name.startswith(BREAK_RESULT_PREFIX):
         setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
-        return f"remove the break: the recompiles end with it{setting}"
+        return f"remove the break: this also prevents the recompiles{setting}"
     is_attribute = "." in name
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"

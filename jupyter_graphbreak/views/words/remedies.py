@@ -346,7 +346,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 def _make_comment(report: Report, remedy: Remedy, inserted_as: Literal["cell", "code", "lines"]) -> list[str]:
     target = target_text(report, remedy)
-    verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
+    verb = "prevents the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)

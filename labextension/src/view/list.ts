@@ -2,7 +2,7 @@
 import { reasonOf } from './elements';
 
 /** The markup of items that a report leaves out, by list name. */
-export type Rest = Readonly<Record<string, readonly string[]>>;
+export type OmittedItems = Readonly<Record<string, readonly string[]>>;
 
 /** The number of items that a "show more" button adds. */
 const PAGE = 50;
@@ -22,7 +22,7 @@ interface IItem {
 export class List {
   /**
    * @param box - The element that contains the items.
-   * @param options - The source of the rest, and callbacks for added items.
+   * @param options - The source of the omitted items, and callbacks for added items.
    */
   constructor(box: HTMLElement, options: List.IOptions) {
     this._box = box;
@@ -56,10 +56,10 @@ export class List {
     if (this._unloaded === 0) {
       return;
     }
-    const rest = await this._options.rest(this._options.name);
+    const omittedItems = await this._options.omittedItems(this._options.name);
     if (this._unloaded > 0) {
       this._unloaded = 0;
-      for (const html of rest) {
+      for (const html of omittedItems) {
         this._items.push({ element: null, html, text: null });
       }
       this._showMore();
@@ -222,11 +222,11 @@ export class List {
 
 export namespace List {
   export interface IOptions {
-    /** The name of the list in {@link Rest}. */
+    /** The name of the list in {@link OmittedItems}. */
     name: string;
     /** The element that shows the number of remaining items. */
     more: HTMLElement | null;
-    rest(name: string): Promise<readonly string[]>;
+    omittedItems(name: string): Promise<readonly string[]>;
     /** Called with every element that is made from markup. */
     created?(element: Element): void;
     /** Called when the items on the page change. */

@@ -34,7 +34,7 @@ import { Toolbar } from './toolbar';
  * Add behaviour to the markup of a report.
  *
  * @param root - The element with class `graphbreak`.
- * @param data - The source of the rest of the report, unless the application provides it.
+ * @param data - The source of what is not in the markup, unless the application provides it.
  * @returns A function that removes the listeners.
  */
 export function addBehaviour(root: HTMLElement, data: IReportData): () => void {
@@ -56,7 +56,7 @@ class View {
     root.classList.add('gb-live');
     root.classList.toggle('gb-page', isPageOf(root));
     this._panes = new Panes(root, {
-      rest: name => this._data.rest(name),
+      omittedItems: name => this._data.omittedItems(name),
       onShow: () => this._refresh(),
       onFilter: matches =>
         this._toolbar.announce(matches === null ? '' : `${matches} found`),

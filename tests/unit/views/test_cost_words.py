@@ -174,10 +174,10 @@ def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("us", "sentence"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
+    ("us", "text"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
 )
-def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
-    assert time_text(us) == sentence
+def test_times_have_a_suitable_unit(us: float, text: str) -> None:
+    assert time_text(us) == text
 
 
 def test_a_check_says_whether_the_result_is_right() -> None:

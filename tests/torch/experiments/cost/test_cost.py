@@ -38,7 +38,7 @@ FEW_RUNS = Budget(seconds=0.0, runs=7)
 
 
 def work(us: float) -> None:
-    """Use the processor for a time in microseconds. Waiting for a processor does not count, as in measurements."""
+    """Use the processor for a time in microseconds. Waiting for a processor is not included, as in measurements."""
     end = time.thread_time() + us * 1e-6
     while time.thread_time() < end:
         pass

@@ -45,7 +45,7 @@ _QUIET_MS = 20
 
 _SHOW = "() => { jupyterapp.shell.activateById('jupyter-graphbreak-panel'); }"
 _HIDE = "() => { jupyterapp.shell.collapseRight(); }"
-#: A different side panel of JupyterLab, to measure the cost of opening the side without ours.
+#: A different JupyterLab side panel, to measure the cost of opening the side without ours.
 _SHOW_OTHER = "() => { jupyterapp.shell.activateById('jp-property-inspector'); }"
 _SWITCH = "id => { jupyterapp.shell.activateById(id); }"
 _ROWS = "document.querySelectorAll('.jp-GraphBreakPanel-item').length"

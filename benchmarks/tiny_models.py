@@ -1,4 +1,4 @@
-"""Make a tiny model of any architecture of transformers, with random weights, and inputs that it accepts."""
+"""Make a tiny model of any transformers architecture, with random weights, and inputs that it accepts."""
 
 from __future__ import annotations
 

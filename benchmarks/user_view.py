@@ -168,7 +168,7 @@ def _settings() -> dict[str, str]:
 
 
 def attribute_ids() -> dict[str, int]:
-    """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
+    """Return the identities of the functions and classes in torch's and Python's modules and classes, by name."""
     ids = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):

@@ -164,7 +164,7 @@ def trains_in_forward(module: torch.nn.Module) -> bool:
 
 
 def is_metric(module: torch.nn.Module) -> bool:
-    """Return whether a module is a metric of torchmetrics, which only collects values and is not compiled."""
+    """Return whether a module is a torchmetrics metric, which only collects values and is not compiled."""
     return any(class_.__module__.startswith("torchmetrics.") for class_ in type(module).__mro__)
 
 
@@ -176,7 +176,7 @@ def is_user_code(callable_: Any) -> bool:
 
 
 def is_transform(callable_: Any) -> bool:
-    """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
+    """Return whether a callable is a ``torch.func`` transform, such as ``grad(loss)`` or ``vmap(model)``."""
     module_name = callable_.__globals__.get("__name__") if is_instance(callable_, types.FunctionType) else None
     return isinstance(module_name, str) and module_name.startswith("torch._functorch.")
 

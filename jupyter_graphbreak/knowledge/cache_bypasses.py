@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheBypass:
-    """A reason why the cache of AOTAutograd, the cache of Inductor or both are bypassed.
+    """A reason why the AOTAutograd cache, the Inductor cache or both are bypassed.
 
     Parameters
     ----------

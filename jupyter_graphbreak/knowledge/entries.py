@@ -36,7 +36,7 @@ BranchUse = Literal["end of a loop", "error", "flag", "message"]
 
 @dataclass(frozen=True, slots=True)
 class DynamoSetting:
-    """A setting of Dynamo with a value that may remove breaks.
+    """A Dynamo setting with a value that may remove breaks.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class KnownBug:
     @property
     def advice_in_report(self) -> str:
         """The advice about the bug, in the words of a report."""
-        thread = f"a known bug of PyTorch, {self.address}" if self.address else "a known bug of PyTorch"
+        thread = f"a known PyTorch bug, {self.address}" if self.address else "a known PyTorch bug"
         return f"{self.advice[:1].lower()}{self.advice[1:].removesuffix('.')} ({thread})"
 
 

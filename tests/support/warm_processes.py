@@ -40,7 +40,7 @@ _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_"
 #: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
 _LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
 _LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
-#: The options of Python with which a process can be forked.
+#: The Python options with which a process can be forked.
 _OPTIONS = ("-P", "-u")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",

@@ -82,7 +82,7 @@ def capture_by_hand(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
 def compare_by_hand(frontend: str, case: Any) -> VerdictByHand:
     """Capture a function, run the result with both inputs, and compare it with eager mode, without this package."""
     torch._dynamo.reset()
-    torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
+    torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export in torch 2.9 leaves one
     backend, graph_counter = counting_backend()
     fn = case.make()
     initial = tensors_of(fn)

@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.site import arguments_of, called_na
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions of torch that return a boolean tensor.
+#: Methods and functions in torch that return a boolean tensor.
 _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",

@@ -151,7 +151,7 @@ class CallTrials:
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
-        #: The line that makes a constant of a size, if an error of PyTorch has shown one.
+        #: The line that makes a constant of a size, if a PyTorch error has shown one.
         self.specializing_line: SpecializingLine | None = None
         usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.

@@ -149,7 +149,7 @@ class Variations:
     lists: tuple[NumberList, ...] = ()
     #: Pairs of arguments that are the same tensor in some calls only.
     aliases: tuple[tuple[Path, Path], ...] = ()
-    #: Caches of transformers that grow with each call.
+    #: Caches in transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
     def select_mentioned_in(self, guards: Iterable[str]) -> Variations:

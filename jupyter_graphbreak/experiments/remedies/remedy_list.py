@@ -61,7 +61,7 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
             return optimizer_step
         owner, call = ADVICE_BY_OWNER[break_.owner], _user_call(report, break_)
         if call is None:
-            # A line of PyTorch only shows what the program does, such as running a module's hook.
+            # A line in PyTorch only shows what the program does, such as running a module's hook.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
             return step.text if step is not None else owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call

@@ -104,7 +104,7 @@ def differences(
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
-            Difference("random state", f"leaves the random generator of {name} in a different state")
+            Difference("random state", f"leaves {name}'s random generator in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]

@@ -45,7 +45,7 @@ _PROCESS_TYPES = (
 )  # fmt: skip
 #: Logging packages, whose loggers refer to threads, streams and settings.
 _LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
-#: Modules of PyTorch whose objects belong to the process: operators, compilers, device streams.
+#: PyTorch modules whose objects belong to the process: operators, compilers, device streams.
 _TORCH_MODULES = (
     "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",

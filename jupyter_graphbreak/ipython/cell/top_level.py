@@ -165,7 +165,7 @@ _UNKNOWN_VALUE = object()
 
 
 def _is_allowed_value(value: Any) -> bool:
-    """Return whether a value is a tensor, number, string, container of these, object of PyTorch, or builtin."""
+    """Return whether a value is a tensor, number, string, container of these, PyTorch object, or builtin."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -178,7 +178,7 @@ def _is_allowed_value(value: Any) -> bool:
 
 
 def _is_computing_function(callee: Any) -> bool:
-    """Return whether a callable is a function of PyTorch or ``math`` that computes, or a mode such as ``no_grad``."""
+    """Return whether a callable is a PyTorch or ``math`` function that computes, or a mode such as ``no_grad``."""
     import torch
 
     if isinstance(callee, type):

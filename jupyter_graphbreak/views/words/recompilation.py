@@ -63,7 +63,7 @@ _TENSOR_TYPE_GUARD = re.compile(
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
-#: The names that a wrapper of torch gives the arguments of the function that it wraps.
+#: The names that a torch wrapper gives the arguments of the function that it wraps.
 _WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
 _WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
@@ -259,7 +259,7 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def _name_arguments(guard: FailedGuard) -> FailedGuard:
-    """Replace the names that a wrapper of torch gives the arguments: ``args[0]`` becomes "the first argument"."""
+    """Replace the names that a torch wrapper gives the arguments: ``args[0]`` becomes "the first argument"."""
     variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", guard.variation))
     advice = _WRAPPED_KEYWORD.sub(r"\1", guard.advice)
     argument = _WRAPPED_ARGUMENT.search(advice)

@@ -162,7 +162,7 @@ def _how_run_ended(report: Report) -> str:
 
 
 def _known_bug_advice(error: RunError) -> str:
-    """Return advice on an error that a known bug of PyTorch may have raised; empty if no such bug is known.
+    """Return advice on an error that a known PyTorch bug may have raised; empty if no such bug is known.
 
     The advice is conditional, because the user's own code may raise the same error.
     """

@@ -1,4 +1,4 @@
-"""Programs that trigger known bugs of PyTorch on a CPU; ``knowledge/known_bugs.toml`` describes the bugs."""
+"""Programs that trigger known PyTorch bugs on a CPU; ``knowledge/known_bugs.toml`` describes the bugs."""
 
 from __future__ import annotations
 

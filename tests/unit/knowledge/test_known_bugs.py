@@ -1,4 +1,4 @@
-"""The message of an error identifies a known bug of PyTorch, and the report gives the advice for that bug."""
+"""The message of an error identifies a known PyTorch bug, and the report gives the advice for that bug."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 def test_an_error_with_the_message_of_a_known_bug_has_advice_for_it() -> None:
     (advice,) = advise(Cause("AssertionError", explanation=MOCK), None)
     assert advice.text == (
-        "call `isinstance` before the compiled function, and pass the result (a known bug of PyTorch, "
+        "call `isinstance` before the compiled function, and pass the result (a known PyTorch bug, "
         "https://github.com/pytorch/pytorch/issues/174050)"
     )
     assert advice.text in all_advice()

@@ -328,17 +328,17 @@ def logged() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves the random generator of torch in a different state")
+@case("random state", "leaves torch's random generator in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves the random generator of Python in a different state")
+@case("random state", "leaves Python's random generator in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves the random generator of numpy in a different state")
+@case("random state", "leaves numpy's random generator in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 

@@ -247,7 +247,7 @@ def short_measurements() -> Iterator[tuple[types.ModuleType, str, Any]]:
     package = "jupyter_graphbreak.experiments.cost"
     for (module, name), value in _SHORT_TIMES.items():
         yield importlib.import_module(f"{package}.{module}"), name, value
-    budget = importlib.import_module(f"{package}.timing").Budget(seconds=0.1, runs=60)
+    budget = importlib.import_module(f"{package}.timing").Budget(seconds=0.1, max_runs=60)
     for module in _MODULES_WITH_BUDGET:
         yield importlib.import_module(f"{package}.{module}"), "_BUDGET", budget
 

@@ -152,14 +152,14 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
     return [min(us, max_us) for us in sorted(times)[: max(_MIN_TIMES, len(times) // 4)]]
 
 
-def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
+def _times_us(check: Callable[[], object], batch_count: int, batch_ns: int) -> list[float]:
     """Return the average time in microseconds of a check in each of several batches of checks."""
     check()
     start = time.perf_counter_ns()
     check()
     count = max(2, batch_ns // max(1, time.perf_counter_ns() - start))
     times = []
-    for _ in range(batches):
+    for _ in range(batch_count):
         start = time.perf_counter_ns()
         for _ in itertools.repeat(None, count):
             check()

@@ -127,7 +127,7 @@ def _measure_change(
             lambda: observe_with_backward(changed.timer.time),
             lambda: compiled.observe_with_backward(compiled.timer.time),
         )
-    return MemoryChange(code, peak, saved_bytes.peak, is_correct(results), ratio)
+    return MemoryChange(code, peak, saved_bytes.peak_bytes, is_correct(results), ratio)
 
 
 def agree_within_rounding(

@@ -172,7 +172,7 @@ class EntrySearch:
             frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
         candidates = propose_candidates(mentioned_variations, variations, circumstances)
-        expected_count = trials.expected_compilation_count(mentioned_variations.others)
+        expected_count = trials.expected_compilation_count(mentioned_variations.other_variations)
         is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         has_working_trial = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
         self._specializing_line = self._find_specializing_line(None if has_working_trial else trials.specializing_line)

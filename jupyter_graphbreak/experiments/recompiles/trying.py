@@ -161,7 +161,7 @@ class CallTrials:
             (call.site.owner_name for call in usable_calls if call.site is not None and call.site.owner_name), None
         )
         assigned_paths = {number.path for number in self.variations.numbers} | {
-            variation.path for variation in self.variations.others
+            variation.path for variation in self.variations.other_variations
         }
         calls = _repeated_calls(usable_calls, assigned_paths)
         new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)

@@ -353,7 +353,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
 def needs_general_advice(report: Report, recompilation: Recompilation) -> bool:
     """Return whether to show the general advice about guards, because no trial has found anything better."""
     trials = recompile_remedies(report, recompilation)
-    return trials is None or not (trials.working or trials.decisions)
+    return trials is None or not (trials.working_remedies or trials.decisions)
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
@@ -434,12 +434,12 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
         decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
-            [remedy for remedy in all_remedies.working if remedy.id not in shown_before],
-            [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
+            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
+            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],
             [decision for decision in decisions if decision not in shown_before],
             all_remedies.why_untried,
         )
-        shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
+        shown_before.update(remedy.id for remedy in (*remaining.working_remedies, *remaining.failed_remedies))
         shown_before.update(remaining.decisions)
         by_frame[recompilation.frames[0]] = remaining
     return by_frame
@@ -448,7 +448,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the best remedy that works for the recompiles of a function; ``None`` if none is shown for it."""
     trials = recompile_remedies(report, recompilation)
-    return trials.working[0] if trials is not None and trials.working else None
+    return trials.working_remedies[0] if trials is not None and trials.working_remedies else None
 
 
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:

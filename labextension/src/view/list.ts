@@ -33,7 +33,7 @@ export class List {
       text: null
     }));
     this._limit = this._items.length;
-    this._unloaded = Number(options.more?.dataset.left ?? 0);
+    this._unloadedCount = Number(options.more?.dataset.left ?? 0);
     this._unloadedLabel = (options.more?.textContent ?? '').replace(
       /^and /,
       ''
@@ -43,22 +43,22 @@ export class List {
 
   /** The number of items, whether on the page or not. */
   get length(): number {
-    return this._items.length + this._unloaded;
+    return this._items.length + this._unloadedCount;
   }
 
   /** Whether all items are loaded. */
   get isWhole(): boolean {
-    return this._unloaded === 0;
+    return this._unloadedCount === 0;
   }
 
   /** Load the remaining items. */
   async load(): Promise<void> {
-    if (this._unloaded === 0) {
+    if (this._unloadedCount === 0) {
       return;
     }
     const omittedItems = await this._options.omittedItems(this._options.name);
-    if (this._unloaded > 0) {
-      this._unloaded = 0;
+    if (this._unloadedCount > 0) {
+      this._unloadedCount = 0;
       for (const html of omittedItems) {
         this._items.push({ element: null, html, text: null });
       }
@@ -179,7 +179,7 @@ export class List {
     if (!more) {
       return;
     }
-    const remaining = hidden + this._unloaded;
+    const remaining = hidden + this._unloadedCount;
     more.hidden = remaining === 0;
     if (remaining === 0) {
       return;
@@ -190,7 +190,7 @@ export class List {
     button.textContent =
       remaining > page
         ? `Show ${page} of ${remaining} more`
-        : `Show ${this._unloaded > 0 ? this._unloadedLabel : `${remaining} more`}`;
+        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remaining} more`}`;
     button.addEventListener('click', () => void this._next(button));
     more.replaceChildren(button);
   }
@@ -214,7 +214,7 @@ export class List {
   private readonly _options: List.IOptions;
   private readonly _items: IItem[];
   /** The number of items that are not loaded yet, and the text that the markup has for them. */
-  private _unloaded: number;
+  private _unloadedCount: number;
   private readonly _unloadedLabel: string;
   private _limit: number;
   private _query = '';

@@ -170,7 +170,7 @@ def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
     assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
-    assert [piece.ops for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
+    assert [piece.op_count for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 
-SHORT = Budget(seconds=0.2, runs=60)
-FEW_RUNS = Budget(seconds=0.0, runs=7)
+SHORT = Budget(seconds=0.2, max_runs=60)
+FEW_RUNS = Budget(seconds=0.0, max_runs=7)
 
 
 def work(us: float) -> None:

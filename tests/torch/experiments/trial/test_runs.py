@@ -651,5 +651,5 @@ def test_random_seeds_reach_each_path_through_a_function() -> None:
 
     with sandbox_runs():
         reference = Reference(f, Input(Arguments(torch.zeros(())), Example("", "")))
-        results = [reference.result, *(case.expected for case in reference.cases([Arguments(torch.zeros(()))]))]
+        results = [reference.result, *(case.expected_result for case in reference.cases([Arguments(torch.zeros(()))]))]
     assert {float(result.value) for result in results} == {0, 1, 2, 3}

@@ -104,7 +104,7 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
         Recompile("0/1", "0/0", "step", None, [first], id="r1"),
         Recompile("0/2", "0/0", "step", None, [first, later], id="r2"),
     ]
-    steps = dict(manual_steps(Variations(numbers=(count,), others=(keys,)), recompiles, None))
+    steps = dict(manual_steps(Variations(numbers=(count,), other_variations=(keys,)), recompiles, None))
     (created, counted) = sorted(steps, key=lambda step: steps[step])
     assert created.startswith("The first call creates the optimizer's state")
     assert counted.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
@@ -120,7 +120,7 @@ def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind
     later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
     own_state = Path(Root("module", "self")).child("attribute", "v")
     for path, is_own in ((own_state, True), (Path(Root("argument", "x")), False)):
-        variations = Variations(others=(OtherVariation(path, kind, (first, later)),))
+        variations = Variations(other_variations=(OtherVariation(path, kind, (first, later)),))
         step = manual_step(variations, variations, [], None)
         assert ("before the first call" in step) == is_own
         assert kind_words in step or not is_own

@@ -69,6 +69,7 @@ KINDS = {
     ),
     "It draws random numbers": (
         "skipped_random",
+        "random_arithmetic",
         "numpy_random",
         "random_",
         "random_generator",
@@ -180,7 +181,7 @@ WITHOUT_PROGRAM = {
         _IS_AN_ERROR,
     ),
     **dict.fromkeys(
-        ("GB0086", "GB0093", "GB0175", "GB0177", "GB0213", "GB6270", "GB9741"),
+        ("GB0086", "GB0093", "GB0175", "GB0177", "GB6270", "GB9741"),
         _NOT_FOUND,
     ),
     **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),

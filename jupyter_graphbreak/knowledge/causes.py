@@ -69,6 +69,9 @@ _PYTHON_NUMBER_STEP = ManualStep(
 _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
     "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data."
 )
+#: Dynamo's name for a number that Python's `random` draws in compiled code.
+_RANDOM_NUMBER = "UnspecializedPythonVariable"
+_RANDOM_NUMBER_STEP = ManualStep("Decide whether to draw before the call and pass the number, or use torch.rand().")
 _UNKNOWN_SHAPE_STEP = ManualStep(
     "Decide whether this operation may stay eager: no graph knows the shape of its result, "
     "unless a custom operator with a fake kernel wraps it (torch.library.custom_op)."
@@ -274,7 +277,7 @@ CAUSES = (
         setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
         settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
-        rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
+        rewrites=("format with str.format", "index with a vector", "keep the tensor", "pass sizes as numbers"),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -1485,6 +1488,44 @@ CALLS = (
         ),
     ),
     KnownCall(
+        context=_RANDOM_NUMBER,
+        causes=("GB0213",),
+        title="Arithmetic with a random number of Python",
+        advice="draw the number before the call and pass it as an argument",
+        manual_step=_RANDOM_NUMBER_STEP,
+    ),
+    KnownCall(
+        context=_RANDOM_NUMBER,
+        causes=("GB0170",),
+        title="Branch on a random number of Python",
+        advice=(
+            "draw the number before the call and pass it as an argument; or draw a tensor with torch.rand(()) and "
+            "choose with torch.where"
+        ),
+        manual_step=_RANDOM_NUMBER_STEP,
+    ),
+    KnownCall(
+        causes=("GB4347",),
+        advice=(
+            "turn it into a list before the loop, for example with list(d.keys()); if an earlier break "
+            "caused this one, fix that first"
+        ),
+        manual_step=ManualStep(
+            "Fix the other breaks of this function first: one of them may cause this one. Otherwise, decide whether to "
+            "loop over a list."
+        ),
+    ),
+    KnownCall(
+        pattern="",  # any code
+        causes=("UserError",),
+        title="Number from a tensor that Dynamo needs while tracing",
+        advice=(
+            "compute the number before the call and pass it as an argument; or replace the loop or condition that "
+            "needs it with operations on whole tensors, such as torch.where or a mask"
+        ),
+        manual_step=_PYTHON_NUMBER_STEP,
+    ),
+    KnownCall(
         pattern=r"\bunique\(",
         causes=("GB0036",),
         advice=(
@@ -1600,7 +1641,7 @@ CALLS = (
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
         title="Random number from Python's `random`",
         advice="draw before the call and pass the number, or draw with torch.rand()",
-        manual_step=ManualStep("Decide whether to draw before the call and pass the number, or use torch.rand()."),
+        manual_step=_RANDOM_NUMBER_STEP,
     ),
     KnownCall(
         pattern=r"\bset\(|\bfrozenset\(",
@@ -1666,7 +1707,11 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
-    calls_for_cause = (call for call in CALLS if cause.id in call.causes and re.search(call.pattern or "", code or ""))
+    calls_for_cause = (
+        call
+        for call in CALLS
+        if cause.id in call.causes and re.search(call.pattern or "", code or "") and call.context in (context or "")
+    )
     if (call := next(calls_for_cause, None)) is not None:
         manual_step = call.manual_step or cause.manual_step
         return replace(cause, title=call.title or cause.title, advice=call.advice, manual_step=manual_step)

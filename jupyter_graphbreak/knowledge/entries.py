@@ -20,6 +20,7 @@ Rewrite = Literal[
     "delete the call",
     "draw with randint_like",
     "format with str.format",
+    "index with a vector",
     "keep the tensor",
     "leave requires_grad_() out",
     "mask instead of selecting",
@@ -109,6 +110,8 @@ class KnownCall:
         A regular expression for the source code of the call.
     causes : tuple of str
         The GB ids of the causes to which the entry applies, if its pattern matches the code; empty for any cause.
+    context : str
+        A part of Dynamo's context of a break, which an entry with ``causes`` needs as well.
     title, advice, setting_advice, manual_step, page
         As in :class:`KnownCause`; ``None`` leaves the value of the cause's own entry.
     """
@@ -116,6 +119,7 @@ class KnownCall:
     names: tuple[str, ...] = ()
     pattern: str | None = None
     causes: tuple[str, ...] = ()
+    context: str = ""
     title: str | None = None
     advice: str | None = None
     setting_advice: str | None = None

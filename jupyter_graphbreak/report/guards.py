@@ -57,6 +57,11 @@ def plain_guard(guard: str) -> str:
     return f"len({empty_container[1]}) == 0" if empty_container is not None else text
 
 
+def tensor_index_advice(name: str) -> str:
+    """Return advice on a tensor of one element, such as an index, of whose value PyTorch makes a constant."""
+    return f"for an index, write `x[{name}.reshape(1)][0]` instead of `x[{name}]`; or pass `{name}` as a number"
+
+
 def is_about_number_from_break(guard: str) -> bool:
     """Return whether a guard compares a number that the code at a break returned."""
     return _NUMBER_FROM_BREAK.fullmatch(guard) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
@@ -31,6 +32,10 @@ FAMILY = "hoisting"
 TIME_DEPENDENT_FUNCTIONS = {
     "time", "perf_counter", "perf_counter_ns", "monotonic", "time_ns", "process_time", "sleep", "synchronize", "now",
 }  # fmt: skip
+#: Statements after which the rest of a function may not run.
+_EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+#: Functions of :mod:`random` and ``numpy.random`` that change or create a generator.
+_NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
@@ -50,7 +55,78 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if block is not None:
         yield from _propose_without_block(site, block)
     if entry is not None:
-        yield from _propose_before_call(site, entry)
+        proposals = list(_propose_before_call(site, entry))
+        yield from proposals
+        if not proposals:
+            yield from _propose_draws_before_call(site, entry)
+
+
+def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
+    """Draw the random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
+    given_names: list[str] = []
+    lines: list[str] = []
+    splices: list[Splice | None] = []
+    draws: list[ast.expr] = []
+    known_names = parameters_of(function)  # their values before the call are those at the draw
+    unknown_names = names_bound(function) - known_names
+    for statement in function.body:
+        for draw in _draws_of(statement):
+            read_names = names_read(draw)
+            if read_names & unknown_names or is_protected(site.draft, draw):
+                continue
+            target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is draw else None
+            if isinstance(target, ast.Name) and target.id not in parameters_of(function):
+                name, splice = target.id, site.draft.deletion(statement)
+            else:
+                name = _unused_name(site, given_names)
+                splice = site.draft.replacement(draw, name)
+            given_names.append(name)
+            lines.append(f"{name} = {site.draft.text_of(draw)}")
+            splices.append(splice)
+            draws.append(draw)
+        unknown_names |= names_bound(statement) - set(given_names)
+        if any(isinstance(part, _EXITS) for part in ast.walk(statement)):
+            break
+    names_at_break = names_read(site.node) & set(given_names)
+    is_at_draw = any(site.node in ast.walk(draw) or draw in ast.walk(site.node) for draw in draws)
+    if not names_at_break and not is_at_draw:
+        return
+    yield from _propose_wrapping(
+        site,
+        function,
+        ", ".join(given_names),
+        lambda inner: [*lines, f"return {inner}"],
+        splices,
+        "Draw the random numbers before the call",
+        conditions_before(site, function, draws),
+    )
+
+
+def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the expressions of a statement that draw a random number of Python or NumPy whenever it runs.
+
+    A whole condition that draws, such as ``random.random() < p``, is one of them.
+    """
+    if isinstance(statement, ast.If):
+        if any(map(_is_draw, ast.walk(statement.test))):
+            yield statement.test
+    elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return) and statement.value is not None:
+        optional_parts = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+        if not any(isinstance(part, optional_parts) for part in ast.walk(statement.value)):
+            yield from (part for part in ast.walk(statement.value) if isinstance(part, ast.Call) and _is_draw(part))
+
+
+def _is_draw(node: ast.AST) -> bool:
+    name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
+    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
+
+
+def _unused_name(site: Site, given_names: Sequence[str]) -> str:
+    numbers = itertools.count(2)
+    name = fresh_name(site.draft, "drawn")
+    while name in given_names:
+        name = fresh_name(site.draft, f"drawn_{next(numbers)}")
+    return name
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
@@ -59,9 +135,8 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     if call is None or site.statement not in function.body or not uses_result:
         return
     earlier_statements = function.body[: function.body.index(site.statement)]
-    exit_nodes = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
     if is_protected(site.draft, call) or any(
-        isinstance(node_before, exit_nodes) for part in earlier_statements for node_before in ast.walk(part)
+        isinstance(node_before, _EXITS) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
     if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted_name(call.func):

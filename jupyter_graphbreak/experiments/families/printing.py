@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
 
 if TYPE_CHECKING:
@@ -168,7 +168,8 @@ def _title_for(statements: list[ast.stmt]) -> str:
         elif isinstance(node, ast.Expr) and (name := _output_function(node)) is not None:
             output_functions.add(name)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            called_functions[f"`{dotted_name(node.value.func)}()`"] = None
+            name = dotted_name(node.value.func)
+            called_functions[f"`{called_name(node.value) if '()' in name else name}()`"] = None
     parts = (
         [f"run {' and '.join(called_functions) if len(called_functions) <= _MAX_NAMED_CALLS else 'calls'}"]
         if called_functions

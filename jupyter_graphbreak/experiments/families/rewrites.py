@@ -38,7 +38,6 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         _map_as_comprehension,
         _drop_progress_bar,
         _draw_with_uniform,
-        _index_with_vector,
         _select_extreme_item,
     ):
         yield from rule(site)
@@ -339,6 +338,7 @@ _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "copy with clone()": _copy_with_clone,
     "draw with randint_like": _draw_with_randint_like,
     "format with str.format": _format_with_str_format,
+    "index with a vector": _index_with_vector,
     "leave requires_grad_() out": _leave_requires_grad_out,
     "replace the requires_grad assignment": _replace_requires_grad,
 }

@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.guards import (
     is_about_number_from_break,
     name_of_function_variable,
     plain_guard,
+    tensor_index_advice,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ _LENGTH_STEP = (
     "container out of the compiled function."
 )
 _FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
+#: A guard on the value of a tensor with one element.
+_TENSOR_VALUE = re.compile(r"([\w.\[\]'\"]+)\.item\(\) == ")
 #: Patterns of guards, each with a sentence in which ``name`` stands for the group that matched.
 _SENTENCES_BY_PATTERN = (
     (
@@ -119,6 +122,7 @@ def manual_step(
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     sentences_about_specific_causes = [
+        *map(_sentence_about_tensor_value, guards),
         _sentence_about_cache(guards, variations),
         _sentence_about_function(guards),
         *(_sentence_about_stored_number(guard, variations) for guard in guards),
@@ -247,6 +251,16 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
             '`StaticCache(config=model.config, max_cache_len=...)`; with generate(), `cache_implementation="static"`.'
         )
     return ""
+
+
+def _sentence_about_tensor_value(guard: str) -> str:
+    """Return a sentence about a tensor of whose value PyTorch makes a constant, or ``""`` for any other guard."""
+    match = _TENSOR_VALUE.match(plain_guard(guard))
+    if match is None or match[1].startswith(BREAK_RESULT_PREFIX):
+        return ""
+    name = match[1]
+    advice = tensor_index_advice(name)
+    return f"`{name}` is a tensor that is used as a number, and each value has its own graph: {advice}."
 
 
 def _sentence_about_function(guards: list[str]) -> str:

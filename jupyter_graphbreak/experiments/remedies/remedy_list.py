@@ -67,7 +67,7 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shorten(_code_of_call(call))}` (line {call.line})")
     code = code_at(break_)
-    cause = known_cause(break_.gb_id, break_.gb_type, code=code)
+    cause = known_cause(break_.gb_id, break_.gb_type, break_.context, code)
     advice_texts = {advice.text for advice in break_.advice}
     use = next((use for use, advice in cause.advice_by_use if advice in advice_texts), None)
     step = dict(cause.manual_steps_by_use).get(use, cause.manual_step) if use is not None else cause.manual_step

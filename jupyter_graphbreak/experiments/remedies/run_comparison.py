@@ -276,7 +276,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[
     names = {run.files.get(location.source, location.source) for run in runs} & set(texts)
     line = _original_line(*texts[names.pop()], location.line) if names else str(location.line)
     file = f" of {sources[0].name}" if sources and cells != {sources[0].name} else ""
-    title = known_cause(graph_break.gb_id, graph_break.gb_type, code=location.code).title
+    title = known_cause(graph_break.gb_id, graph_break.gb_type, graph_break.context, location.code).title
     code = re.sub(r"(?<=[(\[]) ", "", " ".join((location.code or "").split()))
     code = code if len(code) <= _MAX_CODE else f"{code[:_MAX_CODE]}..."
     is_word = title[1:].partition(" ")[0].islower()  # not a class such as UserError

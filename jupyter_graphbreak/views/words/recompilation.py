@@ -17,6 +17,7 @@ from jupyter_graphbreak.report.guards import (
     is_about_number_from_break,
     name_of_function_variable,
     plain_guard,
+    tensor_index_advice,
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     _Failure = GuardFailure | BlockDifference
 
 _VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
+#: A guard on the value of a tensor with one element, which the code uses as a number.
+_TENSOR_VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.item\(\) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 #: Its parts are matched one after the other, because a single pattern for all of it could be slow on hostile text.
 _TENSOR_GUARD = re.compile(
@@ -52,6 +55,9 @@ _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+
 _KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
 #: PyTorch's message if an object that compiled code refers to was freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+#: A line with a break may have read an object before the break, such as the bound method in `xs.append(y.item())`.
+#: Without the break, the code is recompiled as well, because the length of such a list varies.
+_FREED_OBJECT_ADVICE = "call the method after the compiled function, with a value that the function returns"
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
 _BACKEND_GUARD_START = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
@@ -640,9 +646,13 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             new = rest.removeprefix(_ACTUAL_START) or None
             return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
+    if match := _TENSOR_VALUE_GUARD.fullmatch(guard):
+        name = match["name"]
+        advice = "" if is_library else tensor_index_advice(name)
+        return _Variation(f"the value of {name}", match["value"], None, advice)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
-        shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
+        shown_name = "a value on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else name
         return _Variation(
             shown_name,
             value,
@@ -653,12 +663,14 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
     if freed_object := _FREED_OBJECT.fullmatch(guard):
         name = freed_object["name"]
-        subject = "a value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
-        return _Variation(f"{subject} no longer exists", "", None, "")
-    if object_variation := _object_variation(guard):
-        return _Variation(object_variation, "", None, "")
-    if settings := changed_settings(guard):
-        return _Variation(f"{settings} changed", "", None, "")
+        if name.startswith(BREAK_RESULT_PREFIX):
+            subject, advice = "an object or a method on the line of the break", _FREED_OBJECT_ADVICE
+        else:
+            subject, advice = f"`{name}`", ""
+        return _Variation(f"{subject} no longer exists", "", None, advice)
+    settings = changed_settings(guard)
+    if description := (f"{settings} changed" if settings else _object_variation(guard)):
+        return _Variation(description, "", None, "")
     if guard.startswith(_BACKEND_GUARD_START):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)

@@ -3445,3 +3445,22 @@ def f(x):
     return rows
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
+# === random crop, right
+def f(x):
+    top = random.randint(0, len(x) - 3)
+    y = x[top : top + 3] * 2
+    if random.random() < 0.5:
+        y = y.flip(0)
+    return y - y.mean()
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === random crop, wrong
+def f(x):
+    x = x[1:]
+    top = random.randint(0, len(x) - 3)
+    if x.sum() > 100:
+        random.random()
+    shift = random.randint(0, 2)
+    return x[top : top + 3] * (shift + 1)
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)

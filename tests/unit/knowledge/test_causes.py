@@ -116,6 +116,25 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 
 
+def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:
+    cause = known_cause(None, "UserError", code="range(int(n))")
+    assert cause.title == "Number from a tensor that Dynamo needs while tracing"
+    assert "pass it as an argument" in (cause.advice or "")
+
+
+@pytest.mark.parametrize(("gb_id", "verb"), [("GB0170", "Branch on"), ("GB0213", "Arithmetic with")])
+def test_the_context_shows_that_a_number_is_random(gb_id: str, verb: str) -> None:
+    cause = known_cause(gb_id, "", "attempted to jump with UnspecializedPythonVariable()", "p < self.drop")
+    assert cause.title == f"{verb} a random number of Python"
+    assert known_cause(gb_id, "", "attempted to jump with TensorVariable()", "p < self.drop").title != cause.title
+
+
+def test_an_unknown_iterator_is_not_about_what_its_line_sorts() -> None:
+    cause = known_cause("GB4347", "Missing tp_iternext", code="[d[k] for k in sorted(d)]")
+    assert cause.manual_step is not None
+    assert cause.manual_step.text.startswith("Fix the other breaks of this function first")
+
+
 def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
     unknown = known_cause("GB9999", "something new")

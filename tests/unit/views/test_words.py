@@ -267,12 +267,12 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         ),
         (
             report_with_recompiles("___stack0 == 28.5"),
-            "the value that the break returned: 28.5 -> different value",
+            "a value on the line of the break: 28.5 -> different value",
             "remove the break: this also prevents the recompiles; or use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0 == 0"),
-            "the value that the break returned: 0 -> different value",
+            "a value on the line of the break: 0 -> different value",
             "remove the break: this also prevents the recompiles",
         ),
         (
@@ -369,9 +369,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         ),
         (report_with_recompiles("G['__import_a_dot_b'].device is None"), "`a.b.device is None` failed", ""),
         (
+            report_with_recompiles("L['t'].item() == 0"),
+            "the value of t: 0 -> different value",
+            "for an index, write `x[t.reshape(1)][0]` instead of `x[t]`; or pass `t` as a number",
+        ),
+        (
             report_with_recompiles("Cache line invalidated because L['___stack0'] got deallocated"),
-            "a value that the break returned no longer exists",
-            "",
+            "an object or a method on the line of the break no longer exists",
+            "call the method after the compiled function, with a value that the function returns",
         ),
         (
             report_with_recompiles("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),

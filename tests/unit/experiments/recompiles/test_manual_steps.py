@@ -50,6 +50,13 @@ def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_num
     assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
 
 
+def test_a_tensor_that_is_an_index_gets_a_vector_and_no_advice_on_sizes() -> None:
+    recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("L['t'].item() == 3")], id="r1")
+    ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 6, "a = alphas[t]"))
+    assert step.startswith("`t` is a tensor that is used as a number, and each value has its own graph: for an index")
+    assert step.endswith("write `x[t.reshape(1)][0]` instead of `x[t]`; or pass `t` as a number.")
+
+
 def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
     deallocated = GuardFailure("Cache line invalidated because L['self'] got deallocated")
     recompile = Recompile("2/1", "2/0", "step", None, [deallocated], id="r1")

@@ -148,6 +148,10 @@ def test_other_indices_stay(code: str) -> None:
     assert proposed_texts("rewrite", problem(f"import torch\ny = {code} * 2\n", code, "GB0033")) == []
 
 
+def test_a_mask_does_not_become_a_vector() -> None:
+    assert proposed_texts("rewrite", problem("import torch\ny = x[mask] * 2\n", "x[mask]", "GB0036")) == []
+
+
 def test_the_largest_item_is_found_in_a_loop() -> None:
     text = "import torch\ndef f(xs):\n  y = max(xs, key=len) + 1\n  return min(ys)\n"
     (largest,) = proposed_texts("rewrite", problem(text, "max(xs, key=len)"))
@@ -209,6 +213,34 @@ def test_a_call_independent_of_the_function_moves_before_it() -> None:
         "import torch\n@torch.compile\ndef _f_compiled(home, x):\n    return x * len(home)\n\n\n"
         "def f(x):\n    home = os.path.expanduser('~')\n    return _f_compiled(home, x)\n"
     )
+
+
+def test_random_numbers_are_drawn_before_the_call() -> None:
+    body = "    y = x.sin()\n    y = y[top : top + k]\n    if random.random() < k:\n        y = -y\n    return y\n"
+    text = f"import torch\ndef f(x, k=2):\n    top = random.randint(0, len(x) - k)\n{body}"
+    (only,) = proposals_of("hoisting", problem(text, "top + k", "GB0213", entry="def f("))
+    new_body = body.replace("random.random() < k", "drawn")
+    lines = "    top = random.randint(0, len(x) - k)\n    drawn = random.random() < k\n"
+    assert only.texts["s1"] == (
+        f"import torch\n@torch.compile\ndef _f_compiled(top, drawn, x, k=2):\n{new_body}\n\n"
+        f"def f(x, k=2):\n{lines}    return _f_compiled(top, drawn, x, k)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ("    y = x.sin()\n    n = random.randint(0, len(y))\n    return x + (n + 1)", "n + 1"),
+        ("    x = x.sin()\n    n = random.randint(0, len(x))\n    return x + (n + 1)", "n + 1"),
+        ("    n = random.randint(0, 2) if len(x) else 1\n    return x + (n + 1)", "n + 1"),
+        ("    n = random.seed(1)\n    return x + (n + 1)", "n + 1"),
+        ("    if len(x): return x\n    n = random.randint(0, 2)\n    return x + (n + 1)", "n + 1"),
+        ("    n = random.randint(0, 2)\n    return x + (x.item() + 1)", "x.item() + 1"),
+    ],
+)
+def test_random_numbers_that_depend_on_the_function_stay_in_it(lines: str, code: str) -> None:
+    text = f"import random, torch\ndef f(x):\n{lines}\n"
+    assert proposals_of("hoisting", problem(text, code, "GB0213", entry="def f(")) == []
 
 
 def test_a_context_moves_around_the_call() -> None:

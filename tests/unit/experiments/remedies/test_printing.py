@@ -290,6 +290,7 @@ def test_every_proposed_text_is_valid_python() -> None:
     [
         ("print(x)", "Print after the call"),
         ("opt.step()", "Run `opt.step()` after the call"),
+        ("logs['loss'].append(x)", "Run `append()` after the call"),
         ("opt.step(); print(x); assert x.any()", "Run `opt.step()`, write messages and check after the call"),
     ],
 )

@@ -110,9 +110,9 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
     cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
-    here = Break("b1", None, "UserError", Location("s1", 25, 25, code="info == 0"), "resumed")
+    here = Break("b1", None, "UnknownError", Location("s1", 25, 25, code="info == 0"), "resumed")
     run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
-    assert break_summary(here, [run], {}) == "on line 25 of Cell In[1], info == 0: UserError"
+    assert break_summary(here, [run], {}) == "on line 25 of Cell In[1], info == 0: UnknownError"
 
 
 def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:

@@ -288,10 +288,10 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
         return {main: torch.randn(1, channels, 800) if channels else torch.randn(1, 800)}
     if main == "input_features":
         audio = getattr(config, "audio_config", config)
-        bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
+        bin_count: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
         if getattr(config, "max_source_positions", None) and config.model_type == "whisper":
-            return {main: torch.randn(1, bins, 2 * config.max_source_positions)}
-        width = int(getattr(audio, "feature_projection_input_dim", None) or bins)
+            return {main: torch.randn(1, bin_count, 2 * config.max_source_positions)}
+        width = int(getattr(audio, "feature_projection_input_dim", None) or bin_count)
         return {main: torch.randn(1, 64, width)}
     return {main: torch.randn(1, 24, 32)}
 

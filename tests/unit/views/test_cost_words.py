@@ -247,14 +247,14 @@ def test_long_compile_times_are_broken_down() -> None:
     assert startup_sentence(replace(report, frames=frames[3:])) == ""
 
 
-def layers(times: int) -> Graph:
+def layers(layer_count: int) -> Graph:
     """Return the graph of a model: an embedding, four lines repeated for each layer, and an output."""
 
     def op(line: int, function: str, target: str = "add") -> Op:
         return Op(f"v{line}", target, Location("s1", line, line, 4, 9, function))
 
     block = [op(31, "norm"), op(12, "forward"), op(12, "forward", "mul"), op(31, "norm")]
-    return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
+    return Graph("A", "graph", "0/0", [op(3, "embed"), *block * layer_count, op(5, "head")])
 
 
 def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> None:

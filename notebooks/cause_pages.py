@@ -176,7 +176,7 @@ WITHOUT_PROGRAM = {
     **dict.fromkeys(
         (
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
-            *("GB4315", "GB0040", "GB0041", "GB5173"),
+            *("ConstraintViolationError", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
         _IS_AN_ERROR,
     ),
@@ -188,7 +188,7 @@ WITHOUT_PROGRAM = {
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
     "GB0021": "It happens only after several calls: a break inside an f-string divides the string, and a later call "
     "compiles its rest. PyTorch 2.13 can also "
-    "[raise an error](../known_bugs.md#internaltorchdynamoerror-and-other-errors-of-dynamo) there.",
+    "[raise an error](../known_bugs.md#internaltorchdynamoerror-and-other-dynamo-errors) there.",
     "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
     "GB0035": "In PyTorch 2.13 it happens only with a `__bool__` that returns no `bool`, a `TypeError` without "
     "compiling as well.",
@@ -278,7 +278,7 @@ _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 @dataclass(frozen=True)
 class Fix:
-    """A change that removes a break, ends recompiles, or lets a cache keep a graph.
+    """A change that removes a break, prevents recompiles, or lets a cache keep a graph.
 
     Parameters
     ----------

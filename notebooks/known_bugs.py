@@ -1,4 +1,4 @@
-"""Make the lists of the known bugs of PyTorch's releases from public threads and from measured outcomes."""
+"""Make the lists of the known bugs in PyTorch releases from public threads and from measured outcomes."""
 
 from __future__ import annotations
 

@@ -232,6 +232,7 @@ class ThreadCompilations:
         #: The code objects that Dynamo reached, by address, with the ids of the versions that were already compiled.
         self._earlier_versions: dict[int, tuple[ref[CodeType], set[int]]] = {}
         self._profile: dict[str, Any] = {}
+        self._constant_floats: set[str] = set()
         # If this PyTorch lacks something, fail before anything is compiled.
         importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018
         importlib.import_module("torch._dynamo.pgo")
@@ -245,7 +246,7 @@ class ThreadCompilations:
                 weakref.ref(code),
                 {id(entry.guard_manager) for entry in cache_entries(code)},
             )
-        with _swap_size_profile(self._profile):
+        with _swap_size_profile(self._profile), _swap_constant_floats(self._constant_floats):
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
@@ -517,3 +518,20 @@ def _swap_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
         sizes.update((name, getattr(profile, name)) for name in names)
         for name, value in values_before.items():
             setattr(profile, name, value)
+
+
+@contextlib.contextmanager
+def _swap_constant_floats(names: set[str]) -> Iterator[None]:
+    """Use a different set of the symbols of numbers that must be constants, while the context is open.
+
+    PyTorch does not empty the set after a compilation, and other functions have symbols with the same names.
+    """
+    state: Any = getattr(importlib.import_module("torch._dynamo.symbolic_convert"), "TensorifyState", None)
+    if not hasattr(state, "force_specializations"):  # not in this PyTorch
+        yield
+        return
+    names_before, state.force_specializations = state.force_specializations, names
+    try:
+        yield
+    finally:
+        state.force_specializations = names_before

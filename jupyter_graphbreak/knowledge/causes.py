@@ -165,6 +165,19 @@ CAUSES = (
         page="errors.md#report-it-to-pytorch",
     ),
     KnownCause(
+        "ConstraintViolationError",
+        ("ConstraintViolationError",),
+        title="Size marked as dynamic, but constant in the code",
+        advice=(
+            "compute with the size itself, such as `x.shape[0]` or -1 in reshape(); or use "
+            "`torch._dynamo.maybe_mark_dynamic` instead of `mark_dynamic`: it allows a graph for one size"
+        ),
+        manual_step=ManualStep(
+            "Decide whether the size varies: if so, compute with it instead of a number; otherwise remove the mark."
+        ),
+        page="recompiles.md#mark-dynamic-raises-an-error-or-has-no-effect",
+    ),
+    KnownCause(
         "InductorError",
         ("InductorError", "InvalidCxxCompiler", "CppCompileError", "CUDACompileError", "TritonMissing"),
         title="Inductor error",
@@ -201,8 +214,8 @@ CAUSES = (
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
         advice=(
-            "call it before the compiled function and pass its result as an argument, or call it after; Dynamo cannot "
-            "trace it"
+            "call the function before the compiled function and pass its result as an argument, or call it after; "
+            "Dynamo cannot trace it"
         ),
         is_named_by_call=True,
     ),
@@ -288,7 +301,7 @@ CAUSES = (
             "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
             "code catches the error, test with if instead"
         ),
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0035",
@@ -367,13 +380,13 @@ CAUSES = (
         "GB0045",
         ("Encountered tensor.is_inference() during tracing",),
         title="`Tensor.is_inference()`",
-        advice="call it before the compiled function and pass the result as an argument",
+        advice="call the method before the compiled function and pass the result as an argument",
     ),
     KnownCause(
         "GB0046",
         ("Encountered torch.is_inference_mode_enabled during tracing",),
         title="`torch.is_inference_mode_enabled()`",
-        advice="call it before the compiled function and pass the result as an argument",
+        advice="call the function before the compiled function and pass the result as an argument",
     ),
     KnownCause(
         "GB0055",
@@ -419,7 +432,7 @@ CAUSES = (
         ("Fake tensor propagation exception",),
         title="Operator that fails on the shapes it is given",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a called function"),
     KnownCause(
@@ -478,7 +491,7 @@ CAUSES = (
         ("Observed exception",),
         title="Exception raised while tracing",
         advice="raise and catch the exception outside of the compiled function, or test for its cause beforehand",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
         rewrites=("format with str.format",),
     ),
     KnownCause(
@@ -578,14 +591,14 @@ CAUSES = (
         "GB0111",
         ("TypeError from user code",),
         title="`TypeError` raised while tracing",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0112",
         ("TypeError when making fake tensor call",),
         title="`TypeError` of an operator",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB0115",
@@ -604,7 +617,7 @@ CAUSES = (
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
-        advice="call it after the compiled function, on the function's result",
+        advice="call the method after the compiled function, on the function's result",
         manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
@@ -685,7 +698,10 @@ CAUSES = (
         ("Unsupported function call",),
         title="Call to an object that Dynamo does not know",
         former_messages=("call_function UserDefinedObjectVariable(...)",),
-        advice="call it before the compiled function and pass the result as an argument; turn an iterator into a list",
+        advice=(
+            "call the object before the compiled function and pass the result as an argument; turn an iterator into "
+            "a list"
+        ),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -884,7 +900,7 @@ CAUSES = (
         "GB0208",
         ("torch.* op returned non-Tensor",),
         title="torch function that returns no tensor",
-        advice="call it, or enter it as a context, outside of the compiled function: it returns no tensor",
+        advice="call the function, or enter it as a context, outside of the compiled function: it returns no tensor",
         manual_step=_CONTEXT_STEP,
         rewrites=("format with str.format",),
     ),
@@ -1159,7 +1175,9 @@ CAUSES = (
         "GB0376",
         ("Call to `torch._dynamo.disable()`",),
         title="Call to `torch._dynamo.disable()`",
-        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
+        advice=(
+            "call disable() outside of the compiled function, for example as a decorator of the function to run eagerly"
+        ),
         is_deliberate=True,
         since="2.14",
     ),
@@ -1167,7 +1185,9 @@ CAUSES = (
         "GB0377",
         ("Call to `torch.compiler.disable()`",),
         title="Call to `torch.compiler.disable()`",
-        advice="call it outside of the compiled function, for example as a decorator of the function to run eagerly",
+        advice=(
+            "call disable() outside of the compiled function, for example as a decorator of the function to run eagerly"
+        ),
         is_deliberate=True,
         since="2.14",
     ),
@@ -1235,7 +1255,7 @@ CAUSES = (
         title="`RuntimeError` of an operator",
         manual_step=_OPERATOR_ERROR_STEP,
         since="2.11",
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
     ),
     KnownCause(
         "GB4347",
@@ -1280,7 +1300,7 @@ CAUSES = (
         title="Tensors on different devices",
         advice="move both tensors to the same device; if the function creates one of them, pass device=x.device",
         manual_step=_OPERATOR_ERROR_STEP,
-        page="errors.md#your-own-error-met-while-compiling",
+        page="errors.md#your-own-error-raised-while-compiling",
         since="2.13",
     ),
     KnownCause(
@@ -1316,7 +1336,7 @@ CAUSES = (
         "GB6066",
         ("ContextVar.get() with non-constant default",),
         title="`ContextVar.get()`",
-        advice="read it before the compiled function and pass the value as an argument",
+        advice="read the variable before the compiled function and pass the value as an argument",
         since="2.14",
     ),
     KnownCause(

@@ -35,7 +35,7 @@ _MANUAL_STEPS = {
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.
 _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
-#: The first release of PyTorch in which ``fullgraph=True`` implies these settings.
+#: The first PyTorch release in which ``fullgraph=True`` implies these settings.
 _IMPLIED_SINCE_RELEASE = (2, 10)
 
 

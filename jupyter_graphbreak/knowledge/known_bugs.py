@@ -1,4 +1,4 @@
-"""The known bugs of PyTorch's releases, and a search for the bug behind an error message."""
+"""The known bugs in PyTorch releases, and a search for the bug behind an error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TABLE_FILE = Path(__file__).with_name("known_bugs.toml")
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """A bug of one or several releases of PyTorch.
+    """A bug in one or several PyTorch releases.
 
     Parameters
     ----------

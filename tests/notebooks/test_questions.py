@@ -252,7 +252,7 @@ OverflowError: Python int too large on Windows | messages_kernels#inductor-gener
 PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
 BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
-_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends the warning
+_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | update the library, which silences it
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit the number of files
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
@@ -358,7 +358,7 @@ Onnx: The axis name will not be used | messages_warnings#export-onnx-aotinductor
 legacy stream depend on a capturing blocking stream | messages_kernels#cuda-graphs | Move it out of the function
 subprocess.TimeoutExpired at the end | messages_kernels#worker-processes | its results are complete
 we guessed its metadata incorrectly | messages_training#fsdp-dtensor-tensor-parallel | `.detach()` of the others
-number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | does not count as a tensor
+number of output names provided exceeded number of outputs | messages_export#torch-onnx-export | is not treated as a tensor
 optimum ImportError with PyTorch 2.9 | messages_export#torch-onnx-export | no longer has
 num_mutated_inp_runtime_indices | messages_export#what-forward-changes | x.unsqueeze_(0)
 vLLM: 'int' object is not iterable | in_a_notebook#triton-its-version-its-files | a Triton of one's own
@@ -442,7 +442,7 @@ index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | g
 scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#looks-suspicious-but-does-not-break | Before Python 3.12
-json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
+json, uuid, hashlib in forward | traced#the-standard-library | before or after the call
 any(n > 1 for n in sizes) | traced#built-in-functions | a generator expression
 another prompt compiles again in ComfyUI | libraries#comfyui | is a size
 DeepSpeed with ZeRO 3 | libraries#deepspeed | gathers parameters in hooks
@@ -612,8 +612,8 @@ an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque
 SingleProcess AUTOTUNE benchmarking takes | messages_warnings#kernels-autotuning | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages_kernels#inductor-generated-code | skip_all_guards_unsafe
-gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
-lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
+gaussian_nll_loss under fullgraph=True | common_breaks#pytorch-functions-that-break | var.clamp
+lstsq in a compiled function | common_breaks#pytorch-functions-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | create a backend function once
 Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from PyTorch 2.10 on
 is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
@@ -879,7 +879,7 @@ replace a layer after torch.compile | training#before-or-after-to-load-state-dic
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
-cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs

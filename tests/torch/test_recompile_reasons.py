@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import enum
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -338,6 +340,43 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         ]
     if make is linear_layer:
         assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
+
+
+def test_modules_that_share_graphs_are_not_the_cause() -> None:
+    models: list[Any] = [torch.compile(Doubled(2), backend="eager") for _ in range(4)]
+    with capture() as run:
+        x = torch.ones(3, 2)
+        for model in models:
+            x = model(x)
+    (again,) = recompilations(run.report)
+    assert not again.is_caused_by_instances
+    assert again.times_text.startswith("recompiled (")
+    expected = "No breaks, but Doubled.forward was compiled twice: requires_grad of x varied."
+    assert verdict(run.report).text == expected
+
+
+def test_an_object_that_varies_is_named() -> None:
+    compiled = torch.compile(lambda x, kind: x + 1 if kind is Kind.ONE else x * 2, backend="eager")
+    with capture() as run:
+        for kind in Kind:
+            compiled(torch.ones(3), kind)
+    assert verdict(run.report).text.endswith("was compiled twice: kind varied.")
+
+
+def test_a_marked_size_that_the_code_makes_a_constant_has_advice() -> None:
+    compiled = torch.compile(lambda x: x.reshape(4, 2) + 1, backend="eager")
+    x = torch.ones(4, 2)
+    torch._dynamo.mark_dynamic(x, 0)
+    with capture() as run, contextlib.suppress(Exception):
+        compiled(x)
+    text = run.report.to_text()
+    assert "Size marked as dynamic, but constant in the code" in text
+    assert "maybe_mark_dynamic" in text
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    TWO = 2
 
 
 def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_marked() -> None:

@@ -34,7 +34,9 @@ _LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 #: The beginning of code that changes the hyperparameters of an optimizer.
 _PARAM_GROUPS_LOOP = "for group in NAME.param_groups:"
 
-Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
+Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting", "indexing"]
+#: The families that change the code of the function.
+_CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"})
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,12 @@ class RecompileCandidate:
         """The kind of the remedy."""
         if self.adjustment.lines:
             return "mark"
-        return "edit" if self.adjustment.dynamic or "hoisting" in self.families else "setting"
+        return "edit" if self.adjustment.dynamic or not self.changes_only_calls else "setting"
 
     @property
     def changes_only_calls(self) -> bool:
         """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
-        return {"branch", "hoisting"}.isdisjoint(self.families)
+        return _CODE_FAMILIES.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
         """Return this candidate with settings instead of ``dynamic=True``, for use if no compile call is known."""

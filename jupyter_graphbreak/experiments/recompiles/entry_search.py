@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.families.branches import propose_for_size
 from jupyter_graphbreak.experiments.families.precomputing import propose_precomputing
+from jupyter_graphbreak.experiments.families.selecting import propose_selecting
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
@@ -185,7 +186,7 @@ class EntrySearch:
         ):
             self._try_rewritten_condition(self._specializing_line, trials)
             prevents_recompiles = any(trial.prevents_recompiles for trial, _ in self._finished_trials)
-        if not prevents_recompiles and not is_expected_count_reached:
+        if not prevents_recompiles and not is_expected_count_reached and not self._try_selecting(trials, end):
             self._try_precomputing(variations, trials, end)
         return self._collect_findings(variations)
 
@@ -247,6 +248,36 @@ class EntrySearch:
         number = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{number}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
+
+    def _try_selecting(self, trials: CallTrials, end: float) -> bool:
+        """Try to index by a number with ``select()``, and return whether further numbers then need no compilation.
+
+        The number may also have to be made dynamic, by a change that did not end the recompiles on its own.
+        """
+        changed_texts: list[str] = []
+        for line in self._specializing_lines():
+            source, text = line.source, self._texts.text(line.source)
+            proposal = propose_selecting(source, text, line.line)
+            if proposal is None or proposal.texts[source] in changed_texts:
+                continue
+            changed_texts.append(proposal.texts[source])
+            program = self._program(source)
+            edits = edits_of({source: text}, Change(proposal.texts))
+            unchanged_calls = (RecompileCandidate("", (), Adjustment()), Change())
+            for first, change in [unchanged_calls, *((trial.candidate, made) for trial, made in self._finished_trials)]:
+                joined_change = self._extend_change(edits, change)
+                if first.adjustment.lines or joined_change is None or not first.changes_only_calls:
+                    continue
+                if time.monotonic() + trials.seconds / 2 > end:
+                    return False
+                title = f"{proposal.title}; {first.title}" if first.title else proposal.title
+                self._on_status(title)
+                candidate = dataclasses.replace(first, title=title, families=("indexing", *first.families))
+                trial = trials.run(candidate, make_remedy_context(self._entry, program, Change(proposal.texts)))
+                self._finished_trials.append((trial, joined_change))
+                if trial.verdict == "works":
+                    return True
+        return False
 
     def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute, before the call, the expressions that depend only on values that varied."""
@@ -331,7 +362,7 @@ class EntrySearch:
         if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
             return None
         (best, change), *_ = findings.trials
-        if "hoisting" in best.candidate.families:
+        if not best.candidate.changes_only_calls:
             return None
         combinable_remedies = [
             (remedy, remedy_context)
@@ -366,15 +397,20 @@ class EntrySearch:
             return self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
+        # The first graph is for one value anyway, so the latest one shows best which line makes a constant.
+        lines = list(self._specializing_lines())
+        return next((line for line in reversed(lines) if line.frame == lines[0].frame), None)
+
+    def _specializing_lines(self) -> Iterator[SpecializingLine]:
+        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers."""
         for recompile in self._recompiles:
-            for reason in recompile.reasons:
+            for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
                 location = reason.location
                 if location is None or not location.code or not self._texts.is_own(location.source):
                     continue
                 if _VALUE_GUARD.search(reason.guard) is not None:
                     code = location.code.strip()
-                    return SpecializingLine(location.source, location.line, code, None, recompile.of, reason.head)
-        return None
+                    yield SpecializingLine(location.source, location.line, code, None, recompile.of, reason.head)
 
     def _with_source_change(
         self, candidate: RecompileCandidate, trials: CallTrials
@@ -464,6 +500,10 @@ class EntrySearch:
             pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials
         ]
         prevents_recompiles = bool(best_trials) and best_trials[0][0].prevents_recompiles
+        # The first number may still have its own graph, as 0 and 1 always do.
+        prevents_recompiles = prevents_recompiles or any(
+            "indexing" in trial.candidate.families for trial, _ in best_trials
+        )
         steps = [] if prevents_recompiles else manual_steps(variations, self._recompiles, self._specializing_line)
         return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 

@@ -55,6 +55,11 @@ _FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
+_STRIDE_GUARD = re.compile(r"tensor '([^']+)' stride mismatch")
+_STRIDE_STEP = (
+    "`{name}` has a different memory layout in some calls, such as after a transpose: make it contiguous before the "
+    "call (`.contiguous()`)."
+)
 _LENGTH_STEP = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep the growing "
     "container out of the compiled function."
@@ -85,6 +90,7 @@ _SENTENCES_BY_PATTERN = (
     ),
     (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH_STEP),
     (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS_STEP),
+    (_STRIDE_GUARD, _STRIDE_STEP),
     (
         re.compile(
             r"tensor '([^']+)' dispatch key set mismatch\. expected DispatchKeySet\((?:"
@@ -332,7 +338,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
             f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
-    alternative = "number itself" if variations.numbers and not variations.sizes else "size itself (`x.shape[0]`)"
+    alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
@@ -377,7 +383,9 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""
-    if variation.kind == "kind" and (TensorSpec not in kinds or kinds.isdisjoint({int, float})):
+    if variation.kind in {"kind", "none"} and TensorSpec not in kinds:
+        return ""
+    if variation.kind == "kind" and kinds.isdisjoint({int, float}):
         return ""
     words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
     differs = words.get(variation.kind)
@@ -423,6 +431,8 @@ def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequen
     ):
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
+    if any(map(_STRIDE_GUARD.search, map(plain_guard, guards))):
+        return False
     if guards and all(name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}

@@ -233,13 +233,18 @@ def cost_verdicts(report: Report) -> list[str]:
 def entry_prefix(report: Report, entry: EntryCost) -> str:
     """Return the name of an entry for the beginning of a sentence: "step: "; empty if there is only one entry.
 
-    If several entries have the same name, the first graph is added: "Sequential (graph A): ".
+    If several entries have the same name, the first graph is added: "Sequential (graph A): ". Entries of one frame,
+    such as calls with and without gradients, are numbered: "Net (call 1 of 2): ".
     """
-    functions = [other.function for other in report.cost.entries] if report.cost is not None else []
+    entries = report.cost.entries if report.cost is not None else []
+    namesakes = [other for other in entries if other.function == entry.function]
     frame = lookup.frames(report).get(entry.frame or "")
-    graphs = frame.graphs[:1] if frame is not None and functions.count(entry.function) > 1 else []
-    name = f"{entry.function} (graph {graphs[0]})" if graphs else entry.function
-    return f"{name}: " if len(functions) > 1 else ""
+    name = entry.function
+    if len({other.frame for other in namesakes}) < len(namesakes):
+        name = f"{name} (call {namesakes.index(entry) + 1} of {len(namesakes)})"
+    elif len(namesakes) > 1 and frame is not None and frame.graphs:
+        name = f"{name} (graph {frame.graphs[0]})"
+    return f"{name}: " if len(entries) > 1 else ""
 
 
 def _entry_verdict(report: Report, entry: EntryCost) -> str:

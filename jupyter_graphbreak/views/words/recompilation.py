@@ -49,6 +49,14 @@ _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
 _SIZE_EXPRESSION = ".size()["
 _ACTUAL_START = ", actual "
+#: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
+_SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
+#: A guard on whether a value is None: "mask is None", "mask is not None".
+_NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
+#: A value of a partial, for the wrapper of torch that is compiled instead of it.
+_PARTIAL_KEYWORD = re.compile(r"\bself\.keywords\['(\w+)'\]")
+#: A tensor that is an argument, and not a part of the module.
+_ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch")
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 #: A guard on a key of a dict: "not ___dict_contains('z', optimizer.state[p])".
@@ -85,6 +93,15 @@ _ADVICE_ON_GRADIENTS = "Each kind has its own graph, as expected."
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
+#: The values of a size that is at least 2 in one graph, and then is not.
+_ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
+#: The advice for numbers that are constants because they are indices next to slices: ``cache[:, position]``.
+_ADVICE_ON_INDEX = (
+    "an index next to slices is a constant, even with `dynamic=True`: use `select()`, such as `x.select(1, {name})` "
+    "for `x[:, {name}]` and `x.select(1, {name})[...] = y` for `x[:, {name}] = y`"
+)
+#: The advice for functions that are called with and without gradients.
+_ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
     "nothing, if the instances differ on purpose: each has its own graph, and all share one recompile limit"
@@ -266,7 +283,8 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 def _name_arguments(guard: FailedGuard) -> FailedGuard:
     """Replace the names that a torch wrapper gives the arguments: ``args[0]`` becomes "the first argument"."""
-    variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", guard.variation))
+    variation = _PARTIAL_KEYWORD.sub(r"\1 of the partial", guard.variation)
+    variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", variation))
     advice = _WRAPPED_KEYWORD.sub(r"\1", guard.advice)
     argument = _WRAPPED_ARGUMENT.search(advice)
     if argument is not None:
@@ -291,6 +309,11 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
     first_frames: set[str] = set()
     for recompile in recompiles if known != {None} else ():
         instance = instances.get(recompile.frame)
+        is_about_gradients = bool(recompile.reasons) and all(
+            _ARGUMENT_GRADIENTS.match(_readable_guard(reason.guard)) for reason in recompile.reasons
+        )
+        if is_about_gradients:  # all modules would share the graphs
+            continue
         if instance not in {None, *known}:
             first_frames.add(recompile.frame)
         known.add(instance)
@@ -556,8 +579,13 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    index_name = _name_of_constant_index(group)
+    if index_name:
+        advice = _ADVICE_ON_INDEX.format(name=index_name)
     if is_size and _has_one_ordinary_size(variation for _, variation in variations):
         advice = _ADVICE_ON_SPECIAL_SIZES
+    elif is_size and not places and _has_special_size(variation for _, variation in variations):
+        advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         recompile_count=len({index for index, _, _ in group}),
@@ -569,10 +597,50 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     )
 
 
+def _name_of_constant_index(group: list[tuple[int, _Failure, _Variation | None]]) -> str:
+    """Return the name of a number that is a constant in several graphs because it is an index; empty for others."""
+    if len({index for index, _, _ in group}) == 1:  # a graph for all numbers may have been the second one
+        return ""
+    for _, reason, _ in group:
+        value = _VALUE_GUARD.fullmatch(_readable_guard(reason.guard))
+        code = reason.location.code if reason.location is not None else None
+        if value is not None and _is_index_next_to_slices(value["name"], code or ""):
+            return value["name"]
+    return ""
+
+
+def _is_index_next_to_slices(name: str, code: str) -> bool:
+    """Return whether a line uses a number as an index next to slices: ``position`` in ``cache[:, position] = value``.
+
+    Parameters
+    ----------
+    code : str
+        The line, which need not be a complete statement.
+    """
+    for part in code.split("[")[1:]:
+        indices = [index.strip() for index in part.partition("]")[0].split(",")]
+        if name in indices and any(":" in index or index == "..." for index in indices):
+            return True
+    return False
+
+
 def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
     """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
     sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    if {_ORDINARY_SIZES, _OTHER_SIZES} & sizes:
+        return sizes <= {_ORDINARY_SIZES, _OTHER_SIZES}
     return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
+
+
+def _has_special_size(variations: Iterable[_Variation]) -> bool:
+    return any(
+        not {variation.old, variation.new}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES}) for variation in variations
+    )
+
+
+def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
+    """Return the advice about a size that also has values other than 0 and 1."""
+    return next(variation.advice for _, variation in variations if variation.old != _ORDINARY_SIZES)
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -605,6 +673,8 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     name = variations[-1][1].name
     if not variations[-1][1].old:
         return name
+    with_values = [pair for pair in variations if pair[1].old != _ORDINARY_SIZES]
+    variations = with_values or variations
     values: dict[str, None] = {}
     last = ""
     has_recurred = False
@@ -650,6 +720,10 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         name = match["name"]
         advice = "" if is_library else tensor_index_advice(name)
         return _Variation(f"the value of {name}", match["value"], None, advice)
+    if bound := _SIZE_BOUND.fullmatch(guard):
+        name, index = bound["name"], bound["index"]
+        varied_size = f"dimension {index} of {name}"
+        return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
         shown_name = "a value on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else name
@@ -659,18 +733,10 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
             None,
             _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library),
         )
-    if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
-        return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
-    if freed_object := _FREED_OBJECT.fullmatch(guard):
-        name = freed_object["name"]
-        if name.startswith(BREAK_RESULT_PREFIX):
-            subject, advice = "an object or a method on the line of the break", _FREED_OBJECT_ADVICE
-        else:
-            subject, advice = f"`{name}`", ""
-        return _Variation(f"{subject} no longer exists", "", None, advice)
-    settings = changed_settings(guard)
-    if description := (f"{settings} changed" if settings else _object_variation(guard)):
-        return _Variation(description, "", None, "")
+    if text := _object_variation(guard):
+        is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
+        advice = _FREED_OBJECT_ADVICE if is_freed_on_break else ""
+        return _Variation(text, "", None, _ADVICE_ON_GRAD_MODE if text == "the grad mode changed" else advice)
     if guard.startswith(_BACKEND_GUARD_START):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
@@ -678,15 +744,28 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
 
 
 def _object_variation(guard: str) -> str:
-    """Return how an object varied between calls: "`fn` is a different function"; empty for any other guard."""
-    if function := name_of_function_variable(guard):
-        return f"`{function}` is a different function"
-    if identity := _IDENTITY_GUARD.fullmatch(guard):
+    """Return how an object or a setting varied: "`fn` is a different function"; empty for any other guard."""
+    text = ""
+    if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
+        text = f"`{wrong_type['name']}` has a different type ({wrong_type['type']})"
+    elif freed_object := _FREED_OBJECT.fullmatch(guard):
+        name = freed_object["name"]
+        subject = (
+            "an object or a method on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
+        )
+        text = f"{subject} no longer exists"
+    elif none_guard := _NONE_GUARD.fullmatch(guard):
+        text = f"`{none_guard['name']}` is None in some calls only"
+    elif function := name_of_function_variable(guard):
+        text = f"`{function}` is a different function"
+    elif identity := _IDENTITY_GUARD.fullmatch(guard):
         change = "is a different object" if identity["kind"] == "obj" else "has a different type"
-        return f"`{identity['name']}` {change}"
-    if key := _KEY_GUARD.fullmatch(guard):
-        return f"`{key['dict']}` has the key {key['key']} in some calls only"
-    return ""
+        text = f"`{identity['name']}` {change}"
+    elif key := _KEY_GUARD.fullmatch(guard):
+        text = f"`{key['dict']}` has the key {key['key']} in some calls only"
+    elif settings := changed_settings(guard):
+        text = f"{settings} changed"
+    return text
 
 
 def _tensor_variation(
@@ -705,6 +784,8 @@ def _tensor_variation(
         advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
+    elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
+        advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]

@@ -51,8 +51,10 @@ _MAX_NAMES = 2
 #: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILE_S = 5.0
-#: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
-_VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
+#: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed", "`kind` is a different object".
+_VARIATION = re.compile(
+    r"`?(.+?)`?(?:: .*| changed| is a different (?:object|function)| is None in some calls only)", re.DOTALL
+)
 
 
 class RunVerdict(NamedTuple):
@@ -377,7 +379,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     name = _called_name(report, function)
     times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
-    varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
+    varied_names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     if function.is_caused_by_instances:
         times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"

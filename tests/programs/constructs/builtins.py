@@ -49,7 +49,7 @@ def f(x):
     return x + 1 if all(iter([1, True])) and any(s > 3 for s in x.shape) else x
 # %% `any(tensors)`, `all(t > 0 for t in x)`: the values of tensors
 # says: Dynamic control flow is not supported at the moment
-# do: Use `(x > 0).all()`, and keep it a tensor.
+# do: Use `(x > 0).all()`, and keep the result a tensor.
 def f(x):
     return x + all(t > 0 for t in x)
 # %% `enumerate(values, 1)`, `zip(a, b)`, `reversed(values)`

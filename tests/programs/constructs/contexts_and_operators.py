@@ -10,7 +10,7 @@ def f(x):
         return x + 1
 # %% `with torch.profiler.profile():` inside
 # says: Profiler function, Profiler will be ignored
-# do: Dynamo ignores the profiler: open it around the call.
+# do: Dynamo ignores the profiler: open the profiler around the call.
 def f(x):
     with torch.profiler.profile():
         return x + 1
@@ -120,7 +120,7 @@ def f(x):
     return x + flag
 # %% `torch._dynamo.mark_dynamic(x, 0)` inside
 # says: mark_dynamic forbidden
-# do: Do it before the call.
+# do: Mark the size before the call.
 def f(x):
     torch._dynamo.mark_dynamic(x, 0)
     return x + 1
@@ -130,7 +130,7 @@ def f(x):
     return x + torch.distributed.is_available() + torch.distributed.is_initialized()
 # %% a function of a C extension or of ctypes
 # says: Attempted to call function marked as skipped, builtin_function_or_method, PyCapsule
-# do: Put a custom operator around it (`torch.library.custom_op`).
+# do: Wrap the function in a custom operator (`torch.library.custom_op`).
 import ctypes
 LIBC = ctypes.CDLL(None)
 def f(x):
@@ -171,7 +171,7 @@ def f(x):
     return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
 # %% `torch.compiler.set_stance(...)` inside
 # says: Attempt to trace forbidden callable, set_stance
-# do: Put it around the call.
+# do: Set the stance around the call.
 def f(x):
     torch.compiler.set_stance("default")
     return x + 1

@@ -102,7 +102,7 @@ def f(x):
     return x
 # %% the compiled function is itself a generator (it has `yield`)
 # says: Skipped function call, generator functions are not compiled
-# do: Compile the function that uses it up, or return a list.
+# do: Compile the function that consumes the generator, or return a list.
 def f(x):
     yield x * 2
 # %% a generator that is passed in
@@ -184,7 +184,7 @@ def f(x):
         return x + len(error.args[0])
 # %% an exception class with an `__init__` of its own
 # says: call_function UserDefinedExceptionClassVariable
-# do: Pass what it carries as arguments: `raise Plain(3)`, `error.args[0]`.
+# do: Pass the exception's data as arguments: `raise Plain(3)`, `error.args[0]`.
 def f(x):
     try:
         raise Failed(3)
@@ -254,7 +254,7 @@ def f(x):
     return inner(x)
 # %% `contextlib.redirect_stdout`
 # says: Unsupported context manager
-# do: Put it around the call.
+# do: Redirect the output around the call.
 import io
 def f(x):
     with contextlib.redirect_stdout(io.StringIO()):

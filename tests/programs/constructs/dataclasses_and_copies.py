@@ -111,7 +111,7 @@ def f(x):
     return x * SIZE.n
 # %% `pickle.dumps(object)`
 # says: Attempted to call function marked as skipped: pickle
-# do: Call it before or after the compiled function.
+# do: Pickle the object before or after the call.
 import pickle
 def f(x):
     return x + len(pickle.dumps([1]))

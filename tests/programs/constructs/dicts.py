@@ -195,12 +195,12 @@ def f(x):
     return x * VIEW["a"] + len(VIEW)
 # %% `types.SimpleNamespace(a=1)`
 # says: call_function UserDefinedClassVariable(SimpleNamespace)
-# do: Use a dataclass or a dict, or make it before the call.
+# do: Use a dataclass or a dict, or make the namespace before the call.
 def f(x):
     return x * types.SimpleNamespace(a=2).a
 # %% `TypedDict`
 # says: call_function UserDefinedClassVariable(TypedDict)
-# do: With `total=False` it breaks ([GB0257](causes/gb0257.md)): make a plain dict.
+# do: A `TypedDict` with `total=False` breaks ([GB0257](causes/gb0257.md)): make a plain dict.
 from typing import TypedDict
 class Options(TypedDict):
     a: int

@@ -73,7 +73,7 @@ def f(x):
 # %% a function decorated with `functools.lru_cache`, `functools.cache`
 # says: call_function _lru_cache_wrapper
 # says: Dynamo detected a call to a functools.lru_cache-wrapped function
-# do: Dynamo traces the function inside, without its cache, so it breaks if that does: call it before, and pass the result.
+# do: Dynamo traces the function inside, without its cache, so the call breaks if that function does: call the decorated function before, and pass the result.
 @functools.lru_cache
 def power(n):
     return 2**n
@@ -103,7 +103,7 @@ def f(x):
     return sine(x)
 # %% `functools.cached_property`, not computed before
 # says: call_function UserDefinedClassVariable(cached_property)
-# do: Read it once before the compiled function.
+# do: Read the property once before the compiled function.
 class Model:
     @functools.cached_property
     def factor(self):

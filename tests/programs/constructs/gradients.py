@@ -72,7 +72,7 @@ def f(x):
     return Split.apply(x)
 # %% an `autograd.Function` whose `backward` prints
 # says: torch.autograd.Function backward graph break
-# do: Take it out of `backward`.
+# do: Remove the `print` from `backward`.
 class Loud(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -146,12 +146,12 @@ def f(x):
     return torch.vmap(Tanh.apply)(x)
 # %% `x.requires_grad_()` of an argument
 # says: call_method TensorVariable() requires_grad_
-# do: Do it before the call.
+# do: Set `requires_grad` before the call.
 def f(x):
     return x.requires_grad_() * 2
 # %% `x.requires_grad = True`
 # says: setattr(TensorVariable) requires_grad
-# do: Do it before the call.
+# do: Set `requires_grad` before the call.
 def f(x):
     y = x + 1
     y.requires_grad = True
@@ -177,7 +177,7 @@ def f(x):
     return x * WEIGHT.grad
 # %% `x.retain_grad()`
 # says: call_method TensorVariable() retain_grad
-# do: Call it on the result of the call.
+# do: Call `retain_grad()` on the result of the call.
 args = (leaf(),)
 def f(x):
     y = x * 2
@@ -214,13 +214,13 @@ def f(x):
         return x + 1
 # %% `with torch.autograd.set_detect_anomaly(True):`
 # says: Unsupported context manager, detect_anomaly
-# do: Put it around the call.
+# do: Turn anomaly detection on around the call.
 def f(x):
     with torch.autograd.set_detect_anomaly(True):
         return x + 1
 # %% `with torch.autograd.graph.saved_tensors_hooks(pack, unpack):`
 # says: saved_tensors_hooks, save_on_cpu
-# do: Put it around the call, where the hooks run as without compiling; or activation checkpointing.
+# do: Set the hooks around the call, where they run as without compiling; or use activation checkpointing.
 args = (leaf(),)
 def f(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):

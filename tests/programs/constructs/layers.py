@@ -12,7 +12,7 @@ def f(x):
 f = nn.LazyLinear(3)
 # %% `nn.LSTM`, `nn.GRU`
 # says: TorchDynamo purposely graph breaks on RNN, GRU, LSTMs
-# do: Compile what is before and after it, or set `torch._dynamo.config.allow_rnn = True`.
+# do: Compile the code before and after the layer, or set `torch._dynamo.config.allow_rnn = True`.
 rnn, gru = nn.LSTM(4, 4), nn.GRU(4, 4)
 def f(x):
     return rnn(x.view(1, 4))[0] + gru(x.view(1, 4))[0]
@@ -64,7 +64,7 @@ def f(x):
     return F.gaussian_nll_loss(x, x * 2, x)
 # %% `F.ctc_loss`
 # says: aten._use_cudnn_ctc_loss, data dependent operator
-# do: Call it after the compiled function.
+# do: Compute the loss after the call.
 def f(x):
     return F.ctc_loss(x.view(4, 1, 1).expand(4, 1, 3).log_softmax(2), torch.ones(1, 2, dtype=torch.long), [4], [2])
 # %% `nn.utils.parametrizations.weight_norm`

@@ -132,12 +132,12 @@ def f(x):
     return pair.left * pair[1] + left * right + len(Pair._fields) + pair._asdict()["right"]
 # %% `bisect.bisect_left(values, n)`, `bisect.insort`
 # says: Attempted to call function marked as skipped: bisect
-# do: Use `torch.searchsorted` for tensors; for numbers, before the call.
+# do: Use `torch.searchsorted` for tensors; search a list of numbers before the call.
 def f(x):
     return x * bisect.bisect_left([1, 3, 5], 4)
 # %% `heapq.heappush`, `heappop`
 # says: Attempted to call function marked as skipped: heapq
-# do: Use `sorted`, or before the call.
+# do: Use `sorted`, or use the heap before the call.
 def f(x):
     heap = []
     heapq.heappush(heap, 3)

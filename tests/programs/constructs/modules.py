@@ -95,7 +95,7 @@ class States(Net):
 f = States()
 # %% `self.load_state_dict(...)` inside
 # says: call_method UnspecializedNNModuleVariable load_state_dict
-# do: Do it before the call.
+# do: Load the weights before the call.
 class Loads(Net):
     def forward(self, x):
         self.load_state_dict(self.state_dict())
@@ -114,12 +114,12 @@ class Modes(Net):
 f = Modes()
 # %% a layer made inside `forward`: `nn.Linear(4, 4)(x)`
 # says: call_function UserDefinedClassVariable(nn.Linear), nn.Module constructor
-# do: Make it in `__init__`.
+# do: Make the layer in `__init__`.
 def f(x):
     return nn.Linear(4, 4)(x)
 # %% `self.layer = nn.Linear(...)` at the first call
 # says: setattr(NNModuleVariable), nn.Module constructor
-# do: Make it in `__init__`, or call the model once before it is compiled.
+# do: Make the layer in `__init__`, or call the model once before it is compiled.
 class Lazy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -138,13 +138,13 @@ f = Moves()
 # %% `register_forward_hook`, `register_forward_pre_hook` before compiling
 # says: forward hooks, nn.Module forward/_pre hooks, forward_pre_hook triggered graph break
 # says: nn.Module forward hook ends up with a separate graph
-# do: A hook that breaks (it prints, it logs) makes its module run eagerly.
+# do: A hook that breaks (with a `print` or a log message) makes its module run eagerly.
 f = Net()
 f.register_forward_hook(lambda module, args, result: result * 2)
 f.layers[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
 # %% `register_forward_hook` inside the compiled function
 # says: call_method UnspecializedNNModuleVariable register_forward_hook
-# do: Do it before the call.
+# do: Register the hook before the call.
 net = Net()
 def f(x):
     net.layers[0].register_forward_hook(lambda module, args, result: result * 2)
@@ -152,7 +152,7 @@ def f(x):
 # %% `register_full_backward_hook`, `register_full_backward_pre_hook` of a module
 # says: backward hooks, full_backward_pre_hook induces a graph break
 # says: call_method NNModuleVariable() _get_backward_hooks [] {}
-# do: It is one graph with `torch._dynamo.config.compiled_autograd = True`; or compile the code around this module.
+# do: With `torch._dynamo.config.compiled_autograd = True` there is one graph; or compile the code around this module.
 net = Net()
 net.layers[0].register_full_backward_hook(lambda module, grad, out: None)
 net.layers[1].register_full_backward_pre_hook(lambda module, out: None)
@@ -167,7 +167,7 @@ def f(x):
     return y.sum()
 # %% `x.register_hook(print)`: a hook that prints
 # says: Tensor.register_hook
-# do: Take the hook off, or register it on the result of the call.
+# do: Remove the hook, or register the hook on the result of the call.
 args = (torch.ones(2, requires_grad=True),)
 def f(x):
     y = x * 2
@@ -206,7 +206,7 @@ class Properties(Net):
 f = Properties()
 # %% a frozen layer: `for p in layer.parameters(): p.requires_grad = False` inside
 # says: setattr(TensorVariable) requires_grad
-# do: Do it before the call.
+# do: Freeze the layer before the call.
 net = Net()
 def f(x):
     for p in net.parameters():
@@ -214,7 +214,7 @@ def f(x):
     return net(x).detach()
 # %% `copy.deepcopy(self.layer)` in `forward`
 # says: inline in skipfiles: copy.deepcopy
-# do: Do it before the call; `torch.func.functional_call` with other parameters.
+# do: Copy the layer before the call, or call `torch.func.functional_call` with other parameters.
 import copy
 net = nn.Linear(4, 4)
 def f(x):
@@ -261,7 +261,7 @@ class Renamed(nn.Module):
 f = Renamed()
 # %% `register_parametrization(layer, "weight", ...)` inside
 # says: Module parametrization doesn't trace correctly in Dynamo
-# do: Do it before the call.
+# do: Register the parametrization before the call.
 class Negated(nn.Module):
     def forward(self, x):
         return -x

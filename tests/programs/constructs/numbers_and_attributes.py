@@ -123,12 +123,12 @@ def f(x):
     return x * len(str(x.shape[0]) + str(x.dtype))
 # %% `str(x)` of a tensor
 # says: call_function BuiltinVariable(str) [TensorVariable()] {}
-# do: Format it after the call.
+# do: Format the tensor after the call.
 def f(x):
     return x * len(str(x))
 # %% `bytes([1, 2])`
 # says: call_function BuiltinVariable(bytes)
-# do: Make it before the compiled function.
+# do: Make the `bytes` object before the call.
 def f(x):
     return x * len(bytes([1, 2]))
 # %% `complex(a, b)`, `1j`

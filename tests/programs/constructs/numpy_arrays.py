@@ -92,7 +92,7 @@ def f(x):
     return x + RNG.normal()
 # %% `np.sqrt(n)` of a number
 # says: call_function NumpyVariable
-# do: `math.sqrt` leaves it a number, which no graph has to compute.
+# do: Use `math.sqrt`: the result stays a number, which no graph has to compute.
 def f(x):
     return x / np.sqrt(x.shape[0])
 # %% `torch.zeros(int(np.prod(x.shape)))`: a number of NumPy as a size
@@ -106,7 +106,7 @@ def f(x):
     return x[np.newaxis] * np.pi
 # %% `np.vectorize(function)`
 # says: UserDefinedObjectVariable(vectorize)
-# do: Write it with operations on arrays.
+# do: Write the function with operations on arrays.
 def f(x):
     return x + torch.from_numpy(np.vectorize(lambda n: n + 1)(x.numpy()))
 # %% an array of strings
@@ -117,28 +117,28 @@ def f(x, names):
     return x * len(names)
 # %% `np.interp(...)`
 # says: Unsupported: numpy.<function interp>()
-# do: Call it before or after the compiled function.
+# do: Interpolate before or after the call.
 def f(x):
     return x + torch.from_numpy(np.interp(x.numpy(), [0.0, 4.0], [0.0, 1.0]))
 # %% `np.unique(a)`
 # says: Unsupported: numpy.<function unique>()
-# do: Call it before or after the compiled function.
+# do: Call `np.unique` before or after the compiled function.
 def f(x):
     return x + len(np.unique(x.numpy()))
 # %% `np.bincount(a)`
 # says: Unsupported: numpy.<function bincount>()
-# do: Call it before or after the compiled function.
+# do: Call `np.bincount` before or after the compiled function.
 def f(x):
     return x + torch.from_numpy(np.bincount(x.numpy().astype(int)))[0]
 # %% `np.save(...)`
 # says: Attempted to call function marked as skipped: numpy.save
-# do: Call it before or after the compiled function.
+# do: Save the array before or after the call.
 import io
 def f(x):
     np.save(io.BytesIO(), np.ones(2))
     return x + 1
 # %% `a.tobytes()`
 # says: call_method NumpyNdarrayVariable() tobytes
-# do: Call it before or after the compiled function.
+# do: Convert the array before or after the call.
 def f(x):
     return x * len(x.numpy().tobytes())

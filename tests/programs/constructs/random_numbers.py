@@ -18,12 +18,12 @@ def f(x):
     return x * random.random()
 # %% `random.choice(values)`
 # says: inline in skipfiles: choice
-# do: Draw before the call: an index from `random.randint` breaks as well, where it indexes a list.
+# do: Draw before the call: an index from `random.randint` breaks as well, if the code indexes a list with the number.
 def f(x):
     return x * random.choice([1, 2])
 # %% `random.shuffle(values)`, `random.sample(values, 2)`
 # says: inline in skipfiles: shuffle
-# do: Do it before the call, or use `torch.randperm`: 2.15 gives the same order in each call.
+# do: Shuffle or sample before the call, or use `torch.randperm`: 2.15 gives the same order in each call.
 def f(x):
     values = [1, 2, 3]
     random.shuffle(values)
@@ -35,7 +35,7 @@ def f(x):
     return x * random.gauss(0, 1)
 # %% `random.seed(0)`
 # says: inline in skipfiles: seed
-# do: Do it before the call.
+# do: Set the seed before the call.
 def f(x):
     random.seed(0)
     return x * random.uniform(0, 1)
@@ -71,26 +71,26 @@ def f(x):
     return x + torch.randn(4, generator=GENERATOR)
 # %% `torch.Generator().manual_seed(0)` made inside
 # says: call_function UserDefinedClassVariable(torch.Generator)
-# do: Do it before the call.
+# do: Make the generator before the call.
 def f(x):
     generator = torch.Generator()
     generator.manual_seed(0)
     return x + 1
 # %% `generator.initial_seed()`, `generator.get_state()`
 # says: call_method UserDefinedObjectVariable(torch._C.Generator) get_state
-# do: Do it before the call.
+# do: Read the seed or the state before the call.
 GENERATOR = torch.Generator().manual_seed(0)
 def f(x):
     return x + GENERATOR.initial_seed() + len(GENERATOR.get_state())
 # %% `torch.manual_seed(0)` inside
 # says: inline in skipfiles: torch.manual_seed
-# do: Do it before the call.
+# do: Set the seed before the call.
 def f(x):
     torch.manual_seed(0)
     return x + torch.rand(4)
 # %% `torch.get_rng_state()`, `torch.set_rng_state(...)`
 # says: torch.get_rng_state, torch.random
-# do: Put it around the call.
+# do: Save and restore the state around the call.
 def f(x):
     state = torch.get_rng_state()
     y = torch.rand(4)
@@ -98,13 +98,13 @@ def f(x):
     return x + y
 # %% `with torch.random.fork_rng():`
 # says: Unsupported context manager, fork_rng
-# do: Put it around the call.
+# do: Open `fork_rng` around the call.
 def f(x):
     with torch.random.fork_rng(devices=[]):
         return x + torch.rand(4)
 # %% `torch.initial_seed()`
 # says: inline in skipfiles: torch.initial_seed
-# do: Do it before the call.
+# do: Read the seed before the call.
 def f(x):
     return x + 0 * torch.initial_seed()
 # %% `Normal(x, 1).rsample()`, `log_prob`, `entropy`, `Categorical(logits=x).sample()`
@@ -121,7 +121,7 @@ def f(x):
     return y + MultivariateNormal(x, torch.eye(4)).rsample()
 # %% `torch.distributions.kl_divergence(p, q)`
 # says: call_function kl_divergence, _dispatch_kl
-# do: Its first call breaks, if it was never called uncompiled. The formula of two `Normal`: `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
+# do: The first call of `kl_divergence` breaks, if the function was never called uncompiled. For two `Normal`, compute `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
 def f(x):
     return torch.distributions.kl_divergence(Normal(x, 1.0), Normal(0.0, 1.0))
 # %% `nn.init.kaiming_normal_`, `xavier_uniform_`, `orthogonal_`, `constant_`
@@ -131,6 +131,6 @@ def f(x):
     return torch.nn.init.orthogonal_(y) + torch.nn.init.constant_(y, 2)
 # %% `nn.init.trunc_normal_`
 # says: inline in skipfiles: torch.nn.init, aten._local_scalar_dense
-# do: Do it before the call.
+# do: Initialize the tensor before the call.
 def f(x):
     return torch.nn.init.trunc_normal_(x.clone())

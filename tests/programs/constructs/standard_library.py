@@ -31,28 +31,28 @@ def f(x):
     return x * math.sqrt(x.sum())
 # %% `time.time()`, `time.perf_counter()`
 # says: call_function time.time, inline in skipfiles: time
-# do: Read it around the call: inside, no operation has run yet when the clock is read.
+# do: Read the clock around the call: inside, no operation has run yet when the clock is read.
 def f(x):
     return x + 0 * time.time() * time.perf_counter()
 # %% `time.sleep(...)`
 # says: call_function time.sleep
-# do: Keep it out of the compiled function.
+# do: Sleep before or after the call.
 def f(x):
     time.sleep(0)
     return x + 1
 # %% `datetime.datetime.now()`
 # says: call_function datetime.now
-# do: Do it before the call.
+# do: Read the time before the call.
 def f(x):
     return x + 0 * datetime.datetime.now().year
 # %% `os.environ["NAME"]`, `os.environ.get`, `os.getenv`
 # says: call_method UserDefinedObjectVariable(os._Environ) get
-# do: It is guarded: another value compiles again.
+# do: The variable is guarded: a different value causes a recompile.
 def f(x):
     return x + len(os.environ.get("HOME", "/")) + len(os.getenv("MISSING", "a")) + len(os.environ["PATH"])
 # %% `os.environ["NAME"] = "1"`
 # says: call_method UserDefinedObjectVariable(os._Environ) __setitem__
-# do: Do it before the call.
+# do: Set the variable before the call.
 def f(x):
     os.environ["CONSTRUCTS"] = "1"
     return x + 1
@@ -62,12 +62,12 @@ def f(x):
     return x + len(os.path.join("a", "b")) + len(os.path.splitext("a.b")[0]) + len(os.path.basename("a/b"))
 # %% `os.path.exists(path)`
 # says: inline in skipfiles: genericpath.exists
-# do: Do it before the call.
+# do: Look for the file before the call.
 def f(x):
     return x + os.path.exists("/")
 # %% `os.getpid()`, `os.cpu_count()`
 # says: Attempted to call function marked as skipped: getpid
-# do: Do it before the call.
+# do: Read these numbers before the call.
 def f(x):
     return x + 0 * os.getpid() * os.cpu_count()
 # %% `pathlib.Path("a") / "b"`
@@ -100,13 +100,13 @@ def f(x):
     return x + 1
 # %% `warnings.warn("...")`
 # says: inline in skipfiles: warnings.warn
-# do: Do it before the call.
+# do: Issue the warning before the call.
 def f(x):
     warnings.warn("often")
     return x + 1
 # %% `with warnings.catch_warnings():`
 # says: Unsupported context manager, catch_warnings
-# do: Put it around the call.
+# do: Open `catch_warnings` around the call.
 def f(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -128,28 +128,28 @@ def f(x):
     return g(x) + inspect.isfunction(g) + inspect.isclass(int) + len(inspect.getfullargspec(g).args)
 # %% `inspect.currentframe()`
 # says: inline in skipfiles: currentframe
-# do: Keep it out of the compiled function.
+# do: Read the frame outside the compiled function.
 def f(x):
     return x + (inspect.currentframe() is not None)
 # %% `json.loads(...)`
 # says: inline in skipfiles: json
-# do: Call it before or after the compiled function.
+# do: Parse the text before or after the call.
 def f(x):
     return x * json.loads("2")
 # %% `json.dumps(...)`
 # says: inline in skipfiles: json
-# do: Call it before or after the compiled function.
+# do: Write the text before or after the call.
 def f(x):
     return x * len(json.dumps({"a": 1}))
 # %% `hashlib.md5(data)`
 # says: Attempted to call function marked as skipped: openssl_md5
-# do: Do it before the call.
+# do: Compute the hash before the call.
 import hashlib
 def f(x):
     return x * len(hashlib.md5(b"a").hexdigest())
 # %% `uuid.uuid4()`
 # says: inline in skipfiles: uuid4
-# do: Do it before the call.
+# do: Make the id before the call.
 def f(x):
     return x * len(str(uuid.uuid4()))
 # %% `with lock:` of `threading.Lock()`
@@ -174,31 +174,31 @@ def f(x):
     return x * SCALE.get()
 # %% `threading.get_ident()`
 # says: call_function _thread.get_ident
-# do: Do it before the call.
+# do: Read the thread's id before the call.
 def f(x):
     return x + 0 * threading.get_ident()
 # %% `gc.collect()`
 # says: call_function gc.collect
-# do: Keep it out of the compiled function.
+# do: Collect garbage before or after the call.
 import gc
 def f(x):
     gc.collect()
     return x + 1
 # %% `statistics.mean(numbers)`
 # says: inline in skipfiles: statistics
-# do: Compute it before the call, or with `sum` and `len`.
+# do: Compute the mean before the call, or with `sum` and `len`.
 import statistics
 def f(x):
     return x * statistics.mean([1, 3])
 # %% `decimal.Decimal("1.5")`
 # says: call_function UserDefinedClassVariable(Decimal)
-# do: Do it before the call, and pass a float.
+# do: Make the `Decimal` before the call, and pass a float.
 import decimal
 def f(x):
     return x * float(decimal.Decimal("1.5"))
 # %% `traceback.print_stack()`
 # says: Attempted to call function marked as skipped
-# do: Run it without compiling: `torch.compiler.set_stance("force_eager")`.
+# do: Run the function without compiling: `torch.compiler.set_stance("force_eager")`.
 import io
 import traceback
 def f(x):

@@ -26,7 +26,7 @@ def f(x):
     return torch.sparse_coo_tensor(torch.tensor([[0, 1, 2, 3]]), x, (4,)).to_dense()
 # %% `torch.sparse_csr_tensor(...)` inside
 # says: torch.sparse_csr_tensor
-# do: Do it before the call; pass the tensor's parts.
+# do: Create the sparse tensor before the call, and pass its parts to the function.
 def f(x):
     return torch.sparse_csr_tensor(torch.tensor([0, 4]), torch.arange(4), x, (1, 4)).to_dense()
 # %% `x.to_sparse()`, `torch.sparse.mm`
@@ -79,7 +79,7 @@ def f(x):
     return x * WEIGHT + isinstance(WEIGHT, nn.Parameter)
 # %% `nn.Parameter(x)` made inside
 # says: torch.nn.Parameter, Attempted to use torch.nn.Parameter() constructor
-# do: Make it in `__init__`; a plain tensor inside.
+# do: Make the parameter in `__init__`; inside, use a plain tensor.
 def f(x):
     return nn.Parameter(x.clone()) * 2
 # %% a subclass of `torch.Tensor` without methods; `x.as_subclass(Plain)`
@@ -140,7 +140,7 @@ def f(x):
         return x + 1
 # %% a `TorchDispatchMode` inside
 # says: TorchDispatchMode, Unsupported context manager
-# do: Open it outside: then the compiled function runs uncompiled in the mode.
+# do: Open the mode outside: then the compiled function runs uncompiled in the mode.
 from torch.utils._python_dispatch import TorchDispatchMode
 class Counting(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):

@@ -30,12 +30,12 @@ def f(x):
     return x * x.max().item()
 # %% `torch.equal(x, y)`
 # says: data dependent operator: aten.equal.default
-# do: Use `(x == y).all()`, and keep it a tensor.
+# do: Use `(x == y).all()`, and keep the result a tensor.
 def f(x):
     return x + torch.equal(x, x + 0)
 # %% `torch.allclose(x, y)`
 # says: data dependent operator: aten.allclose.default
-# do: Use `torch.isclose(x, y).all()`, and keep it a tensor.
+# do: Use `torch.isclose(x, y).all()`, and keep the result a tensor.
 def f(x):
     return x + torch.allclose(x, x + 0)
 # %% `x[x > 1]`, `torch.masked_select(x, x > 1)`
@@ -50,7 +50,7 @@ def f(x):
     return torch.nonzero(x).sum() + torch.where(x > 1)[0].sum() + torch.argwhere(x).sum()
 # %% `torch.unique(x)`, `torch.unique_consecutive(x)`
 # says: dynamic shape operator: aten._unique2.default, aten.unique_consecutive.default
-# do: Call it before or after the compiled function.
+# do: Call `torch.unique` before or after the compiled function.
 args = (torch.tensor([1, 2, 2]),)
 def f(x):
     return torch.unique(x).sum() + torch.unique_consecutive(x).sum()

@@ -48,12 +48,12 @@ def f(x):
     return x + torch.cuda.is_available() + 1
 # %% `torch.cuda.device_count()`
 # says: call_function torch.cuda.device_count, torch.* op returned non-Tensor int
-# do: Do it before the call.
+# do: Count the devices before the call.
 def f(x):
     return x + torch.cuda.device_count()
 # %% `torch.backends.mps.is_available()`
 # says: torch.* op returned non-Tensor bool call_function
-# do: Do it before the call.
+# do: Look for the device before the call.
 def f(x):
     return x + torch.backends.mps.is_available()
 # %% `torch.get_default_dtype()`, `torch.is_grad_enabled()`, `torch.is_tensor(x)`, `torch.is_complex(x)`, `torch.is_autocast_enabled()`
@@ -62,7 +62,7 @@ def f(x):
     return x.to(torch.get_default_dtype()) + torch.is_grad_enabled() + torch.is_tensor(x) + torch.is_complex(x) + torch.is_autocast_enabled()
 # %% `torch.set_default_dtype(torch.float64)` inside
 # says: call_function torch.set_default_dtype
-# do: Do it before the call, and pass `dtype=`: `aot_eager` and inductor ignore it.
+# do: Set the default type before the call, and pass `dtype=`: `aot_eager` and inductor ignore the default.
 def f(x):
     torch.set_default_dtype(torch.float64)
     return x + torch.ones(4)
@@ -124,7 +124,7 @@ def f(x):
     return torch.Tensor.add(x, 1) + torch.ops.aten.add.Tensor(x, 1) + x.__len__() + (x.__class__ is torch.Tensor)
 # %% `torch.save(...)`
 # says: inline in skipfiles: torch.save
-# do: Do it after the call.
+# do: Save after the call.
 import io
 def f(x):
     torch.save({"n": 1}, io.BytesIO())
@@ -149,7 +149,7 @@ def f(x):
     return x.to("cpu", non_blocking=True) + 1
 # %% `torch.from_dlpack(array)`
 # says: call_function args: UserDefinedObjectVariable(ndarray), torch.from_dlpack
-# do: Use `torch.from_numpy(array)`, or before the call.
+# do: Use `torch.from_numpy(array)`, or convert the array before the call.
 import numpy as np
 args = (torch.ones(2), np.ones(2, dtype=np.float32))
 def f(x, a):

@@ -21,7 +21,7 @@ def leaf(n=2):
 
 # %% `loss.backward()` inside
 # says: Tensor.backward, call_method TensorVariable() backward
-# do: Call it after the compiled function: its backward pass is compiled as well. Or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
+# do: Call `backward()` after the compiled function, whose backward pass is compiled as well. Or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
 WEIGHT = nn.Parameter(torch.ones(2))
 args = (torch.ones(2),)
 def f(x):
@@ -76,7 +76,7 @@ def f(x):
     return x + WEIGHT.detach()
 # %% `optimizer.zero_grad()` inside
 # says: disabled function, Optimizer.zero_grad
-# do: Keep it out of the compiled function.
+# do: Reset the gradients outside the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 OPTIMIZER = torch.optim.SGD([WEIGHT], lr=0.1)
 args = (torch.ones(2),)
@@ -85,7 +85,7 @@ def f(x):
     return x + 1
 # %% `scaler.scale(loss)` inside
 # says: inline in skipfiles: GradScaler
-# do: Keep it out of the compiled function.
+# do: Scale the loss outside the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 SCALER = torch.amp.GradScaler("cpu")
 args = (torch.ones(2),)
@@ -93,7 +93,7 @@ def f(x):
     return SCALER.scale(x.sum() * WEIGHT.sum()).detach()
 # %% `scheduler.step()` inside
 # says: inline in skipfiles: lr_scheduler
-# do: Keep it out of the compiled function.
+# do: Step the scheduler outside the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 SCHEDULER = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([WEIGHT], lr=0.1), 1)
 args = (torch.ones(2),)
@@ -102,7 +102,7 @@ def f(x):
     return x + 1
 # %% an optimizer made inside: `torch.optim.SGD(...)`
 # says: Irrecoverable graph break in optimizer init, instantiate optimizer outside of the compiled function
-# do: Make it outside.
+# do: Make the optimizer outside the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 args = (torch.ones(2),)
 def f(x):

@@ -339,6 +339,31 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
 
 
+def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        @torch.compile(backend="eager")
+        def fill(cache, x, position):
+            total = cache[:, :position].sum()
+            cache[:, position] = x
+            return cache, total
+        cache = torch.zeros(2, 9)
+        for position in range(1, 6):
+            fill(cache, torch.ones(2), position)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    remedy = best_remedy(report)
+    assert (remedy.title, remedy.verdict) == ("Index by `position` with `select()`", "works")
+    assert "cache.select(1, position)[...] = x" in remedy.edits[0].new
+    assert compilation_counts(remedy) == (5, 2, 0)
+    assert not any(remedy.person for remedy in report.remedies or [])
+
+
 @pytest.mark.exhaustive
 def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     module = CountsCalls()

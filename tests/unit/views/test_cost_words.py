@@ -75,6 +75,14 @@ def test_the_verdict_compares_a_call_with_eager_and_with_fixed_breaks() -> None:
     assert cost_verdicts(two_breaks()) == []
 
 
+def test_two_kinds_of_calls_to_one_function_have_different_names() -> None:
+    report = cost()
+    assert report.cost is not None
+    other = replace(entry_of(report), compiled=Spread(3710, 3600, 3800, 9))
+    verdicts = cost_verdicts(replace(report, cost=replace(report.cost, entries=[entry_of(report), other])))
+    assert [text.partition(":")[0] for text in verdicts] == ["step (call 1 of 2)", "step (call 2 of 2)"]
+
+
 def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == [

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._dynamo import symbolic_convert
 from torch._dynamo.utils import counters
 
 import jupyter_graphbreak
@@ -341,6 +342,21 @@ def test_no_global_of_compiled_code_stays(analysis: str) -> None:
     before = set(scope)
     getattr(jupyter_graphbreak, analysis)(torch.compile(net, backend="eager"), torch.ones(2, 3), seconds=600)
     assert not set(scope) - before - {"__warningregistry__"}  # Python's own table of warnings
+
+
+def test_numbers_that_were_constants_in_trials_are_none_in_later_code() -> None:
+    state: Any = getattr(symbolic_convert, "TensorifyState", None)
+    if state is None:
+        pytest.skip("this PyTorch keeps no such numbers")
+    net = Scaled()
+    calls = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
+    torch._dynamo.reset()
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for number in range(3):
+            calls(torch.ones(2, 3), 0.1 * number)
+    state.clear()
+    run.try_remedies(seconds=600)
+    assert not state.force_specializations
 
 
 @pytest.mark.exhaustive

@@ -133,6 +133,23 @@ def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind
         assert kind_words in step or not is_own
 
 
+def test_a_name_that_is_none_in_the_first_call_needs_no_tensor() -> None:
+    own_state = Path(Root("module", "self")).child("attribute", "adapter")
+    variations = Variations(other_variations=(OtherVariation(own_state, "none", (None, "en", "de")),))
+    step = manual_step(variations, variations, [], None)
+    assert step.startswith("`self.adapter` is sometimes None")
+    assert "tensor of its later shape" not in step
+
+
+def test_different_memory_layouts_are_not_expected() -> None:
+    guard = GuardFailure("tensor 'L['x']' stride mismatch at index 0. expected 4, actual 1")
+    recompile = Recompile("0/1", "0/0", "f", None, [guard], id="r1")
+    gradients = OtherVariation(Path(Root("argument", "x")), "requires_grad", (False, True))
+    assert not are_recompiles_expected(Variations(other_variations=(gradients,)), [recompile])
+    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    assert "make it contiguous before the call" in step
+
+
 def test_the_step_says_whether_values_share_a_graph() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")

@@ -1,0 +1,103 @@
+"""Index a tensor with ``select()``, because the number in ``cache[:, position]`` becomes a constant of the graph."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.site import draft_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
+
+FAMILY = "indexing"
+
+
+def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
+    """Return a change that indexes with ``select()`` wherever a function uses a line's numbers; ``None`` without one.
+
+    Parameters
+    ----------
+    source : str
+        The id of the source.
+    line : int
+        A line with an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
+    """
+    draft = draft_of(text)
+    if draft is None:
+        return None
+    nodes_on_line = [node for node in _subscripts(draft.tree) if node.lineno <= line <= (node.end_lineno or 0)]
+    numbers = {ast.unparse(index) for node in nodes_on_line for index in _number_indices(node)}
+    function = draft.enclosing_function(nodes_on_line[0]) if nodes_on_line else None
+    if function is None or not numbers:
+        return None
+    nodes = [node for node in _subscripts(function) if not numbers.isdisjoint(map(ast.unparse, _number_indices(node)))]
+    outermost_nodes = [node for node in nodes if not any(outer in nodes for outer in draft.ancestors(node))]
+    new_text = draft.apply_splices([_with_select(draft, node) for node in outermost_nodes])
+    if new_text is None:
+        return None
+    names = " and ".join(f"`{name}`" for name in sorted(numbers))
+    return Proposal(FAMILY, f"Index by {names} with `select()`", {source: new_text})
+
+
+def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
+    """Return the subscripts with several indices, of which at least one may be a number in a variable."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and _number_indices(node):
+            yield node
+
+
+def _number_indices(node: ast.Subscript) -> list[ast.expr]:
+    """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
+    indices = _indices(node)
+    numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
+    are_others_simple = all(
+        index in numbers or isinstance(index, ast.Slice) or _is_ellipsis(index) or _is_number(index)
+        for index in indices
+    )
+    return numbers if are_others_simple else []
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else []
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...
+
+
+def _is_number(node: ast.expr) -> bool:
+    operand = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(operand, ast.Constant) and type(operand.value) is int
+
+
+def _is_whole(index: ast.expr) -> bool:
+    return _is_ellipsis(index) or (
+        isinstance(index, ast.Slice) and index.lower is None and index.upper is None and index.step is None
+    )
+
+
+def _with_select(draft: Draft, node: ast.Subscript) -> Splice:
+    """Return the splice that indexes with ``select()``, last dimension first, and then with the slices."""
+    remaining = _indices(node)
+    text = draft.text_of(node.value)
+    for number in reversed(_number_indices(node)):
+        position = remaining.index(number)
+        del remaining[position]
+        has_ellipsis = any(map(_is_ellipsis, remaining[:position]))
+        dimension = position - len(remaining) - 1 if has_ellipsis else position
+        text = f"{text}.select({dimension}, {draft.text_of(number)})"
+    return draft.replacement(node, text + _index_text(draft, remaining, is_read=isinstance(node.ctx, ast.Load)))
+
+
+def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> str:
+    """Return the text of the other indices in brackets; empty if they are not needed to read the tensor."""
+    needed = list(indices)
+    while needed and _is_whole(needed[-1]):
+        needed.pop()
+    if needed:
+        return f"[{', '.join(map(draft.text_of, needed))}]"
+    return "" if is_read else "[...]"

@@ -1,4 +1,4 @@
-"""Compile tiny random models of the architectures of transformers, and try remedies for the breaks.
+"""Compile tiny random models of transformers' architectures, and try remedies for the breaks.
 
 ``python benchmarks/architectures.py [TYPE ...] [--try] [--training]`` writes one line of JSON for each architecture to
 ``build/architectures.jsonl`` and continues where it stopped; ``--table`` prints that file, and ``--publish`` writes the

@@ -27,8 +27,8 @@ class Describer:
     """Describes everything that a user can observe about values, up to a depth."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
-        self._kept: list[Any] = []
+        self._number_by_id: dict[int, int] = {}
+        self._kept_values: list[Any] = []
         self._storages: dict[int, int] = {}
 
     def describe(self, value: Any, depth: int = 0) -> str:
@@ -36,10 +36,10 @@ class Describer:
         simple = value is None or isinstance(value, bool | int | float | complex | str | bytes)
         if simple and type(value).__module__ == "builtins":
             return f"{type(value).__name__} {value!r}"
-        if id(value) in self._known:
-            return f"#{self._known[id(value)]}"
-        self._known[id(value)] = len(self._known)
-        self._kept.append(value)
+        if id(value) in self._number_by_id:
+            return f"#{self._number_by_id[id(value)]}"
+        self._number_by_id[id(value)] = len(self._number_by_id)
+        self._kept_values.append(value)
         head = f"{type(value).__module__}.{type(value).__qualname__}"
         if depth > MAX_DEPTH:
             return head

@@ -256,7 +256,7 @@ def run(
         with fault_context if number == 0 and fault_context is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
-        seen[-1].parts["messages"] = [text for text in session.shown if FAULT_MESSAGE in text] + [
+        seen[-1].parts["messages"] = [text for text in session.shown_data if FAULT_MESSAGE in text] + [
             report_note["message"]
             for report in session.reports
             for report_note in report["diagnostics"]

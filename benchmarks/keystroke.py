@@ -69,7 +69,7 @@ def main() -> int:
         page.goto(f"{lab.url}/lab/tree/typing.ipynb?reset")
         page.locator(_MARKS).first.wait_for(timeout=60_000)
         session = page.context.new_cdp_session(page)
-        # Only the page's own work counts, not the processor time of other programs.
+        # Only the page's own work is measured, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         text = report.sources[0].segments[0].text
         _compare(page, session, (text, location.line - 1), arguments.keys, arguments.pairs)
@@ -77,31 +77,31 @@ def main() -> int:
     return 0
 
 
-def _compare(page: Page, session: CDPSession, start: tuple[str, int], keys: int, pairs: int) -> None:
+def _compare(page: Page, session: CDPSession, start: tuple[str, int], key_count: int, pair_count: int) -> None:
     times: dict[bool, list[float]] = {False: [], True: []}
-    for pair in range(pairs + 1):
+    for pair in range(pair_count + 1):
         for is_on in (False, True) if pair % 2 else (True, False):
             page.evaluate(_SHOW, is_on)
             page.evaluate(_START, start)
             page.wait_for_timeout(500)
             if (page.locator(_MARKS).count() > 0) != is_on:
                 raise RuntimeError(f"the marks are {'hidden' if is_on else 'shown'}")
-            measured = _per_key(page, session, keys)
+            measured = _per_key(page, session, key_count)
             if pair:  # the first pair is a warm-up
                 times[is_on].append(measured)
     more = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
-    print(f"main-thread work in ms a key: median, least and most of {pairs} times {keys} keys")
+    print(f"main-thread work in ms a key: median, least and most of {pair_count} times {key_count} keys")
     for name, measures in (("without marks", times[False]), ("with marks", times[True]), ("more", more)):
         print(f"  {name:<14} {statistics.median(measures):6.2f} {min(measures):6.2f} {max(measures):6.2f}")
 
 
-def _per_key(page: Page, session: CDPSession, keys: int) -> float:
+def _per_key(page: Page, session: CDPSession, key_count: int) -> float:
     before = _task_ms(session)
-    for _ in range(keys):
+    for _ in range(key_count):
         page.keyboard.press("x")
         # Each key gets its own frame; otherwise slow keys would share frames and seem cheap.
         page.evaluate(_DRAWN)
-    return (_task_ms(session) - before) / keys
+    return (_task_ms(session) - before) / key_count
 
 
 def _task_ms(session: CDPSession) -> float:

@@ -1,6 +1,6 @@
 """Write the list of names and strings that redaction keeps, from the installed PyTorch.
 
-They are PyTorch's and Python's own (operations, settings of Dynamo, causes of graph breaks with their texts), so they
+They are PyTorch's and Python's own (operations, Dynamo settings, causes of graph breaks with their texts), so they
 reveal nothing about a user's program. Entries that the list already has stay in it, since reports of other releases
 are redacted as well.
 """
@@ -27,7 +27,7 @@ NAMESPACES = {"aten", "prims", "prim", "inductor", "_c10d_functional", "c10d_fun
 
 
 def callables(name: str) -> set[str]:
-    """Return the dotted names of the callables in a module of PyTorch."""
+    """Return the dotted names of the callables in a PyTorch module."""
     module = importlib.import_module(name) if name in MODULES[:11] else eval(name, {"torch": torch})  # noqa: S307
     members = ((part, getattr(module, part, None)) for part in dir(module) if not part.startswith("__"))
     return {f"{name}.{part}" for part, value in members if callable(value)}

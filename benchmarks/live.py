@@ -26,7 +26,7 @@ torch.compile(torch.sin, backend="eager")(torch.ones(3))
 _CODE = """
 @torch.compile(backend="eager")
 def f(x):
-    for _ in range({ops}):
+    for _ in range({op_count}):
         x = x.sin()
     return x
 _clocks = time.perf_counter, time.process_time, time.thread_time
@@ -43,10 +43,10 @@ class Result(NamedTuple):
     wall: float
     cpu: float
     thread: float
-    changes: int
+    change_count: int
 
 
-def run(cell: str, ops: int) -> Result:
+def run(cell: str, op_count: int) -> Result:
     """Compile a graph of many operations."""
     manager, client = start_new_kernel(kernel_name="python3")
     states: list[str] = []
@@ -61,7 +61,7 @@ def run(cell: str, ops: int) -> Result:
             states.append(str(progress))
 
     try:
-        for code in (_SET_UP.format(root=str(ROOT)), cell.format(ops=ops)):
+        for code in (_SET_UP.format(root=str(ROOT)), cell.format(op_count=op_count)):
             reply = client.execute_interactive(code, output_hook=on_message, timeout=600)
             if reply["content"]["status"] != "ok":
                 raise SystemExit("\n".join(reply["content"]["traceback"]))
@@ -84,9 +84,11 @@ def main() -> int:
         for cell in (_LIVE, _QUIET) if pair % 2 == 0 else (_QUIET, _LIVE):
             results[cell] = run(cell, arguments.ops)
         live, quiet = results[_LIVE], results[_QUIET]
-        if quiet.changes:
+        if quiet.change_count:
             raise SystemExit("the quiet run showed a live line: nothing was measured")
-        print(f"{live.wall:.1f} s, the line changed {live.changes} times; without it {quiet.wall:.1f} s", flush=True)
+        print(
+            f"{live.wall:.1f} s, the line changed {live.change_count} times; without it {quiet.wall:.1f} s", flush=True
+        )
         figures["wall ratio"].append(live.wall / quiet.wall)
         figures["cpu ratio"].append(live.cpu / quiet.cpu)
         figures["share of the cpu time in other threads"].append((live.cpu - live.thread) / live.cpu)

@@ -193,7 +193,7 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
     ask = asking_function(way)
     define_names(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        ask(shell, program, way, backend)  # first-time loading and compiling do not count
+        ask(shell, program, way, backend)  # so that first-time loading and compiling are not measured
         held_bytes = define_names(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
         if way.endswith(" again"):
             ask(shell, program, way, backend)

@@ -111,7 +111,7 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
 TOLERANCE = 0.05
-#: Two breaks count as equal if their savings differ by less than this share of the call.
+#: Two breaks are treated as equal if their savings differ by less than this share of the call.
 TIE = 0.01
 
 
@@ -135,13 +135,13 @@ def load_program(folder: Path, text: str, file_numbers: itertools.count[int]) ->
     return function
 
 
-def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float, float]]:
+def saved_us(programs: list[Callable[[], Any]], round_count: int) -> list[tuple[float, float]]:
     """Return the savings of each program relative to the first, in microseconds, and their uncertainty."""
     times: list[list[float]] = [[] for _ in programs]
     for program in programs:
         for _ in range(5):
             program()
-    for _ in range(rounds):
+    for _ in range(round_count):
         for program, program_times in zip(programs, times, strict=True):
             start = time.perf_counter()
             program()
@@ -155,10 +155,10 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
     return saved
 
 
-def median_us(call: Callable[[], Any], calls: int = 300) -> float:
+def median_us(call: Callable[[], Any], call_count: int = 300) -> float:
     """Return the time of a call in a loop."""
     times = []
-    for _ in range(calls):
+    for _ in range(call_count):
         start = time.perf_counter()
         call()
         times.append((time.perf_counter() - start) * 1e6)

@@ -1,6 +1,6 @@
 """Compare what several tools say about the same programs: those of the documentation, each with a known break.
 
-Each tool runs all programs in a separate process. A line counts as a break if at least two of the tools name it.
+Each tool runs all programs in a separate process. A line is treated as a break if at least two of the tools name it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FRAME = re.compile(r'File "\S*?(\w+)\.py", line (\d+)')
 _SETTING = re.compile(r"torch\._dynamo\.config\.(\w+)")
 
 
-#: A print three calls deep: one break, and Dynamo meets it once in each of the three functions.
+#: A print three calls deep: one break, which Dynamo reaches once in each of the three functions.
 _NESTED = """\
 import torch
 

@@ -106,10 +106,10 @@ def format_spread(values: list[float], number_format: str = ".3f") -> str:
     return "{}  [{} .. {}]  ({} .. {})".format(*(format(number, number_format) for number in numbers))
 
 
-def compare(backend: str, size: str, pairs: int) -> None:
+def compare(backend: str, size: str, pair_count: int) -> None:
     """Run pairs of processes and print their ratios."""
     plain, watched, shares = [], [], []
-    for pair in range(pairs):
+    for pair in range(pair_count):
         results = {}
         # The order alternates, so that a gradual change in the machine's speed affects both equally.
         for mode in (False, True) if pair % 2 == 0 else (True, False):
@@ -120,7 +120,7 @@ def compare(backend: str, size: str, pairs: int) -> None:
         watched.append(Cost(results[True]["wall"], results[True]["cpu"]))
         shares.append(results[True]["capture_s"] / results[True]["wall_s"])
 
-    print(f"\nbackend {backend}, size {size}, {pairs} pairs: median  [quartiles]  (least .. most)")
+    print(f"\nbackend {backend}, size {size}, {pair_count} pairs: median  [quartiles]  (least .. most)")
     for clock in Cost._fields:
         with_us, without = ([getattr(cost, clock) for cost in costs] for costs in (watched, plain))
         ratios = [a / b for a, b in zip(with_us, without, strict=True)]

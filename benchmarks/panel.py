@@ -45,7 +45,7 @@ _QUIET_MS = 20
 
 _SHOW = "() => { jupyterapp.shell.activateById('jupyter-graphbreak-panel'); }"
 _HIDE = "() => { jupyterapp.shell.collapseRight(); }"
-#: A different side panel of JupyterLab, to measure the cost of opening the side without ours.
+#: A different JupyterLab side panel, to measure the cost of opening the side without ours.
 _SHOW_OTHER = "() => { jupyterapp.shell.activateById('jp-property-inspector'); }"
 _SWITCH = "id => { jupyterapp.shell.activateById(id); }"
 _ROWS = "document.querySelectorAll('.jp-GraphBreakPanel-item').length"
@@ -70,7 +70,7 @@ def main() -> int:
         first, second = (_open_notebook(page, name) for name in ("one", "two"))
         page.evaluate("jupyterapp.shell.collapseLeft()")
         session = page.context.new_cdp_session(page)
-        # Only the page's own work counts, not the processor time of other programs.
+        # Only the page's own work is measured, not the processor time of other programs.
         session.send("Performance.enable", {"timeDomain": "threadTicks"})
         _measure(page, session, (first, second), arguments.runs)
         browser.close()
@@ -86,9 +86,9 @@ def _save(lab: Lab, name: str, cell_count: int, report_count: int, break_count: 
     lab.save(name, *cells)
 
 
-def _report(title: str, breaks: int) -> Report:
+def _report(title: str, break_count: int) -> Report:
     """Return a report of a cell whose first line has a comment of its own."""
-    report = big(breaks=breaks, ops=breaks * 10)
+    report = big(breaks=break_count, ops=break_count * 10)
     (source,) = report.sources
     (segment,) = source.segments
     text = segment.text.replace("%%compile_explain", f"%%compile_explain  # {title}")
@@ -110,7 +110,7 @@ def _open_notebook(page: Page, name: str) -> str:
     return str(page.evaluate("jupyterapp.shell.currentWidget.id"))
 
 
-def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: int) -> None:
+def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], run_count: int) -> None:
     def work(act: Callable[[], object]) -> float:
         """Return the milliseconds of main-thread work caused by an action."""
         page.evaluate(_SETTLED)
@@ -130,7 +130,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
     work(lambda: page.evaluate(_SHOW_OTHER))
     work(lambda: page.evaluate(_HIDE))
     # The second notebook is the current one.
-    for _ in range(runs):
+    for _ in range(run_count):
         note_work("open another panel there", _SHOW_OTHER)
         page.evaluate(_HIDE)
         note_work("open the panel", _SHOW)
@@ -139,7 +139,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], runs: 
         note_work("switch notebooks, panel open", _SWITCH, notebooks[0])
         page.evaluate(_HIDE)
         note_work("switch notebooks, panel hidden", _SWITCH, notebooks[1])
-    print(f"main-thread work in ms, median and maximum of {runs}; the first time apart")
+    print(f"main-thread work in ms, median and maximum of {run_count}; the first time apart")
     for name, measured in times.items():
         first, *others = measured
         print(f"  {name:<32} {statistics.median(others):6.0f} {max(others):6.0f}   first {first:6.0f}")

@@ -34,7 +34,7 @@ for values in (SEEN, UNSEEN):
 
 
 class Program(NamedTuple):
-    """A program, and the smallest number of compilations; ``None`` if nothing may claim to end its recompiles."""
+    """A program, and the smallest number of compilations; ``None`` if nothing may claim to prevent its recompiles."""
 
     name: str
     text: str
@@ -77,13 +77,13 @@ def apply_change(text: str, remedy: Remedy) -> str:
 
 
 def is_as_claimed(program: Program, folder: Path) -> bool:
-    """Try to end the recompiles of a program, print the claim and the true numbers, and return whether they agree."""
+    """Try to prevent the recompiles of a program, print the claim and the true numbers; return whether they agree."""
     path = folder / f"{program.name}.py"
     path.write_text(program.text + "\ncalls(SEEN)\n", encoding="utf-8")
     remedy = best_remedy(path)
     plain, _ = count_compilations(program.text, folder)
     if remedy is None or remedy.evidence is None:
-        print(f"{program.name:24} {plain} compilations, and no change claims to end them", flush=True)
+        print(f"{program.name:24} {plain} compilations, and no change claims to prevent recompiles", flush=True)
         return program.smallest is None
     claim = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0

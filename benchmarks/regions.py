@@ -42,11 +42,11 @@ class Layer(torch.nn.Module):
 class Model(torch.nn.Module):
     """Layers between an embedding and a linear layer."""
 
-    def __init__(self, layers: int, *, differ: bool, width: int = 64) -> None:
+    def __init__(self, layer_count: int, *, differ: bool, width: int = 64) -> None:
         super().__init__()
         self.embedding = torch.nn.Embedding(100, width)
         self.layers = torch.nn.ModuleList(
-            Layer(width, 1 / (number + 1) if differ else None) for number in range(layers)
+            Layer(width, 1 / (number + 1) if differ else None) for number in range(layer_count)
         )
         self.head = torch.nn.Linear(width, 100)
 

@@ -47,12 +47,12 @@ V1125 09:27:45.428000 {pid} torch/_dynamo/symbolic_convert.py:1] {{"artifact": {
 """
 
 
-def make_folder(log: Path, folder: Path, ranks: int, size: int) -> None:
-    """Write the logs of some ranks."""
+def make_folder(log: Path, folder: Path, rank_count: int, size: int) -> None:
+    """Write the logs of a number of ranks."""
     text = log.read_bytes()
     text *= max(1, -(-size // len(text)))
     pids = re.compile(rb"^(V\d{4} [\d:.]+) \d+ ", re.MULTILINE)
-    for rank in range(ranks):
+    for rank in range(rank_count):
         delay_s = 30 if rank == _OWN_RANK else 0.001 * rank
         rank_log = pids.sub(rb"\1 %d " % (1000 + rank), text)
         rank_log = _TIME.sub(lambda match, s=delay_s: b'"start_time": %f' % (float(match[1]) + s), rank_log)  # type: ignore[misc]
@@ -107,13 +107,13 @@ def _memory(process: psutil.Process) -> int:
 def main() -> None:
     """Make the folder and read it twice."""
     log = Path(sys.argv[1])
-    ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 1024  # noqa: PLR2004
+    rank_count = int(sys.argv[2]) if len(sys.argv) > 2 else 1024  # noqa: PLR2004
     megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 4  # noqa: PLR2004
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        make_folder(log, folder, ranks, megabytes << 20)
+        make_folder(log, folder, rank_count, megabytes << 20)
         size = sum(path.stat().st_size for path in folder.iterdir())
-        print(f"{ranks} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
+        print(f"{rank_count} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
         command = [sys.executable, "-c", READ]
         local = run_timed([*command, name])
         print(f"folder     {_times(local)}   peak {local.peak_mb:5.0f} MB")
@@ -121,7 +121,7 @@ def main() -> None:
         remote = run_timed([*command, "memory://traces", name])
         is_same = remote.output.split("\n")[1:] == local.output.split("\n")[1:]
         print(f"memory://  {_times(remote)}   same report: {is_same}")
-        print(json.dumps({"ranks": ranks, "seconds": round(local.seconds, 1), "peak_mb": round(local.peak_mb)}))
+        print(json.dumps({"ranks": rank_count, "seconds": round(local.seconds, 1), "peak_mb": round(local.peak_mb)}))
 
 
 def _times(run: Run) -> str:

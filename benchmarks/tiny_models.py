@@ -1,4 +1,4 @@
-"""Make a tiny model of any architecture of transformers, with random weights, and inputs that it accepts."""
+"""Make a tiny model of any transformers architecture, with random weights, and inputs that it accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Patterns of the names of a configuration's fields, each with a value.
 Values = tuple[tuple[str, Any], ...]
 
-#: The mappings that are searched for the class of an architecture; the first match counts.
+#: The mappings that are searched for the class of an architecture; the first match is used.
 _MODEL_MAPPINGS = (
     "MODEL_FOR_CTC",
     "MODEL_FOR_IMAGE_TEXT_TO_TEXT",
@@ -28,7 +28,7 @@ _MODEL_MAPPINGS = (
     "MODEL_FOR_TEXT_TO_WAVEFORM",
     "MODEL",
 )
-#: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
+#: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name is used.
 #: ``_SMALL_COUNTS`` has only counts of parts, for models that accept small counts but need their own sizes.
 _SMALL_COUNTS: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
@@ -116,7 +116,7 @@ _SEVERAL_IMAGES = {
 
 
 def architectures() -> list[str]:
-    """Return the model types of the library, in the order of its table."""
+    """Return the model types of transformers that have a model class, in the order of ``CONFIG_MAPPING_NAMES``."""
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     return [name for name in known if any(name in _mapping(head) for head in _MODEL_MAPPINGS)]
 
@@ -288,10 +288,10 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
         return {main: torch.randn(1, channels, 800) if channels else torch.randn(1, 800)}
     if main == "input_features":
         audio = getattr(config, "audio_config", config)
-        bins: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
+        bin_count: int = getattr(audio, "num_mel_bins", None) or getattr(audio, "feature_size", None) or 16
         if getattr(config, "max_source_positions", None) and config.model_type == "whisper":
-            return {main: torch.randn(1, bins, 2 * config.max_source_positions)}
-        width = int(getattr(audio, "feature_projection_input_dim", None) or bins)
+            return {main: torch.randn(1, bin_count, 2 * config.max_source_positions)}
+        width = int(getattr(audio, "feature_projection_input_dim", None) or bin_count)
         return {main: torch.randn(1, 64, width)}
     return {main: torch.randn(1, 24, 32)}
 

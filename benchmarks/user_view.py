@@ -85,40 +85,40 @@ class Seen:
 class Displays(DisplayPublisher):
     """Records displayed outputs except our reports, in order with printed text."""
 
-    def __init__(self, written: list[tuple[str, str]], reports: list[dict[str, Any]], shown: list[str]) -> None:
+    def __init__(self, outputs: list[tuple[str, str]], reports: list[dict[str, Any]], shown_data: list[str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._written = written
+        self._outputs = outputs
         self._reports = reports
-        self._shown = shown
+        self._shown_data = shown_data
 
     def publish(self, data: dict[str, Any], *_: Any, **options: Any) -> None:
         """Record an output."""
-        self._shown.append(str(data))
+        self._shown_data.append(str(data))
         if MIME_TYPE in data:
             self._reports.append(data[MIME_TYPE])
         else:
-            self._written.append(("display", f"{data} update={options.get('update', False)}\n"))
+            self._outputs.append(("display", f"{data} update={options.get('update', False)}\n"))
 
     def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
         """Record that outputs were cleared."""
-        self._written.append(("display", f"clear wait={wait}\n"))
+        self._outputs.append(("display", f"clear wait={wait}\n"))
 
 
 class Stream(io.StringIO):
     """A stream that records its text in order with other streams."""
 
-    def __init__(self, name: str, written: list[tuple[str, str]]) -> None:
+    def __init__(self, name: str, outputs: list[tuple[str, str]]) -> None:
         super().__init__()
         self._name = name
-        self._written = written
+        self._outputs = outputs
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # nor can Dynamo trace into the stream of a kernel
     def write(self, text: str) -> int:
         """Record a string."""
         text.encode("utf-8", "backslashreplace" if self._name == "stderr" else "strict")
-        if self._written and self._written[-1][0] == self._name:
-            text = self._written.pop()[1] + text
-        self._written.append((self._name, text))
+        if self._outputs and self._outputs[-1][0] == self._name:
+            text = self._outputs.pop()[1] + text
+        self._outputs.append((self._name, text))
         return len(text)
 
 
@@ -168,7 +168,7 @@ def _settings() -> dict[str, str]:
 
 
 def attribute_ids() -> dict[str, int]:
-    """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
+    """Return the identities of the functions and classes in torch's and Python's modules and classes, by name."""
     ids = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
@@ -200,19 +200,19 @@ class Session:
         self._shell = shell
         self._options = options
         self._plain = plain
-        self._written: list[tuple[str, str]] = []
+        self._outputs: list[tuple[str, str]] = []
         self.reports: list[dict[str, Any]] = []
         #: Everything displayed by the last cell, including reports.
-        self.shown: list[str] = []
+        self.shown_data: list[str] = []
         self._initial_names = set(shell.user_ns)
-        shell.display_pub = Displays(self._written, self.reports, self.shown)
+        shell.display_pub = Displays(self._outputs, self.reports, self.shown_data)
 
     def run(self, cell: Cell) -> Seen:
         """Run a cell and record everything visible."""
-        self._written.clear()
+        self._outputs.clear()
         self.reports.clear()
-        self.shown.clear()
-        with self._captured() as file:
+        self.shown_data.clear()
+        with self._capture_streams() as file:
             result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
             file.seek(0)
             process_output = normalize(file.read().decode(errors="replace")).splitlines()
@@ -243,7 +243,7 @@ class Session:
         return Seen(parts, self._outcome_in_report() if cell.is_explained and not self._plain else "plain")
 
     def _output(self, cell: Cell) -> list[str]:
-        lines = [f"{name}: {line}" for name, text in self._written for line in normalize(text).splitlines()]
+        lines = [f"{name}: {line}" for name, text in self._outputs for line in normalize(text).splitlines()]
         if cell.has_magic:  # its line is the first without our magic, and the second with it
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
         return list(_without_our_frames(lines))
@@ -261,13 +261,13 @@ class Session:
         return "unchanged" if self.reports[-1].get("compiled") is None else "calls"
 
     @contextlib.contextmanager
-    def _captured(self) -> Iterator[Any]:
+    def _capture_streams(self) -> Iterator[Any]:
         streams = sys.stdout, sys.stderr
         with tempfile.TemporaryFile() as file:
             saved_descriptors = os.dup(1), os.dup(2)
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-            sys.stdout, sys.stderr = Stream("stdout", self._written), Stream("stderr", self._written)
+            sys.stdout, sys.stderr = Stream("stdout", self._outputs), Stream("stderr", self._outputs)
             try:
                 yield file
             finally:

@@ -118,7 +118,7 @@ def _print_sizes(report: Report) -> None:
     print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), the rest {rest_s * 1e3:.0f} ms")
 
 
-def _measure_page(report: Report, runs: int) -> None:
+def _measure_page(report: Report, run_count: int) -> None:
     from playwright.sync_api import sync_playwright
 
     paints: list[float] = []
@@ -128,7 +128,7 @@ def _measure_page(report: Report, runs: int) -> None:
         path = Path(folder) / "report.html"
         report.save(path)
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
-        for _ in range(runs):
+        for _ in range(run_count):
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(path.as_uri())
             page.wait_for_selector(".gb-live")
@@ -145,7 +145,7 @@ def _measure_page(report: Report, runs: int) -> None:
     _print_times("", paints, keys, more)
 
 
-def _lab_times(report: Report, runs: int) -> None:
+def _lab_times(report: Report, run_count: int) -> None:
     from playwright.sync_api import sync_playwright
 
     show = "from pathlib import Path\nfrom jupyter_graphbreak import Report\nreport = Report.from_json("
@@ -160,7 +160,7 @@ def _lab_times(report: Report, runs: int) -> None:
         lab.save("saved", report)
         _trust(lab, "saved")
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
-        for _ in range(runs):
+        for _ in range(run_count):
             page = _open_page(browser, f"{lab.url}/lab/tree/saved.ipynb?reset")
             saved.append(_wait_for_paint(page, "output"))
             page.close()

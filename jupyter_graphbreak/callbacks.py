@@ -156,7 +156,7 @@ class _TrainingWatch:
 
 
 class _LightningHooks(_TrainingWatch):
-    """Implements the hooks of Lightning."""
+    """Implements Lightning's hooks."""
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         self._begin_watching(trainer.global_step)
@@ -169,7 +169,7 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """Implements the hooks of transformers' Trainer.
+    """Implements the hooks of transformers' ``Trainer``.
 
     The Trainer calls no hook if training raises: watching then ends when the next training begins.
     """

@@ -113,7 +113,7 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
         """Enter the block."""
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> bool:
-        """Report the error that ended the block, unless it is an interrupt or meant for the user."""
+        """Report the error that the block raised, unless it is an interrupt or meant for the user."""
         if not isinstance(error, Exception) or isinstance(error, self._errors_to_raise):
             return False
         report_fault(self._activity, error, self._on_fault)

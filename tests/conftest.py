@@ -29,7 +29,7 @@ LAB_FILES = ("tests/browser/", "tests/hosts/test_lab_in_firefox.py")
 #: The only file of these that reads the built documentation and does not use JupyterLab.
 DOCS_FILE = "tests/browser/test_docs.py"
 
-# Workers, kernels and the documentation share the cores, so threads of torch would only wait for each other.
+# Workers, kernels and the documentation share the cores, so torch's threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -103,7 +103,7 @@ def warm_python(fork_server_folder: Path) -> str:
 def speed_up_compilation() -> Iterator[None]:
     """Skip the slow parts of a compilation that no test needs.
 
-    Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million objects of PyTorch
+    Dynamo flushes the processor's caches to time guards. A full garbage collection visits a million PyTorch objects
     and would happen every few compilations, because each compilation starts with a partial one. Together, they would
     take a tenth of the time of the tests that compile.
     """

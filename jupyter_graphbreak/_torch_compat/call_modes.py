@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallModes:
-    """The modes of PyTorch that determine the result of a call and the code compiled for it.
+    """The PyTorch modes that determine the result of a call and the code compiled for it.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 def is_dynamo_disabled(value: Any) -> bool:
     """Return whether the user disabled compilation of a function, for example with ``torch.compiler.disable``.
 
-    A wrapper that only inherited the mark through ``functools.wraps`` does not count.
+    The result is false for a wrapper that only inherited the mark through ``functools.wraps``.
     """
     is_marked = bool(attribute_of(value, "_torchdynamo_disable"))
     return is_marked and not attribute_of(attribute_of(value, "__wrapped__"), "_torchdynamo_disable")
@@ -303,8 +303,8 @@ _STEPS = (
 def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    To end the compilation, the function raises an exception that is not an :exc:`Exception`, because PyTorch could wrap
-    or suppress those. An :exc:`Exception` counts as an internal error: it is noted, and the compilation continues.
+    To stop the compilation, the function raises an exception that is not an :exc:`Exception`, because PyTorch could
+    wrap or suppress those. An :exc:`Exception` is noted as an internal error, and the compilation continues.
     """
     pending = [*_STEPS]
 

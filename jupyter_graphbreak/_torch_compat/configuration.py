@@ -57,7 +57,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 
 @contextlib.contextmanager
 def _patch_dynamo_config(**settings: Any) -> Iterator[None]:
-    """Change settings of Dynamo while the context is open; values that the code sets in the meantime remain."""
+    """Change Dynamo settings while the context is open; values that the code sets in the meantime remain."""
     config = importlib.import_module("torch._dynamo.config")
     values_before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
     temporary = {name: (settings[name], value) for name, value in values_before.items() if name not in _our_settings}

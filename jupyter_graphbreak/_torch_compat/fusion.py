@@ -60,7 +60,7 @@ class UnfusedPair:
 
 
 class _ScheduledError(BaseException):
-    """Ends a compilation after its kernels are known."""
+    """Stops a compilation after its kernels are known."""
 
 
 def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:

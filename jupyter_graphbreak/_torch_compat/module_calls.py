@@ -146,7 +146,7 @@ def _is_traceable_wrapper(callable_: Any) -> bool:
 
 
 def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
-    """Return :func:`call_compiled`, compiled with options of ``torch.compile``."""
+    """Return :func:`call_compiled`, compiled with ``torch.compile`` options."""
     skip_functions(call_compiled)
     compiled: Callable[..., Any] = torch.compile(call_compiled, **options)
     return compiled

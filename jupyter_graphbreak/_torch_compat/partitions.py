@@ -41,7 +41,7 @@ class SavedTensor:
 
 
 class _PartitionedError(Exception):
-    """Ends a compilation when the graph has been divided."""
+    """Stops a compilation when the graph has been divided."""
 
 
 def saved_tensors(

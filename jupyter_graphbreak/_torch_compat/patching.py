@@ -1,4 +1,4 @@
-"""Temporarily replace functions of PyTorch and Python, for all threads or one, without leaking internal errors.
+"""Temporarily replace PyTorch and Python functions, for all threads or one, without leaking internal errors.
 
 Unless a docstring says otherwise, a replacement calls our code within ``try``, and continues without it if it fails.
 """

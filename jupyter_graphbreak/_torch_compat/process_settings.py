@@ -47,7 +47,7 @@ def memory_mapping_functions() -> list[tuple[Any, str]]:
 
 #: PyTorch's functions that open files or connections without an audit event.
 _UNAUDITED_OPENING: tuple[tuple[str, str, Literal["file", "network"], str], ...] = (
-    ("torch._C._distributed_c10d", "FileStore.__init__", "file", "writes to a file of torch.distributed"),
+    ("torch._C._distributed_c10d", "FileStore.__init__", "file", "writes to a torch.distributed file"),
     ("torch._C._distributed_c10d", "TCPStore.__init__", "network", "connects to a store of torch.distributed"),
 )
 

@@ -29,7 +29,7 @@ RangeKind = Literal["call", "lookup", "region", "graph", "forward", "backward", 
 
 
 @dataclass(frozen=True)
-class Range:
+class ProfileRange:
     """A time range of a profile.
 
     Parameters
@@ -68,7 +68,7 @@ class Activity:
     nbytes: int = 0
 
 
-def profile_call(call: Callable[[], Any]) -> list[Range]:
+def profile_call(call: Callable[[], Any]) -> list[ProfileRange]:
     """Make a call under the profiler and return the recorded ranges, ordered by start time."""
     with _mark_printing(), _profiler() as profiler, mark_range("graphbreak call"):
         call()
@@ -163,7 +163,7 @@ def _profiler() -> Any:
         return importlib.import_module("torch.autograd.profiler").profile(use_kineto=False)
 
 
-def _parse_range(event: Any) -> Range | None:
+def _parse_range(event: Any) -> ProfileRange | None:
     kind: RangeKind
     name: str = event.name
     if name == "graphbreak call":
@@ -185,4 +185,4 @@ def _parse_range(event: Any) -> Range | None:
     else:
         return None
     time = event.time_range
-    return Range(kind, name, float(time.start), float(time.end), event.thread)
+    return ProfileRange(kind, name, float(time.start), float(time.end), event.thread)

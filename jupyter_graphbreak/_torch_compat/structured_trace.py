@@ -99,7 +99,7 @@ def restrict_trace(
 
 
 def _replace_in_torch(function: Any, replacement: Any) -> None:
-    """Replace ``trace_structured`` in all modules of torch, because some imported it by name."""
+    """Replace ``trace_structured`` in all torch modules, because some imported it by name."""
     # A copy, because a garbage collection may import a module even while the items are listed.
     for key, module in sys.modules.copy().items():
         if key.startswith("torch.") and vars(module).get("trace_structured") is function:

@@ -202,7 +202,7 @@ def _wrap_work_item_init(original: Callable[..., None]) -> Any:
 
 
 def _wrap_work_item_run(original: Callable[..., None]) -> Any:
-    """Return a ``run`` for work items of ``ThreadPoolExecutor`` whose work counts for the runs that submitted it."""
+    """Return a ``run`` for work items of ``ThreadPoolExecutor`` that attributes work to the runs that submitted it."""
 
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> None:
@@ -246,7 +246,7 @@ _find_claims_of_work = faults.with_fallback("following submitted work", _claims_
 
 
 def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
-    """Return a function whose work counts for the given runs, whichever thread calls it."""
+    """Return a function whose work is attributed to the given runs, whichever thread calls it."""
 
     def work(*args: Any, **kwargs: Any) -> Any:
         token = _submitted_claims.set(claims)

@@ -52,8 +52,8 @@ class _ResumeOrigin:
 class SameLineBreaks:
     """Counts, for each resume function of a run, the breaks that precede it on the line in its name.
 
-    If several frames can have created a resume function, only the breaks that precede all of them count, so that
-    one break is never reported as two.
+    If several frames can have created a resume function, only the breaks that precede all of them are counted, so
+    that one break is never reported as two.
 
     Parameters
     ----------

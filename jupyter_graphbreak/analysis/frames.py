@@ -53,7 +53,7 @@ def list_frames(
                 location=sources.location(filename, line, name),
                 role="resume" if is_resume_name(name) else _frame_role(frame, callers.get(frame.ident)),
                 outcome=_frame_outcome(frame, graph_ids),
-                attempts=frame.attempts,
+                attempts=frame.attempt_count,
                 resume=resumes.id_of_frame(frame.ident),
                 caller=callers.get(frame.ident),
                 graphs=graph_ids,

@@ -50,7 +50,8 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
     """Return whether a line is in the head of a loop or of a condition; ``None`` if it is in neither.
 
-    A comprehension counts as a loop. If a line contains the head of a loop and of a condition, the loop counts.
+    A comprehension is treated as a loop. If a line contains the head of a loop and of a condition, the result is the
+    loop.
     """
     kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
     return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None

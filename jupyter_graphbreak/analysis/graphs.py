@@ -264,7 +264,7 @@ class GraphCode(msgspec.Struct, frozen=True):
 
 
 def parse_graph(code: str) -> GraphCode:
-    """Parse the inputs and the operations of a graph; a subgraph of control flow counts as one operation."""
+    """Parse the inputs and the operations of a graph; a control-flow subgraph is one operation."""
     inputs: list[Tensor] = []
     ops: list[CodeOp] = []
     source_line: tuple[str, int, str, str] | None = None

@@ -38,7 +38,7 @@ def build_job(
 ) -> Job:
     """Return the job of the given processes, those without a rank first.
 
-    Breaks of different processes count as one break if file, line and cause are the same.
+    Breaks of different processes are listed as one break if file, line and cause are the same.
 
     Parameters
     ----------
@@ -166,7 +166,9 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
                 compile_s=_round_seconds(sum(span.end - span.start for span in rank_spans)),
                 alone_s=_round_seconds(sum(end - start for start, end, _ in uncrowded_parts)),
                 alone_start_s=_round_seconds(longest[0] - origin) if longest is not None else None,
-                alone_function=_main_function(longest[2], longest[0], longest[1]) if longest is not None else None,
+                alone_function=_longest_compiled_function(longest[2], longest[0], longest[1])
+                if longest is not None
+                else None,
             )
         )
     return compiling
@@ -219,7 +221,7 @@ def _uncrowded_parts(
             yield start, span.end, span
 
 
-def _main_function(span: _Span, start: float, end: float) -> str | None:
+def _longest_compiled_function(span: _Span, start: float, end: float) -> str | None:
     """Return the function whose compilation took the most time in a part of a span; ``None`` if no name is known."""
     known_times = [time for time in span.times if time.function is not None]
     overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in known_times}

@@ -96,7 +96,7 @@ class FrameLedger:
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
     skip_frame: additions.FrameGivenUp | None = None
-    attempts: int = 1
+    attempt_count: int = 1
     pending_break: additions.BreakLogged | None = None
     pending_failure: additions.FrameFailed | None = None
     pending_graph: additions.GraphStacks | None = None
@@ -351,7 +351,7 @@ class _LedgerReader:
             self._frame(key, is_new=True).start = addition
             return
         frame = self._frame(key)
-        frame.attempts = max(frame.attempts, record.attempt + 1)
+        frame.attempt_count = max(frame.attempt_count, record.attempt + 1)
         match addition:
             case additions.BreakLogged():
                 frame.pending_break = msgspec.structs.replace(
@@ -398,7 +398,7 @@ class _LedgerReader:
             return
         # PyTorch gives the reasons for a recompile before it begins to compile.
         frame = self._frame(key, is_new=record.kind == "artifact:recompile_reasons")
-        frame.attempts = max(frame.attempts, record.attempt + 1)
+        frame.attempt_count = max(frame.attempt_count, record.attempt + 1)
         match record.kind:
             case "artifact:dynamo_graph_break_reason":
                 _add_break(frame, record, self.ledger)

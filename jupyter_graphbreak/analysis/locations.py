@@ -56,7 +56,7 @@ def find_expression(
     line, column, end_column : int
         The start of the expression, and the column where it ends.
     end_line : int or None
-        The line where the expression ends. If it is ``None``, the smallest expression with the other bounds counts.
+        The line where the expression ends. If it is ``None``, the smallest expression with the other bounds is used.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node
@@ -450,7 +450,7 @@ class Sources:
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
 
         This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case
-        in a test of several operands, because the whole test counts as one expression. If the text is unknown, the
+        in a test of several operands, because the whole test is treated as one expression. If the text is unknown, the
         result is true.
         """
         text = self._texts.get(filename)

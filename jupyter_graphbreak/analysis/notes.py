@@ -99,7 +99,7 @@ def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         subject = _line_in_words(save.site, sources) or "The program"
         if save.is_module:
             sentence = (
-                f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
+                f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects from PyTorch and its backend that a "
                 f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
             )
         else:

@@ -229,7 +229,7 @@ _OPERATION_PREFIX = re.compile(
 
 
 def is_operation(name: str) -> bool:
-    """Return whether a name is an operation of PyTorch or Python."""
+    """Return whether a name is a PyTorch or Python operation."""
     return _OPERATION_PREFIX.sub("", name, count=1) in _sections()["operations"]
 
 
@@ -484,7 +484,7 @@ def _count_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _redact_settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the known settings of Dynamo whose value is a number or a bool."""
+    """Return the known Dynamo settings whose value is a number or a bool."""
     prefix = "torch._dynamo.config." if content == "settings" else ""
     return {
         name: value

@@ -314,7 +314,7 @@ def _analyse_call(
 def _run_analysis(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
     """Return the report of an analysis, with notes about internal errors.
 
-    If an internal error ends the analysis, the report contains only a note and ``fields_if_empty``. Exceptions that the
+    If an internal error stops the analysis, the report has only a note and ``fields_if_empty``. Exceptions that the
     user's code raises are passed on.
     """
     require_torch()

@@ -81,7 +81,7 @@ class Gate:
     """
 
     def __init__(self, shared: SharedOptions) -> None:
-        self._shared = shared
+        self._options = shared
         self._baseline: Baseline | None = None
         path = shared.baseline
         if path is None:
@@ -102,7 +102,7 @@ class Gate:
 
     def finish(self, result: CommandResult) -> int:
         """Print the result, judge it or write the baseline, and return the exit status."""
-        shared = self._shared
+        shared = self._options
         verdict = None
         if self._baseline is not None and not shared.update_baseline:
             verdict = judge(self._baseline, result.reports)

@@ -31,12 +31,12 @@ from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, 
 from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, expression_for
 from jupyter_graphbreak.compiling.roles import (
-    is_driver,
     is_metric,
     may_be_compiled,
     plain_function,
     role_of,
     role_with_arguments,
+    trains_in_forward,
 )
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active_routes
 from jupyter_graphbreak.compiling.tracebacks import check_hiding, failed_assertion, hide_compiler, stack_of_graph_line
@@ -355,7 +355,7 @@ def _why_run_eagerly(module: torch.nn.Module) -> str | None:
     """Return why calls to a module are not compiled, as the end of a sentence; ``None`` if they are."""
     if is_metric(module):
         return "it is a metric, which only collects values"
-    if is_driver(module):
+    if trains_in_forward(module):
         return "it trains, so the modules that it calls are compiled instead"
     return "its first call creates its parameters" if is_lazy_module(module) else None
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 #: ``leave``: leave it unchanged, because it is not the user's tensor code.
 Role = Literal["compile", "look inside", "leave"]
 
-#: Names used by code that trains, drives a library, changes settings of the process, or inspects the interpreter. A
+#: Names used by code that trains, starts a library's loop, changes process settings, or inspects the interpreter. A
 #: function that uses one of them is not compiled, but the functions that it calls are.
-_DRIVING_NAMES = frozenset(
+_NAMES_NOT_TO_COMPILE = frozenset(
     {
         # training, and libraries' own loops
         "backward", "zero_grad", "fit", "generate",
@@ -42,7 +42,7 @@ _DRIVING_NAMES = frozenset(
 )  # fmt: skip
 #: Names used by code around computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
 #: uses one of them is not compiled if it calls a module or a function of the user.
-_SURROUNDING_NAMES = frozenset(
+_NAMES_AROUND_COMPUTATION = frozenset(
     {
         "time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "sleep", "open", "tqdm", "trange",
         "getLogger", "basicConfig", "simplefilter", "filterwarnings", "catch_warnings", "manual_seed", "save", "load",
@@ -50,7 +50,7 @@ _SURROUNDING_NAMES = frozenset(
     }
 )  # fmt: skip
 #: Packages for plots, tables, files and logs. A function that uses one of them is not compiled either.
-_SURROUNDING_PACKAGES = frozenset(
+_PACKAGES_AROUND_COMPUTATION = frozenset(
     {
         "IPython", "PIL", "csv", "json", "logging", "matplotlib", "mlflow", "os", "pandas", "pathlib", "pickle",
         "plotly", "requests", "seaborn", "shutil", "subprocess", "sys", "tensorboard", "threading", "tqdm", "wandb",
@@ -61,9 +61,9 @@ _READING_NAMES = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: A function that uses all names of one of these sets counts as a driver. In a graph, ``torch.full`` turns Python's
+#: A function that uses all names of one of these sets is not compiled either. In a graph, ``torch.full`` turns Python's
 #: random integers into floats.
-_DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
+_PAIRS_NOT_TO_COMPILE = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
 #: The names in ``_READING_NAMES`` that extract values from a tensor.
 _EXTRACTING_NAMES = frozenset({"item", "tolist", "numpy"})
 _BUILTINS = frozenset(vars(builtins))
@@ -79,7 +79,8 @@ _MAX_ITEMS = 50
 def may_be_compiled(callable_: Any) -> bool:
     """Return whether a callable is a function, a method, a partial, or an instance with a ``__call__`` in Python.
 
-    Modules count only if their class overrides ``__call__``; the others are intercepted in ``nn.Module.__call__``.
+    Modules are included only if their class overrides ``__call__``; the others are intercepted in
+    ``nn.Module.__call__``.
     """
     if is_instance(callable_, types.FunctionType | types.MethodType | functools.partial):
         return True
@@ -108,8 +109,8 @@ def role_of(callable_: Any) -> Role | None:
     if function.__code__.co_flags & _UNCOMPILABLE_FLAGS:
         return "look inside"
     names = _Uses(function, _receiver_of(callable_)).names
-    drives = bool(names & _DRIVING_NAMES) or any(pair <= names for pair in _DRIVING_PAIRS)
-    return "look inside" if drives else None
+    is_excluded = bool(names & _NAMES_NOT_TO_COMPILE) or any(pair <= names for pair in _PAIRS_NOT_TO_COMPILE)
+    return "look inside" if is_excluded else None
 
 
 def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
@@ -128,13 +129,21 @@ def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, A
     uses = _Uses(function, _receiver_of(callable_))
     handled_values = [*args, *kwargs.values(), *uses.values]
     if is_transform(callable_):  # Dynamo cannot begin to trace within a transform
-        return "leave" if any(map(_drives, handled_values)) else "compile"
-    if any(map(_drives, handled_values)) or not any(map(_holds_tensor, handled_values)) or _computes_in_numpy(uses):
+        return "leave" if any(map(_trains_or_supplies_data, handled_values)) else "compile"
+    if (
+        any(map(_trains_or_supplies_data, handled_values))
+        or not any(map(_holds_tensor, handled_values))
+        or _computes_in_numpy(uses)
+    ):
         return "look inside"
-    if any(map(_is_from_surrounding_package, uses.values)) or not uses.computes:
+    if any(map(_is_from_package_around_computation, uses.values)) or not uses.computes:
         return "look inside"
     has_module = any(is_instance(value, torch.nn.Module) for value in handled_values)
-    return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_user_functions or has_module) else "compile"
+    return (
+        "look inside"
+        if uses.names & _NAMES_AROUND_COMPUTATION and (uses.calls_user_functions or has_module)
+        else "compile"
+    )
 
 
 def _receiver_of(callable_: Any) -> Any:
@@ -144,18 +153,18 @@ def _receiver_of(callable_: Any) -> Any:
     return getattr(callable_, "__self__", callable_)
 
 
-def is_driver(module: torch.nn.Module) -> bool:
+def trains_in_forward(module: torch.nn.Module) -> bool:
     """Return whether the ``forward`` of a user's module trains, for example with a backward pass or an optimizer."""
     forward: Any = getattr(type(module), "forward", None)
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False
     names = set(_names(forward.__code__))
     used_values = [value for name, value in vars(module).items() if name in names]
-    return "backward" in names or "set_stance" in names or any(map(_drives, used_values))
+    return "backward" in names or "set_stance" in names or any(map(_trains_or_supplies_data, used_values))
 
 
 def is_metric(module: torch.nn.Module) -> bool:
-    """Return whether a module is a metric of torchmetrics, which only collects values and is not compiled."""
+    """Return whether a module is a torchmetrics metric, which only collects values and is not compiled."""
     return any(class_.__module__.startswith("torchmetrics.") for class_ in type(module).__mro__)
 
 
@@ -167,7 +176,7 @@ def is_user_code(callable_: Any) -> bool:
 
 
 def is_transform(callable_: Any) -> bool:
-    """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
+    """Return whether a callable is a ``torch.func`` transform, such as ``grad(loss)`` or ``vmap(model)``."""
     module_name = callable_.__globals__.get("__name__") if is_instance(callable_, types.FunctionType) else None
     return isinstance(module_name, str) and module_name.startswith("torch._functorch.")
 
@@ -263,8 +272,8 @@ def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
             yield from _instructions(constant)
 
 
-def _is_from_surrounding_package(value: Any) -> bool:
-    return is_instance(value, types.ModuleType) and value.__name__.partition(".")[0] in _SURROUNDING_PACKAGES
+def _is_from_package_around_computation(value: Any) -> bool:
+    return is_instance(value, types.ModuleType) and value.__name__.partition(".")[0] in _PACKAGES_AROUND_COMPUTATION
 
 
 def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any]:
@@ -289,10 +298,10 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
     return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 
 
-def _drives(value: Any) -> bool:
-    """Return whether an object drives computation, such as an optimizer, a data loader or a library's trainer.
+def _trains_or_supplies_data(value: Any) -> bool:
+    """Return whether an object trains or supplies data, such as an optimizer, a data loader or a library's trainer.
 
-    A class with a finalizer also counts.
+    The result is also true for a class with a finalizer.
     """
     class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it

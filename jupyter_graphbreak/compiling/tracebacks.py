@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
 _MACHINERY_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH_FILE_PREFIX = "<eval_with_key>"
-#: The folder of the code that calls a graph of Inductor or AOTAutograd.
+#: The folder of the code that calls an Inductor or AOTAutograd graph.
 _GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
 _TESTED_RESUME_NAME = "torch_dynamo_resume_in_tested_at_1"
 #: The qualified name of the wrapper around a function with disabled compilation, which also runs in uncompiled code.
@@ -167,7 +167,7 @@ def is_raised_in_graph(error: BaseException) -> bool:
 def trim_error(error: BaseException) -> None:
     """Remove frames that a plain run would not have from the tracebacks of an error and of its chained errors.
 
-    These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
+    These are the frames between the notebook and the cell, and Dynamo's frames. A resume function is shown as the
     function that it resumes.
 
     Parameters
@@ -400,5 +400,5 @@ def _stand_in_function(statement: ast.stmt, function_code: types.CodeType) -> as
     )
     definition = ast.FunctionDef("stand_in", args, [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
+        setattr(definition, "type_params", [])  # noqa: B010 - unknown to Python 3.11's types
     return ast.copy_location(definition, line_range)

@@ -130,7 +130,7 @@ class FrontendExamination:
         self.report: Report | None = None
         self.difference: tuple[Input, str] | None = None
         self.rejected_inputs: list[tuple[Input, Exception]] = []
-        self.raised: Raised | None = None
+        self.raised_error: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
         self._compares_values = eager.is_repeatable
@@ -142,7 +142,7 @@ class FrontendExamination:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as error:
-                self.raised = describe_raised(error, "program")
+                self.raised_error = describe_raised(error, "program")
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
@@ -162,7 +162,7 @@ class FrontendExamination:
                 arguments = self._subject.replace_with_copies(eager.first_input.arguments)
                 program = capture(self._subject.call, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
-            self.raised = describe_raised(error, "capture")
+            self.raised_error = describe_raised(error, "capture")
             return None
         compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
@@ -172,7 +172,7 @@ class FrontendExamination:
         else:
             result = self._run(program, eager.first_input)
         if result.error is not None:
-            self.raised = describe_raised(result.error, "capture" if compiles else "program")
+            self.raised_error = describe_raised(result.error, "capture" if compiles else "program")
             return None
         mismatch = self._describe_mismatch(eager.result, result)
         if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first_input, eager.result)):
@@ -202,9 +202,9 @@ class FrontendExamination:
             except TrialStoppedError as error:
                 self.rejected_inputs.append((case.input, error))
                 continue
-            if result.error is not None and case.expected.error is None:
+            if result.error is not None and case.expected_result.error is None:
                 self.rejected_inputs.append((case.input, result.error.with_traceback(None)))
-            elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
+            elif self.difference is None and (mismatch := self._describe_mismatch(case.expected_result, result)):
                 self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, input_: Input) -> Result:
@@ -262,7 +262,7 @@ class FrontendExamination:
             ((other, error) for other, error in self.rejected_inputs if not (has_derived_inputs and other.is_special)),
             None,
         )
-        example, raised, notes = None, self.raised, list(self.notes)
+        example, raised, notes = None, self.raised_error, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
         elif rejection is not None:
@@ -270,15 +270,15 @@ class FrontendExamination:
         elif self.rejected_inputs:
             special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
-        if not self._eager.is_repeatable and self.raised is None:
+        if not self._eager.is_repeatable and self.raised_error is None:
             notes.append("the eager result differs in each run, so only types and shapes are compared")
-        if self.raised is not None:
+        if self.raised_error is not None:
             outcome = "raises"
         return Verdict(
             frontend=self.name,
             outcome=outcome,
-            graphs=None if self.raised is not None else summary.graphs,
-            breaks=None if self.raised is not None else summary.breaks,
+            graphs=None if self.raised_error is not None else summary.graphs,
+            breaks=None if self.raised_error is not None else summary.breaks,
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,

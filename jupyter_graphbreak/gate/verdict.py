@@ -128,7 +128,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
 
 
 def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
-    """Return the old and the new version of each library that changed; builds of one release count as equal."""
+    """Return the old and the new version of each library that changed; builds of one release are treated as equal."""
     before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
@@ -220,7 +220,7 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     unmatched = Counter(verdict.new_breaks)
     ids = set()
     pairs = zip(report.breaks, baseline_entries(report), strict=True)
-    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones count as new
+    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
         if unmatched[allowed] > 0:
             unmatched[allowed] -= 1
             ids.add(break_.id)

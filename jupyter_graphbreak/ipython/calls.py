@@ -142,9 +142,9 @@ def evaluate_without_calling(call: ast.Call, namespace: dict[str, Any]) -> Evalu
 def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
     """Return the calls, in order, to the function that the top level of a cell calls last.
 
-    Only top-level assignments and expressions count, not those in blocks such as loops. Calls are omitted if the cell
-    assigns to their arguments in the same statement or later, because the arguments then have different values after
-    the cell.
+    Only calls in top-level assignments and expressions are included, not those in blocks such as loops. Calls are
+    omitted if the cell assigns to their arguments in the same statement or later, because the arguments then have
+    different values after the cell.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ ADVICE_BY_OWNER: Mapping[Owner, OwnerAdvice] = {
             "PyTorch breaks here on purpose: make the call that leads here outside of the compiled function"
         ),
         advice_if_unintended=(
-            "make the call that leads to this line of PyTorch outside of the compiled function, or report it to PyTorch"
+            "make the call that leads to this line in PyTorch outside of the compiled function, or report it to PyTorch"
         ),
         manual_step=(
             "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's."

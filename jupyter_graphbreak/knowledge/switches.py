@@ -196,7 +196,7 @@ _TRANSFORMERS_CHECKS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
     search_strings=("torch_compilable_check", "_check_tensor_all"),
-    title="Turn off the value checks of transformers",
+    title="Turn off transformers' value checks",
     instruction='os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     code='import os\nos.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     undo='os.environ.pop("TRANSFORMERS_DISABLE_TORCH_CHECK")',

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-#: Commands and programs that count as Python; only their processes are noted as missing.
+#: Commands and programs that run Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_COMMAND_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.

@@ -225,7 +225,7 @@ class Recording:
         try:
             return dynamo_settings()[0]
         except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
-            self.note("warning", f"The settings of Dynamo could not be read ({type(error).__name__}: {error}).")
+            self.note("warning", f"Dynamo's settings could not be read ({type(error).__name__}: {error}).")
             return {}
 
 

@@ -85,7 +85,7 @@ def forget_all_compiled_code() -> None:
 def user_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use.
 
-    Functions of PyTorch and similar packages are left out, and those for which the user disabled compilation.
+    Functions in PyTorch and similar packages are left out, and those for which the user disabled compilation.
     """
     yield from _codes(
         value

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def busy_thread_name(filenames: Container[str] = ()) -> str | None:
     """Return the name of another thread that is running the user's code, ``None`` if there is none.
 
-    Threads that only wait for work, such as those of a kernel or of an idle pool, do not count. A pending timer counts,
-    because it will call the user's code.
+    Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
+    included, because it will call the user's code.
 
     Parameters
     ----------
     filenames : container of str
-        Library files whose code also counts.
+        Library files whose code is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way

@@ -148,7 +148,7 @@ class BreakLogged(Conditions, frozen=True, kw_only=True):
 
 
 class FrameFailed(Conditions, frozen=True, kw_only=True):
-    """An exception ends the compilation of a frame; if ``raised`` is true, the exception reaches the user."""
+    """An exception stops the compilation of a frame; if ``raised`` is true, the exception reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
 

@@ -132,8 +132,8 @@ def is_typed_code(filename: str) -> bool:
 def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library.
 
-    The standard library counts as a library, including frozen modules such as ``<frozen os>``. A package that is
-    installed from source, outside the folders of packages, counts as the user's code.
+    The standard library is treated as a library, including frozen modules such as ``<frozen os>``. A package that is
+    installed from source, outside the folders of packages, is treated as the user's code.
     """
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED_MODULE.search(filename) is not None

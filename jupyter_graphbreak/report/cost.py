@@ -45,7 +45,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
     Parameters
     ----------
     launches, graph_launches : int
-        The number of launches of single kernels, and the number of launches of CUDA graphs.
+        The number of launches of single kernels, and the number of CUDA graph launches.
     synchronizations : int
         How often the processor waits for the device.
     peak_bytes : int
@@ -96,8 +96,8 @@ class Coverage(msgspec.Struct, frozen=True):
 class MemoryLine(msgspec.Struct, frozen=True):
     """The number of bytes that the operations of one source line keep for the backward pass.
 
-    Memory that several lines need counts for the first of them. ``compiled_bytes`` is ``None`` if it is unknown which
-    lines' memory the compiled graphs keep.
+    Memory that several lines need is attributed to the first of them. ``compiled_bytes`` is ``None`` if it is unknown
+    which lines' memory the compiled graphs keep.
     """
 
     location: Location

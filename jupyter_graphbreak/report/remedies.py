@@ -122,7 +122,7 @@ class Remedy(msgspec.Struct, frozen=True):
     seconds : float
         The duration of the trial in seconds.
     recompiles : list of str
-        The ids of the recompiles that it should end.
+        The ids of the recompiles that it should prevent.
     is_right : bool
         Whether these recompiles are as expected, because a few flags or similar values select between programs, each
         with its own graph.

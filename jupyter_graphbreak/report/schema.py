@@ -258,8 +258,8 @@ class Break(msgspec.Struct, frozen=True):
     also_reported_as : list of str
         Other names for the same cause in PyTorch's outputs.
     owner : {"own", "library", "torch"}
-        The owner of the code that has to change to remove the break. A line of the standard library counts as a line of
-        its caller.
+        The owner of the code that has to change to remove the break. A line of the standard library belongs to the
+        owner of its caller.
     minor : bool
         Whether it is in a library and neither ends nor adds a graph: it only makes a helper function run eagerly.
     """

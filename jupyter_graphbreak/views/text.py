@@ -205,7 +205,7 @@ def compatible_remedy_lines(report: Report) -> list[str]:
 def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
     is_shown = False
-    by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best one with each title
+    by_title = {remedy.title: remedy for remedy in reversed(remedies.working_remedies)}  # the best one with each title
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_REMEDIES]:
         other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
@@ -217,11 +217,11 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
     lines += _rest_lines(len(working), _MAX_REMEDIES, "more that work")
-    if remedies.working:
+    if remedies.working_remedies:
         outcome_of_others = trials_sentence(remedies)
         lines += wrap("", without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
-        for remedy in remedies.failed[:_MAX_FAILED_REMEDIES]:
+        for remedy in remedies.failed_remedies[:_MAX_FAILED_REMEDIES]:
             other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
@@ -230,10 +230,8 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")
-        if len(remedies.failed) > _MAX_FAILED_REMEDIES:
-            lines.append(
-                f"{INDENT}and {count_text(len(remedies.failed) - _MAX_FAILED_REMEDIES, 'more trial')} that failed"
-            )
+        if (omitted_count := len(remedies.failed_remedies) - _MAX_FAILED_REMEDIES) > 0:
+            lines.append(f"{INDENT}and {count_text(omitted_count, 'more trial')} that failed")
         lines += [line for decision in remedies.decisions[:_MAX_REMEDIES] for line in wrap("", decision)]
     return lines
 
@@ -523,7 +521,7 @@ def _recompile_lines(report: Report) -> list[str]:
             lines += wrap("not tried: ", whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH))
         if trials:
             lines += _trial_lines(report, trials, None)
-            time = time_change_text(report, trials.working[0]) if trials.working else ""
+            time = time_change_text(report, trials.working_remedies[0]) if trials.working_remedies else ""
             lines += wrap("", time) if time else []
     return lines
 
@@ -590,7 +588,7 @@ def _source_lines(report: Report, source: Source, max_lines: int, listed_numbers
             output_lines.append(f"{'...':>{digits}}")
         previous = line.number
         mark = "".join(f"/{mark_of_break.number}" for mark_of_break in line.breaks) + (
-            f"/+{line.more_breaks}" if line.more_breaks else ""
+            f"/+{line.further_break_count}" if line.further_break_count else ""
         )
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
         letters = escape_controls(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004

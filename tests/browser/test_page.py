@@ -330,7 +330,7 @@ def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
         }""",
         filter_box.element_handle(),
     )
-    # Load on the machine can only increase a time, so the shortest one counts.
+    # Load on the machine can only increase a time, so the shortest one is used.
     assert max(map(min, filter_times)) < 100, filter_times
     filter_box.fill("layer_999")
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)

@@ -44,7 +44,7 @@ def step(x):
 step(torch.ones(4))"""
 
 
-#: Errors of JupyterLab 4.4 itself after a cell was deleted: its table of contents still asks for the cell's outputs.
+#: JupyterLab 4.4's own errors after a cell was deleted: its table of contents still asks for the cell's outputs.
 LAB_ERRORS = {"Cannot read properties of null (reading 'widgets')"}
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-#: The built-in themes of JupyterLab, and forced colours.
+#: JupyterLab's built-in themes, and forced colours.
 THEMES = ["JupyterLab Light", "JupyterLab Dark", "JupyterLab Dark High Contrast", "forced"]
 
 

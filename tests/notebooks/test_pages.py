@@ -197,7 +197,7 @@ EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
 
 #: Text that a page must not contain: folders of this machine.
 PRIVATE_FOLDERS = [str(ROOT), sys.prefix, sys.base_prefix, str(Path.home()) + "/", tempfile.gettempdir() + "/"]
-#: Files of IPython and Dynamo that a page must not mention. The file of torch's wrapper around functions decorated with
+#: IPython and Dynamo files that a page must not mention. The file of torch's wrapper around functions decorated with
 #: error_on_graph_break is an exception, because two pages explain it.
 INTERNAL_FILES = re.compile(
     r"ipykernel|interactiveshell\.py|runpy|asyncio|tornado|traitlets|_dynamo/(?!external_utils)\w+\.py"

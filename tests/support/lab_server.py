@@ -112,7 +112,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     Parameters
     ----------
     home : Path
-        An empty folder for the files of JupyterLab.
+        An empty folder for JupyterLab's files.
     """
     folder = home / "work"
     folder.mkdir()

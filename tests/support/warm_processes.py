@@ -40,7 +40,7 @@ _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_"
 #: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
 _LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
 _LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
-#: The options of Python with which a process can be forked.
+#: The Python options with which a process can be forked.
 _OPTIONS = ("-P", "-u")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
@@ -93,7 +93,7 @@ def start_server(folder: Path) -> None:
     """Start the server, on Linux only. Processes wait until it has loaded everything."""
     if sys.platform != "linux":
         return
-    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would count as the user's.
+    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would belong to the user.
     program = f"exec(compile(open({__file__!r}).read(), '<frozen warm_processes>', 'exec'))"
     command = [sys.executable, "-c", program, "--serve", str(folder)]
     with (folder / "log").open("ab") as log:
@@ -247,7 +247,7 @@ def short_measurements() -> Iterator[tuple[types.ModuleType, str, Any]]:
     package = "jupyter_graphbreak.experiments.cost"
     for (module, name), value in _SHORT_TIMES.items():
         yield importlib.import_module(f"{package}.{module}"), name, value
-    budget = importlib.import_module(f"{package}.timing").Budget(seconds=0.1, runs=60)
+    budget = importlib.import_module(f"{package}.timing").Budget(seconds=0.1, max_runs=60)
     for module in _MODULES_WITH_BUDGET:
         yield importlib.import_module(f"{package}.{module}"), "_BUDGET", budget
 
@@ -297,7 +297,7 @@ def run_request(connection: socket.socket) -> None:
     os.environ.update(request["environment"])
     if {"TORCH_TRACE", "TORCH_LOGS"} & os.environ.keys():
         logs: Any = importlib.import_module("torch._logging._internal")
-        logs.LOG_TRACE_HANDLER = None  # it has the folder from before
+        logs.LOG_TRACE_HANDLER = None  # it still writes to the folder that was set before the fork
         logs._init_logs()
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()

@@ -131,7 +131,7 @@ def test_processes_that_had_started_before_are_counted_if_they_work(monkeypatch:
     with context.Pool(1) as working, context.Pool(1) as idle:
         for pool in (working, idle):
             pool.apply(use_processor, (0.0,))  # wait until the process has started completely
-        # Other tests may have left processes, such as those of Inductor, that work at any time.
+        # Other tests may have left processes, such as Inductor's, that work at any time.
         pids = [process.pid for process in multiprocessing.active_children()]
         monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [psutil.Process(pid) for pid in pids])
         with capture(processes=True) as run:

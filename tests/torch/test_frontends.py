@@ -82,7 +82,7 @@ def capture_by_hand(frontend: str, fn: Any, case: Any, backend: Any) -> Any:
 def compare_by_hand(frontend: str, case: Any) -> VerdictByHand:
     """Capture a function, run the result with both inputs, and compare it with eager mode, without this package."""
     torch._dynamo.reset()
-    torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export of torch 2.9 leaves one
+    torch.nn.modules.module._global_buffer_registration_hooks.clear()  # a failed export in torch 2.9 leaves one
     backend, graph_counter = counting_backend()
     fn = case.make()
     initial = tensors_of(fn)
@@ -458,7 +458,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # it then counts as an internal error
+    fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # it is then treated as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
     comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     assert not comparison.verdicts

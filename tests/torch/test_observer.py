@@ -1,4 +1,4 @@
-"""If a hook does not find a variable of PyTorch, the report notes this once. Nothing else changes."""
+"""If a hook does not find a PyTorch variable, the report notes this once. Nothing else changes."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Worker:
             self._done.release()
 
     def __call__(self, work: Callable[[], Any]) -> Any:
-        """Return the result of a function on this thread."""
+        """Run a function on the worker's thread and return its result."""
         self._functions.append(work)
         self._ready.release()
         self._done.acquire()

@@ -163,7 +163,7 @@ def test_claims_about_stricter_settings_are_true(name: str, *, is_nested: bool, 
         strict_report, strict_error = run_program(tmp_path, BODIES[name], STRICT)
         full_report, full_error = run_program(tmp_path, BODIES[name], FULL)
     if torch.__version__ < "2.10" and (name, is_nested) == ("generator", True):
-        assert isinstance(program_error, AssertionError)  # an internal error of Dynamo, which that release cannot avoid
+        assert isinstance(program_error, AssertionError)  # an internal Dynamo error, which that release cannot avoid
         assert [(b.gb_type, b.outcome) for b in report.breaks[1:]] == [("AssertionError", "error")]
         return
     assert program_error is None

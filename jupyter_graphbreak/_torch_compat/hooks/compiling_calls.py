@@ -70,6 +70,6 @@ def watch_repeated_compiling(observer: Observer) -> AbstractContextManager[None]
 def _is_compiled(value: Any) -> bool:
     if compiled_callable(value) is None or attribute_of(value, "_torchdynamo_disable"):
         return False
-    # A bound method, or a function with copied attributes of a compiled one, does not count as compiled.
+    # A bound method, or a function with copied attributes of a compiled one, is not itself compiled.
     wrapper_id = attribute_of(value, "_torchdynamo_wrapper_id")
     return wrapper_id is None or wrapper_id == id(value)

@@ -92,7 +92,7 @@ def watch_entries(
 ) -> Iterator[None]:
     """Report the first call to each callable, with each instance and each combination of modes, before the call runs.
 
-    A call counts only if code is compiled for it, or if it comes from eager code and may reuse compiled code.
+    A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code.
 
     Parameters
     ----------

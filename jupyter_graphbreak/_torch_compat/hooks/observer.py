@@ -105,7 +105,7 @@ class Observer:
 
 
 class WatchedCall:
-    """A call to a watched function of torch.
+    """A call to a watched torch function.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def wrap_with_uncompiled_hook(
     Parameters
     ----------
     original : function
-        A function of PyTorch or of a library.
+        A PyTorch or library function.
     observe_call : callable
         Receives the call after it has returned.
     """

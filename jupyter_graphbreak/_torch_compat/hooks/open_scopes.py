@@ -21,7 +21,7 @@ _OUTPUT_ATTRIBUTE = "graphbreak_scopes"
 class ThreadScopes(threading.local):
     """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
-    The setting is a single global variable of torch, so only watching the scopes shows which of them set it.
+    The setting is a single global torch variable, so only watching the scopes shows which of them set it.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Hook on functions such as ``torch.compiler.is_compiling()``, whose result differs while Dynamo traces.
 
 Dynamo replaces such a call, the *question*, with a constant, its *answer*. The constant is followed through the traced
-code until a jump depends on it. The lines that Dynamo traces from there until both branches meet again run only because
+code until a jump depends on it. The lines that Dynamo traces from there until both branches join again run only because
 the code is compiled. The lines that only the other branch reaches are skipped for the same reason.
 """
 
@@ -33,7 +33,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: The maximum number of a function's instructions in which to search for the one at which two branches meet.
+#: The maximum number of a function's instructions in which to search for the one at which two branches join.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED_VALUES, _MAX_LINES = 1_000, 2_000
@@ -104,7 +104,7 @@ class _Branch:
     eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
-        The index of the instruction at which both branches meet, ``None`` if they do not meet within the function.
+        The index of the instruction at which both branches join, ``None`` if they do not join within the function.
     eager_positions : frozenset
         The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
         copy that belongs to both branches, such as ``return`` since Python 3.12.
@@ -295,7 +295,7 @@ class _TracerSteps:
     def _branch_region(
         self, jump: int, traced_target: int, eager_target: int
     ) -> tuple[int | None, frozenset[Any], list[int]]:
-        """Return the index at which both branches of a jump meet, and the positions and lines of the eager branch."""
+        """Return the index at which both branches of a jump join, and the positions and lines of the eager branch."""
         regions, key = self._follower.regions, (self._tracer.f_code, jump, eager_target)
         if key not in regions:
             merge_point = self._merge_point(jump, eager_target)

@@ -164,11 +164,11 @@ def check_entry(
             copy_report = build_report(recording.records)
             expected = _observe_eager(entry)
             differences = _differences(entry, expected, actual)
-            calls = 1
+            call_count = 1
             if not differences and compiled_call.changes_state:
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
                     differences = _differences_after_repeated_calls(entry, compiled_call)
-                    calls = _REPEATED_CALLS if differences else 1
+                    call_count = _REPEATED_CALLS if differences else 1
             is_due_to_earlier_entries = False
             if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
                 differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
@@ -184,9 +184,9 @@ def check_entry(
                 unchanged_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry, calls) if differences and not is_due_to_earlier_entries else None
+            step = _first_wrong_step(entry, call_count) if differences and not is_due_to_earlier_entries else None
             if step is not None:
-                restored_by += _try_changes(entry, step, first, unchanged_us, calls)
+                restored_by += _try_changes(entry, step, first, unchanged_us, call_count)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -214,10 +214,10 @@ class _CompiledCall:
         self.changes_state = False
         self._program = entry.compile(self.subject.call, self.graphs)
 
-    def observe(self, calls: int = 1) -> _Observation:
+    def observe(self, call_count: int = 1) -> _Observation:
         self.subject.restore()
         try:
-            observation = _observe(self._program, self.subject, calls=calls)
+            observation = _observe(self._program, self.subject, call_count=call_count)
             observation.precision = self.graphs.precision
             state_after = self.subject.state()
         finally:
@@ -254,15 +254,15 @@ class _CompiledCall:
         return min(times)
 
 
-def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
+def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
     subject.memory.collect_garbage()  # gradients of earlier subjects
     with force_eager_on_thread():
-        return _observe(subject.call, subject, calls=calls)
+        return _observe(subject.call, subject, call_count=call_count)
 
 
-def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: float) -> _Observation | None:
+def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
     """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
 
     The noise is the same as for :func:`to_double`.
@@ -279,7 +279,7 @@ def _observe_in_double(entry: Entry, calls: int, *, noise_size: int, precision: 
                 (arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size, precision=precision
             )
             with force_eager_on_thread():
-                observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
+                observation = _observe(subject.call, subject, Arguments(*args, **kwargs), call_count=call_count)
         finally:
             subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject
     except Exception:  # noqa: BLE001 - copying may call the user's code
@@ -303,10 +303,10 @@ def _call(
 
 
 def _observe(
-    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, calls: int = 1
+    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, call_count: int = 1
 ) -> _Observation:
     """Make several calls, each with copies of the same arguments, and return the outcome of the last call."""
-    for _ in range(calls - 1):
+    for _ in range(call_count - 1):
         copies = subject.copy_arguments(arguments) if arguments is not None else None
         error_name = _call(program, subject, copies)[2]
         if error_name is not None:
@@ -375,17 +375,17 @@ def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: 
     return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
 
 
-def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
+def _differences(entry: Entry, expected: _Observation, actual: _Observation, call_count: int = 1) -> list[str]:
     """Return the differences between a compiled and an eager call that exceed rounding."""
     if not any(_compare_observations(expected, actual, ())):
         return []
     # Further runs take memory and time, so they take place only if there is a difference to explain.
-    ignored_paths = varying_paths(expected.values, _observe_eager(entry, calls).values)
+    ignored_paths = varying_paths(expected.values, _observe_eager(entry, call_count).values)
     if ignored_paths and not any(_compare_observations(expected, actual, (), ignored_paths)):
         return []
     exact_observations: list[_Observation] = []
     for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-        observation = _observe_in_double(entry, calls, noise_size=noise_size, precision=actual.precision)
+        observation = _observe_in_double(entry, call_count, noise_size=noise_size, precision=actual.precision)
         if observation is None:
             break
         exact_observations.append(observation)
@@ -467,7 +467,7 @@ def _compare_graphs(compiled_call: _CompiledCall) -> None:
     graphs.compared_results = "nothing"
 
 
-def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
+def _first_wrong_step(entry: Entry, call_count: int) -> CompilationStep:
     """Return the first compilation step that introduces a difference, after a number of calls."""
     steps: tuple[CompilationStep, ...] = ("eager", "aot_eager")
     for step in steps:
@@ -475,7 +475,7 @@ def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
             return step
         compiled_call = _CompiledCall(entry, step)
         with compile_separately(compiled_call.subject.call):
-            if _differences(entry, _observe_eager(entry, calls), compiled_call.observe(calls), calls):
+            if _differences(entry, _observe_eager(entry, call_count), compiled_call.observe(call_count), call_count):
                 return step
             _compare_graphs(compiled_call)
             if compiled_call.graphs.wrong_graph is not None:
@@ -484,7 +484,11 @@ def _first_wrong_step(entry: Entry, calls: int) -> CompilationStep:
 
 
 def _try_changes(
-    entry: Entry, step: CompilationStep, first_divergence: Divergence | None, unchanged_us: float | None, calls: int
+    entry: Entry,
+    step: CompilationStep,
+    first_divergence: Divergence | None,
+    unchanged_us: float | None,
+    call_count: int,
 ) -> Iterator[NumericsTrial]:
     """Try as many changes as time allows, one at a time, that may make a wrong result right.
 
@@ -498,7 +502,7 @@ def _try_changes(
         The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
-    calls : int
+    call_count : int
         The number of calls after which the results are compared.
     """
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
@@ -517,8 +521,8 @@ def _try_changes(
             with make_context():
                 compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
                 with compile_separately(compiled_call.subject.call):
-                    expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
-                    is_equal = not _differences(entry, expected, actual, calls)
+                    expected, actual = _observe_eager(entry, call_count), compiled_call.observe(call_count)
+                    is_equal = not _differences(entry, expected, actual, call_count)
                     _compare_graphs(compiled_call)
                     is_equal = is_equal and compiled_call.graphs.wrong_graph is None
                     changed_us = compiled_call.fastest_us() if is_equal and unchanged_us is not None else None

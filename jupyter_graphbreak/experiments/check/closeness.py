@@ -56,7 +56,7 @@ class DoublePrecisionResults(NamedTuple):
 class _Tolerance(NamedTuple):
     """The permitted error of a result, in rounding errors of its largest number, and the limit if its terms cancel."""
 
-    summation_errors: int
+    summation_error_count: int
     limit_if_canceled: float
     precision: float
 
@@ -125,7 +125,7 @@ def _is_rounding(
         return True
     values = [expected, actual, exact, with_noise, *with_large_noise]
     if all(is_instance(value, float) for value in values):
-        tolerance_of_number = tolerance._replace(summation_errors=1)
+        tolerance_of_number = tolerance._replace(summation_error_count=1)
         return _is_rounding(tolerance_of_number, *(torch.tensor(value, dtype=torch.float64) for value in values))
     if not all(is_instance(value, torch.Tensor) and shape_of(value) == shape_of(expected) for value in values):
         return False
@@ -148,7 +148,7 @@ def _is_rounding(
         if not exact.numel():
             return True
         rounding = (with_noise - exact).abs().max() + precision * (
-            1 if is_half else tolerance.summation_errors
+            1 if is_half else tolerance.summation_error_count
         ) * exact.abs().max()
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
         jumps = torch.zeros_like(expected_distance)

@@ -33,7 +33,7 @@ _MIN_GUARDS_SHARE, _MIN_GUARDS_US = 0.05, 5.0
 _MIN_SAVED_SHARE = 0.5
 #: The names of PyTorch's functions that select the guards to keep; the functions that keep the most guards come first.
 _GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
-_BUDGET = Budget(seconds=0.6, runs=100)
+_BUDGET = Budget(seconds=0.6, max_runs=100)
 
 
 def measure_alternatives(

@@ -60,12 +60,12 @@ class Correspondence:
         )
 
     def original_source(self, ident: str) -> str | None:
-        """Return the id of a source in the original run's report; ``None`` if the report lacks the source."""
+        """Return the original run's id for a source of the repeated run; ``None`` if its report lacks the source."""
         name = self._copy_names(ident)
         return next((source.id for source in self.run_report.sources if self._run_names(source.id) == name), None)
 
     def original_location(self, location: Location | None) -> Location | None:
-        """Return a location with the source's id in the original run's report; ``None`` if the report lacks it."""
+        """Return a location of the repeated run with the original run's id; ``None`` if its report lacks the source."""
         source = self.original_source(location.source) if location is not None else None
         return replace(location, source=source) if location is not None and source is not None else None
 
@@ -80,15 +80,15 @@ class Correspondence:
         return locator({name: self.original_source(ident) for ident, name in files.items()}, find_cell)
 
     def original_frame(self, ident: str | None) -> str | None:
-        """Return the id of a frame in the original run's report; ``None`` if no frame matches."""
+        """Return the original run's id for a frame of the repeated run; ``None`` if no frame matches."""
         return self._frames.get(ident or "")
 
     def original_graph(self, ident: str | None) -> str | None:
-        """Return the letter of a graph in the original run's report; ``None`` if no graph matches."""
+        """Return the original run's letter for a graph of the repeated run; ``None`` if no graph matches."""
         return self._graphs.get(ident or "")
 
     def original_break(self, ident: str | None) -> str | None:
-        """Return the id of a break in the original run's report; ``None`` if no break matches."""
+        """Return the original run's id for a break of the repeated run; ``None`` if no break matches."""
         return self._breaks.get(ident or "")
 
     def matched_frames(self) -> set[str]:

@@ -61,7 +61,7 @@ from jupyter_graphbreak.report.schema import Device
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, ProfileRange
     from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.records.records import Record
@@ -86,7 +86,7 @@ _SYNCHRONIZATION = re.compile(
 )
 
 
-def lookup_us_by_frame(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
+def lookup_us_by_frame(profiles: Iterable[Sequence[ProfileRange]]) -> dict[str, float]:
     """Return the median time in microseconds that it takes to select the code of each frame, by compile id."""
     times_by_frame: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
@@ -97,10 +97,10 @@ def lookup_us_by_frame(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in times_by_frame.items()}
 
 
-def count_operations_outside_graphs(ranges: Sequence[Range]) -> int:
+def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
     """Count the top-level operations that ran neither in a graph nor in the backward pass of a graph.
 
-    Operations that print a tensor do not count.
+    Operations that print a tensor are not counted.
     """
     count = 0
     end_by_thread: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
@@ -249,7 +249,7 @@ def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _Tim
 
 
 def _divide_time(
-    compiled: Variant, calls: _TimedCalls, profiles: list[list[Range]], report: Report
+    compiled: Variant, calls: _TimedCalls, profiles: list[list[ProfileRange]], report: Report
 ) -> tuple[Spread, list[CostPart]]:
     """Return the time of a compiled call, and the parts of this time, with the ids of the run on copies."""
     overhead = NO_OVERHEAD
@@ -306,10 +306,10 @@ def _settled_variants(
         longest = max(longest, time.monotonic() - start)
 
 
-def _profile_calls(compiled: Variant, end: float) -> list[list[Range]]:
+def _profile_calls(compiled: Variant, end: float) -> list[list[ProfileRange]]:
     """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
     seeds = SEED_COUNT if compiled.is_random else 1
-    profiles: list[list[Range]] = []
+    profiles: list[list[ProfileRange]] = []
     try:
         for number in range(_PROFILED_CALLS + seeds):
             if time.monotonic() > end:
@@ -445,14 +445,14 @@ def _function_with_empty_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def _coverage(eager: Variant, profiles: list[list[Range]], graphs_share: float | None) -> Coverage | None:
+def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: float | None) -> Coverage | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
-    Operations of the eager call count as compiled unless they run outside of graphs in the compiled call.
+    Operations of the eager call are treated as compiled unless they run outside of graphs in the compiled call.
 
     Parameters
     ----------
-    profiles : list of list of Range
+    profiles : list of list of ProfileRange
         Profiles of the compiled call.
     graphs_share : float or None
         The graphs' share of the time.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.cost import MemoryCost
 
-#: The number of consecutive calls. Memory that the first call keeps does not count, because that call may
+#: The number of consecutive calls. Memory that the first call keeps is ignored, because that call may
 #: fill a cache.
 _CALL_COUNT = 6
 #: The profiler's ranges in which a call runs, and in which garbage is collected after the last call.

@@ -94,7 +94,7 @@ class _GuardShares:
         for check in checks:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
-        # Calling a check from Python takes about as long as the fastest check; this time does not count.
+        # Calling a check from Python takes about as long as the fastest check; this time is subtracted.
         call_us = min(times.values(), default=0.0)
         own_us = {
             id(node): sum(times.get(id(check), call_us) - call_us for _, check in node.guards if check is not None)
@@ -152,14 +152,14 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
     return [min(us, max_us) for us in sorted(times)[: max(_MIN_TIMES, len(times) // 4)]]
 
 
-def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
+def _times_us(check: Callable[[], object], batch_count: int, batch_ns: int) -> list[float]:
     """Return the average time in microseconds of a check in each of several batches of checks."""
     check()
     start = time.perf_counter_ns()
     check()
     count = max(2, batch_ns // max(1, time.perf_counter_ns() - start))
     times = []
-    for _ in range(batches):
+    for _ in range(batch_count):
         start = time.perf_counter_ns()
         for _ in itertools.repeat(None, count):
             check()

@@ -69,8 +69,8 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     return MemoryCost(
         eager_peak_bytes=peaks[0],
         compiled_peak_bytes=peaks[1],
-        eager_saved_bytes=saved_bytes_by_variant[0].peak,
-        compiled_saved_bytes=saved_bytes_by_variant[1].peak,
+        eager_saved_bytes=saved_bytes_by_variant[0].peak_bytes,
+        compiled_saved_bytes=saved_bytes_by_variant[1].peak_bytes,
         lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(_MAX_LINES)],
     )
 
@@ -98,18 +98,18 @@ def peak_bytes(activities: Iterable[Activity]) -> int:
 class SavedBytes(Generic[_Key]):
     """Counts the bytes of tensors that autograd keeps for backward passes.
 
-    Memory that several tensors share counts once.
+    Memory that several tensors share is counted once.
 
     Parameters
     ----------
     excluded_addresses : collection of int
-        The addresses of memory that does not count, because the call's arguments or state keep it.
+        The addresses of memory to leave out, because the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps the tensor.
 
     Attributes
     ----------
-    peak : int
+    peak_bytes : int
         The maximum number of bytes that were kept at one time.
     bytes_by_key : dict
         The number of bytes kept at the peak, by the key of the tensor that first kept them.
@@ -120,7 +120,7 @@ class SavedBytes(Generic[_Key]):
         self._describe = describe
         self._counts: Counter[int] = Counter()
         self._bytes_by_address: dict[int, tuple[_Key, int]] = {}
-        self._current = self.peak = 0
+        self._current_bytes = self.peak_bytes = 0
         self.bytes_by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
@@ -136,7 +136,7 @@ class SavedBytes(Generic[_Key]):
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
             self._bytes_by_address[address] = key, nbytes
-            self._current += nbytes
+            self._current_bytes += nbytes
         self._counts[address] += 1
         return _KeptTensor(tensor, lambda: self._release(address))
 
@@ -144,11 +144,11 @@ class SavedBytes(Generic[_Key]):
         self._counts[address] -= 1
         if not self._counts[address]:
             self._note_peak()
-            self._current -= self._bytes_by_address.pop(address)[1]
+            self._current_bytes -= self._bytes_by_address.pop(address)[1]
 
     def _note_peak(self) -> None:
-        if self._current > self.peak:
-            self.peak = self._current
+        if self._current_bytes > self.peak_bytes:
+            self.peak_bytes = self._current_bytes
             bytes_by_key: Counter[_Key] = Counter()
             for key, nbytes in self._bytes_by_address.values():
                 bytes_by_key[key] += nbytes
@@ -284,7 +284,7 @@ def _expected_saved_tensors(
     recorder = _SavedTensorRecorder(module)
     with torch.autograd.graph.saved_tensors_hooks(recorder.record, lambda tensor: tensor):
         recorder.run(*clone(leaves))
-    return recorder.saved
+    return recorder.saved_tensors
 
 
 class _SavedTensorRecorder(torch.fx.Interpreter):
@@ -292,7 +292,7 @@ class _SavedTensorRecorder(torch.fx.Interpreter):
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
-        self.saved: list[SavedTensor] = []
+        self.saved_tensors: list[SavedTensor] = []
         self._node: torch.fx.Node | None = None
 
     def run_node(self, n: torch.fx.Node) -> Any:
@@ -303,5 +303,5 @@ class _SavedTensorRecorder(torch.fx.Interpreter):
     def record(self, tensor: torch.Tensor) -> torch.Tensor:
         """Record that the running operation saves a tensor."""
         stack = stack_of(self._node) if self._node is not None else ()
-        self.saved.append(SavedTensor(tuple(tensor.shape), tensor.dtype, stack))
+        self.saved_tensors.append(SavedTensor(tuple(tensor.shape), tensor.dtype, stack))
         return tensor

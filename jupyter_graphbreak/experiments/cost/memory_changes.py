@@ -34,7 +34,8 @@ _MIN_COMPILE_TIMES_LEFT = 2.0
 _T = TypeVar("_T")
 #: Blocks are checkpointed one by one if the model repeats at least this many.
 _MIN_BLOCKS = 2
-#: A difference counts as rounding if it is at most this many times as large as the difference from the eager result.
+#: A difference is attributed to rounding if it is at most this many times as large as the difference from the eager
+#: result.
 _ROUNDING_FACTOR = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
@@ -126,7 +127,7 @@ def _measure_change(
             lambda: observe_with_backward(changed.timer.time),
             lambda: compiled.observe_with_backward(compiled.timer.time),
         )
-    return MemoryChange(code, peak, saved_bytes.peak, is_correct(results), ratio)
+    return MemoryChange(code, peak, saved_bytes.peak_bytes, is_correct(results), ratio)
 
 
 def agree_within_rounding(

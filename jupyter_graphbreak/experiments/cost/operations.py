@@ -41,7 +41,7 @@ _MAX_COMPILED = 8
 _MIN_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far explain all but this share of the graph's time.
 _MAX_UNEXPLAINED_SHARE = 0.3
-_BUDGET = Budget(seconds=0.4, runs=60)
+_BUDGET = Budget(seconds=0.4, max_runs=60)
 #: Operations that Inductor computes with the same libraries as eager mode.
 _LIBRARY_OPERATIONS = frozenset(
     {

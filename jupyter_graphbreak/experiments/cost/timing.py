@@ -47,13 +47,13 @@ _MIN_US = 0.1
 
 @dataclass(frozen=True)
 class Budget:
-    """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` runs of each variant.
+    """The time for measuring: ``seconds`` for all variants together, and at most ``max_runs`` runs of each variant.
 
     On a busy machine, measuring takes up to twice as long.
     """
 
     seconds: float
-    runs: int = MAX_RUNS
+    max_runs: int = MAX_RUNS
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class CallTime:
 
     total_us: float
     marks: Sequence[Mark] = ()
-    yields: int = 0
+    yield_count: int = 0
     processor_us: float | None = None
 
     def without_waiting(self, waited_us: float) -> CallTime:
@@ -100,13 +100,13 @@ class CallTime:
             return self
         share = 1.0 - waited_us / self.total_us
         marks = [dataclasses.replace(mark, us=mark.us * share) for mark in self.marks]
-        return CallTime(self.total_us * share, marks, self.yields, self.processor_us)
+        return CallTime(self.total_us * share, marks, self.yield_count, self.processor_us)
 
     def with_total(self, total_us: float) -> CallTime:
         """Return this call with a smaller total time, and with the processor time reduced by the same amount."""
         overhead = self.total_us - total_us
         processor_us = max(0.0, self.processor_us - overhead) if self.processor_us is not None else None
-        return CallTime(total_us, self.marks, self.yields, processor_us)
+        return CallTime(total_us, self.marks, self.yield_count, processor_us)
 
 
 def time_in_turn(
@@ -142,14 +142,14 @@ def time_in_turn(
     was_collecting = gc.isenabled()
     gc.disable()
     try:
-        for round_number in range(max(budget.runs, MIN_RUNS)):
+        for round_number in range(max(budget.max_runs, MIN_RUNS)):
             last_start, now = now, clock()
             overtime = now - budget_end
             if round_number >= _MIN_RUNS_AFTER_DEADLINE and now >= end:
                 break
             if round_number >= _MIN_RUNS_AFTER_TIME_LIMIT and seconds_left() <= now - last_start:
                 break
-            undisturbed_counts = [sum(call.yields == 0 for call in variant_calls) for variant_calls in calls]
+            undisturbed_counts = [sum(call.yield_count == 0 for call in variant_calls) for variant_calls in calls]
             is_enough = overtime >= 0 and min(undisturbed_counts) >= MIN_RUNS
             if round_number >= MIN_RUNS and (overtime >= budget.seconds or is_enough):
                 break
@@ -164,8 +164,8 @@ def time_in_turn(
 
 def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
     """Return the calls in which no other process took the processor; if they are too few, the least disturbed calls."""
-    max_yields = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
-    return [call for call in calls if call.yields <= max_yields]
+    max_yields = sorted(call.yield_count for call in calls)[:MIN_RUNS][-1]
+    return [call for call in calls if call.yield_count <= max_yields]
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
@@ -256,7 +256,7 @@ _MAX_CALLS = 10_000
 class _CallStart(NamedTuple):
     """The start of a call: the number of compilations before it, and the moment at which it began."""
 
-    compilations: int | None
+    compilation_count: int | None
     mark: Any
 
 
@@ -278,7 +278,7 @@ class WarmCalls:
             self._open_calls[frame] = _CallStart(compilation_count(), self._clock.mark())
             return
         end = self._clock.mark()
-        if start.compilations == compilation_count():
+        if start.compilation_count == compilation_count():
             finished = self._finished_calls[callable_id]
             finished.append((start.mark, end))
             del finished[:-_MAX_CALLS]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak._torch_compat.profile_ranges import Activity, ProfileRange
     from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -241,7 +241,7 @@ class Variant:
         self._is_short = call_time.total_us < _SHORT_US
         return call_time
 
-    def profile_ranges(self, seed: int = 0) -> list[Range]:
+    def profile_ranges(self, seed: int = 0) -> list[ProfileRange]:
         """Call the variant under a profiler, and return the recorded ranges."""
         return self._observe(seed, lambda call: self.timer.call_with_graph_ranges(lambda: profile_call(call)))
 

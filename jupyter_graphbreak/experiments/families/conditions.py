@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.site import arguments_of, called_na
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions of torch that return a boolean tensor.
+#: Methods and functions in torch that return a boolean tensor.
 _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
@@ -258,8 +258,8 @@ def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, st
 def _is_exact(node: ast.expr) -> bool:
     """Return whether an expression only compares numbers that are exact in single precision.
 
-    Numbers moved to the host count as exact: single precision represents them, but not the results that Python computes
-    from them.
+    Numbers moved to the host are treated as exact: single precision represents them, but not the results that Python
+    computes from them.
     """
     unchecked_nodes: list[ast.AST] = [node]
     while unchecked_nodes:
@@ -277,7 +277,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly. Large numbers never count as exact."""
+    """Return whether single precision represents a number exactly. The result is false for large numbers."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

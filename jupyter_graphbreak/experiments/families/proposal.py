@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Condition:
-    """A test that a change edits or crosses: before the change counts as working, trials must reach its branches.
+    """A test that a change edits or crosses: trials must reach its branches before the verdict can be "works".
 
     A condition may also be different code that must run, such as a call in a loop that may be empty.
 

@@ -285,8 +285,9 @@ def _may_compile(
 ) -> bool:
     """Return whether a source compiles something unidentified, which may be the function.
 
-    Compiled attributes of objects count only in the source that defines the function. A function that compiles its
-    argument counts if one of the names is passed to it. For a method, ``block.compile()`` on an unknown object counts.
+    Compiled attributes of objects are considered only in the source that defines the function, and functions that
+    compile their argument only if one of the names is passed to them. For a method, ``block.compile()`` on an unknown
+    object is considered.
     """
     torch_name = name_of_torch(draft) or "torch"
     defined_names = {

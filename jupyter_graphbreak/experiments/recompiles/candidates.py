@@ -1,4 +1,4 @@
-"""Propose changes that may end recompiles, smallest first."""
+"""Propose changes that may prevent recompiles, smallest first."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class CallPreparation:
 
 @dataclass(frozen=True)
 class RecompileCandidate:
-    """A change that may end recompiles.
+    """A change that may prevent recompiles.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class EntrySearch:
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float) -> EntryFindings:
-        """Try candidates until one ends all unexpected recompiles, and return the findings.
+        """Try candidates until one prevents all unexpected recompiles, and return the findings.
 
         Parameters
         ----------
@@ -173,20 +173,20 @@ class EntrySearch:
             frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
         candidates = propose_candidates(mentioned_variations, variations, circumstances)
-        expected_count = trials.expected_compilation_count(mentioned_variations.others)
+        expected_count = trials.expected_compilation_count(mentioned_variations.other_variations)
         is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         has_working_trial = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
         self._specializing_line = self._find_specializing_line(None if has_working_trial else trials.specializing_line)
-        ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
+        prevents_recompiles = any(trial.prevents_recompiles for trial, _ in self._finished_trials)
         if (
             self._specializing_line is not None
             and has_working_trial
-            and not ends_recompiles
+            and not prevents_recompiles
             and time.monotonic() + trials.seconds < end
         ):
             self._try_rewritten_condition(self._specializing_line, trials)
-            ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
-        if not ends_recompiles and not is_expected_count_reached and not self._try_selecting(trials, end):
+            prevents_recompiles = any(trial.prevents_recompiles for trial, _ in self._finished_trials)
+        if not prevents_recompiles and not is_expected_count_reached and not self._try_selecting(trials, end):
             self._try_precomputing(variations, trials, end)
         return self._collect_findings(variations)
 
@@ -214,7 +214,7 @@ class EntrySearch:
             self._on_status(candidate.title)
             trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
-            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= expected_count):
+            if trial.verdict == "works" and (trial.prevents_recompiles or trial.compilations <= expected_count):
                 is_expected_count_reached = True
                 if change.texts or not change.switch_codes:
                     break
@@ -228,7 +228,7 @@ class EntrySearch:
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
         """Return a trial, with a lower verdict if its change reads a list item or leaves tensors in place of numbers.
 
-        Code that no trial runs may read these numbers. The reason gives an example.
+        Code that the trials do not reach may read these numbers. The reason gives an example.
         """
         needing_items = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
         if trial.verdict == "works" and needing_items:
@@ -304,7 +304,7 @@ class EntrySearch:
             remedy_context = make_remedy_context(entry, program, Change(new_texts, compiles_inner_function=True))
             trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(new_texts)))
-            if trial.verdict == "works" and trial.ends_recompiles:
+            if trial.verdict == "works" and trial.prevents_recompiles:
                 return
             if trial.verdict != "another result":  # a different result may be due to the type of the numbers only
                 have_tensors_failed |= proposal.passes_tensors
@@ -333,9 +333,9 @@ class EntrySearch:
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
-            if trial.verdict not in WORKING or trial.ends_recompiles:
+            if trial.verdict not in WORKING or trial.prevents_recompiles:
                 self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined_change))
-            if trial.verdict == "works" and trial.ends_recompiles:
+            if trial.verdict == "works" and trial.prevents_recompiles:
                 break
 
     def _program(self, source: str) -> Program:
@@ -476,14 +476,14 @@ class EntrySearch:
         return [call.site for call in self._calls if call.site is not None]
 
     def _collect_findings(self, variations: Variations) -> EntryFindings:
-        """Return the finished trials, best first, with manual steps if no trial ends all recompiles."""
+        """Return the finished trials, best first, with manual steps if no candidate prevents all recompiles."""
         working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Of the candidates with the fewest compilations, those that work on all inputs come first, and those that need
         # a setting come last. Otherwise, candidates that can be written into the sources come first.
         best = sorted(
             working_trials,
             key=lambda pair: (
-                not pair[0].ends_recompiles,
+                not pair[0].prevents_recompiles,
                 pair[0].compilations,
                 pair[0].verdict != "works",
                 bool(pair[1].settings),
@@ -499,14 +499,16 @@ class EntrySearch:
         failed_trials = [
             pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials
         ]
-        ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
+        prevents_recompiles = bool(best_trials) and best_trials[0][0].prevents_recompiles
         # The first number may still have its own graph, as 0 and 1 always do.
-        ends_recompiles = ends_recompiles or any("indexing" in trial.candidate.families for trial, _ in best_trials)
-        steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._specializing_line)
+        prevents_recompiles = prevents_recompiles or any(
+            "indexing" in trial.candidate.families for trial, _ in best_trials
+        )
+        steps = [] if prevents_recompiles else manual_steps(variations, self._recompiles, self._specializing_line)
         return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 
     def findings_so_far(self, reason: str | None) -> EntryFindings:
-        """Return the trials so far, with manual steps if no trial ends all recompiles.
+        """Return the trials so far, with manual steps if no candidate prevents all recompiles.
 
         Parameters
         ----------

@@ -115,7 +115,7 @@ def find_recompile_remedies(
                 with limit_time(max(end, time.monotonic() + _MIN_SECONDS_PER_ENTRY)):
                     findings = search.run(end)
                     combined_remedy = search.try_combined(findings, break_remedy_contexts(entry))
-                    is_enough = combined_remedy is not None and combined_remedy.trial.ends_recompiles
+                    is_enough = combined_remedy is not None and combined_remedy.trial.prevents_recompiles
                     steps = [] if is_enough else findings.manual_steps
                     findings = dataclasses.replace(findings, combined_remedy=combined_remedy, manual_steps=steps)
             except TimeUpError:

@@ -1,4 +1,4 @@
-"""Suggest manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
+"""Suggest manual steps for recompiles that no tried change prevents, and say which recompiles are expected."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def manual_step(
     line: SpecializingLine | None,
     graph_count: int = 0,
 ) -> str:
-    """Return a sentence about recompiles that have one cause and that no change ends.
+    """Return a sentence about recompiles that have one cause and that no change prevents.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ def manual_step(
     ]
     if sentence := next(filter(None, sentences_about_specific_causes), ""):
         return sentence
-    if mentioned_variations.others:
-        return _sentence_about_other_variation(mentioned_variations.others[0])
+    if mentioned_variations.other_variations:
+        return _sentence_about_other_variation(mentioned_variations.other_variations[0])
     if (
         line is not None
         and not _are_about_lengths(recompiles)
@@ -146,7 +146,7 @@ def manual_step(
         return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graph_count))
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
-        *map(_sentence_about_other_variation, variations.others[:1]),
+        *map(_sentence_about_other_variation, variations.other_variations[:1]),
         _sentence_about_arguments(variations),
         _sentence_about_sizes_and_numbers(mentioned_variations),
     ]
@@ -288,7 +288,7 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
     name = stored_value["function"] or stored_value["partial"]
     partials = {
         str(variation.path)
-        for variation in variations.others
+        for variation in variations.other_variations
         if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
     if stored_value["function"] is not None or name in partials:
@@ -436,7 +436,7 @@ def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequen
     if guards and all(name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}
-    return bool(mentioned_variations.others) and all(
+    return bool(mentioned_variations.other_variations) and all(
         variation.kind in selecting_kinds and len(variation.values) <= _MAX_EXPECTED_VALUES
-        for variation in mentioned_variations.others
+        for variation in mentioned_variations.other_variations
     )

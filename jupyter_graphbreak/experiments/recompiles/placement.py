@@ -459,7 +459,7 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
     Parameters
     ----------
     paths : collection of Path
-        The paths of the numbers. Arguments that are numbers do not count, because no other code reads them.
+        The paths of the numbers. Arguments that are numbers are ignored, because no other code reads them.
     tree : ast.Module
         The syntax tree of a source.
     own_line : int or None

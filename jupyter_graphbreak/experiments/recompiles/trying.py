@@ -94,7 +94,7 @@ class CandidateTrial:
 
     Parameters
     ----------
-    ends_recompiles : bool
+    prevents_recompiles : bool
         Whether no call after the first one compiles anything, neither a call of the run nor an unseen call.
     """
 
@@ -103,7 +103,7 @@ class CandidateTrial:
     reason: str | None = None
     differences: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
-    ends_recompiles: bool = False
+    prevents_recompiles: bool = False
     seconds: float = 0.0
 
     @property
@@ -151,7 +151,7 @@ class CallTrials:
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
-        #: The line that makes a constant of a size, if an error of PyTorch has shown one.
+        #: The line that makes a constant of a size, if a PyTorch error has shown one.
         self.specializing_line: SpecializingLine | None = None
         usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.
@@ -161,7 +161,7 @@ class CallTrials:
             (call.site.owner_name for call in usable_calls if call.site is not None and call.site.owner_name), None
         )
         assigned_paths = {number.path for number in self.variations.numbers} | {
-            variation.path for variation in self.variations.others
+            variation.path for variation in self.variations.other_variations
         }
         calls = _repeated_calls(usable_calls, assigned_paths)
         new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
@@ -335,21 +335,21 @@ class CallTrials:
         unseen_before = self.original.count_frames(self.calls, is_unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
-        ends_recompiles = later_compilations == 0
+        prevents_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
         if (
-            not ends_recompiles
+            not prevents_recompiles
             and (compilations_after, unseen_compilations) >= (compilations_before, unseen_before)
             and not is_limit_raised
         ):
             return CandidateTrial(candidate, "break stays", None, difference_texts, evidence)
-        is_partial = unseen_compilations > 0 or (not ends_recompiles and compilations_after > compilations_before)
+        is_partial = unseen_compilations > 0 or (not prevents_recompiles and compilations_after > compilations_before)
         verdict: RemedyVerdict = (
             "works but differs" if difference_texts else "works on what ran" if is_partial else "works"
         )
         reason = "each new size or value causes a recompile" if unseen_compilations else None
-        return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, ends_recompiles)
+        return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, prevents_recompiles)
 
     def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""

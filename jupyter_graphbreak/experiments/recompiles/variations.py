@@ -145,11 +145,11 @@ class Variations:
 
     sizes: tuple[Size, ...] = ()
     numbers: tuple[Number, ...] = ()
-    others: tuple[OtherVariation, ...] = ()
+    other_variations: tuple[OtherVariation, ...] = ()
     lists: tuple[NumberList, ...] = ()
     #: Pairs of arguments that are the same tensor in some calls only.
     aliases: tuple[tuple[Path, Path], ...] = ()
-    #: Caches of transformers that grow with each call.
+    #: Caches in transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
     def select_mentioned_in(self, guards: Iterable[str]) -> Variations:
@@ -168,7 +168,7 @@ class Variations:
         return Variations(
             tuple(filter(is_mentioned, self.sizes)),
             tuple(filter(is_mentioned, self.numbers)),
-            tuple(filter(is_mentioned, self.others)),
+            tuple(filter(is_mentioned, self.other_variations)),
             tuple(filter(is_list_mentioned, self.lists)),
         )
 
@@ -181,7 +181,7 @@ def find_variations(calls: Sequence[CallSpec]) -> Variations:
             specs_by_path.setdefault(path, []).append(spec)
     sizes: list[Size] = []
     numbers: list[Number] = []
-    others: list[OtherVariation] = []
+    other_variations: list[OtherVariation] = []
     optional_paths = {path for path, specs in specs_by_path.items() if any(spec is None for spec in specs)}
     for path, specs in specs_by_path.items():
         tensors = [spec for spec in specs if spec is not None]
@@ -189,18 +189,20 @@ def find_variations(calls: Sequence[CallSpec]) -> Variations:
             sizes += _varied_sizes(
                 path, tensors, next((part for part in _paths_to(path) if part in optional_paths), None)
             )
-            others += _varied_kinds(path, tensors)
-            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional_paths else []
+            other_variations += _varied_kinds(path, tensors)
+            other_variations += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional_paths else []
         elif all(type(spec) in {int, float} for spec in specs):
             if len(set(specs)) > 1:
                 container_type, length = _replaced_container(path, specs_by_path)
                 is_fixed = any(_is_partial(specs_by_path.get(part, [None])[0]) for part in _paths_to(path))
                 numbers.append(Number(path, tuple(specs), container_type, length, is_fixed))
         else:
-            others += _other_variations(path, specs)
+            other_variations += _other_variations(path, specs)
     caches = (path for path, specs in specs_by_path.items() if any(map(_is_growing_cache, specs)))
     lists = tuple(_varied_lists(calls))
-    return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
+    return Variations(
+        tuple(sizes), tuple(numbers), tuple(other_variations), lists, tuple(_varied_aliases(calls)), tuple(caches)
+    )
 
 
 def group_read_expressions(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressions:
@@ -209,7 +211,9 @@ def group_read_expressions(calls: Sequence[CallSpec], variations: Variations) ->
     object_paths = {
         part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
     }
-    selecting_variations = [variation for variation in variations.others if variation.kind in {"flag", "text"}]
+    selecting_variations = [
+        variation for variation in variations.other_variations if variation.kind in {"flag", "text"}
+    ]
     return ReadExpressions(
         frozenset(str(path) for path in values if path not in object_paths),
         frozenset(str(path) for path, spec in values.items() if isinstance(spec, TensorSpec)),

@@ -62,7 +62,7 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
     """Return the cells that mention ``compile`` or assign names that are compiled, by their file names.
 
-    Of several cells with the same first line, as after repeated runs of one cell, only the last counts.
+    Of several cells with the same first line, as after repeated runs of one cell, only the last is included.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     own_edits: Sequence[EditedCells | Patch] = (),
     first_breaks: Collection[str] = (),
 ) -> FoundRemedies:
-    """Return a report with remedies for its breaks. An interrupt ends the search early but keeps the results so far.
+    """Return a report with remedies for its breaks. An interrupt stops the search early but keeps the results so far.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class _Progress:
         Parameters
         ----------
         is_later : bool
-            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached count.
+            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached are used.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (

@@ -42,7 +42,7 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile. Modules that are alike count once.
+#: The maximum number of modules and functions to compile. Modules that are alike are counted once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
@@ -151,16 +151,16 @@ def _largest_parts(
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
     for node in _parts_without_breaks(root, breaking_lines, paths_by_id, is_one_layer=is_one_layer):
         key = _similarity_key(node, paths_by_id)
-        ops[key] += node.ops
+        ops[key] += node.op_count
         parts[key].append(node)
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
-    min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    min_ops = max(min_ops_of_part, root.op_count * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
     calls = [
         _inner_call(parts[key], paths_by_id, starts_at_owner=id(parts[key][0].module) in ids_in_entry)
         for key in largest_parts
     ]
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
+    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.op_count if calls else 0.0)
 
 
 #: The lines on which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
@@ -198,11 +198,11 @@ def _part_with_one_break(
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[PartWithOneBreak]:
         breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking_lines)}
-        is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
+        is_whole = outer is root or node.op_count >= _WRAPPER_SHARE * root.op_count
         path = paths_by_id.get(id(node.module))
         name = ".".join(filter(None, [path, node.method])) if path else _user_function_name(node)
         if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
-            yield PartWithOneBreak(name, next(iter(breaks_inside)), node.ops / root.ops)
+            yield PartWithOneBreak(name, next(iter(breaks_inside)), node.op_count / root.op_count)
         elif breaks_inside:
             for child in node.children.values():
                 yield from parts(child, node)
@@ -216,7 +216,7 @@ def _parts_without_breaks(
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
-        if not child.ops:
+        if not child.op_count:
             continue
         if any(_breaks_in(part.code, breaking_lines) for part in child.walk()):
             yield from _parts_without_breaks(child, breaking_lines, paths_by_id, is_one_layer=is_one_layer)
@@ -260,7 +260,9 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
         for child in node.children.values()
         for part in _compilable_parts(child, paths_by_id, is_one_layer=is_one_layer)
     ]
-    is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner_parts)
+    is_wrapper = any(
+        part.module is not None and part.op_count >= _WRAPPER_SHARE * node.op_count for part in inner_parts
+    )
     has_modules = any(part.module is not None and not part.is_helper for part in inner_parts)
     if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_modules):
         yield node
@@ -310,20 +312,20 @@ class CallNode:
     method : str
         The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
         ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
-    direct_ops : int
+    direct_op_count : int
         The number of operations that the function performs directly.
     """
 
     code: CodeType | None = None
     module: torch.nn.Module | None = None
     method: str = ""
-    direct_ops: int = 0
+    direct_op_count: int = 0
     children: dict[tuple[Any, ...], CallNode] = field(default_factory=dict)
 
     @property
-    def ops(self) -> int:
+    def op_count(self) -> int:
         """The number of operations, including those of the functions that the function calls."""
-        return self.direct_ops + sum(child.ops for child in self.children.values())
+        return self.direct_op_count + sum(child.op_count for child in self.children.values())
 
     @property
     def is_helper(self) -> bool:
@@ -348,7 +350,8 @@ def record_calls(
 ) -> Iterator[tuple[Callable[..., Any], CallNode]]:
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
-    Functions of PyTorch and Python count as parts of their callers, except modules.
+    Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
+    separately.
 
     Parameters
     ----------
@@ -371,7 +374,7 @@ def record_calls(
 
     def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
         if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
-            stack[-1].direct_ops += 1
+            stack[-1].direct_op_count += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with OperationListener(count_operation):
@@ -392,7 +395,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
     """Return the node of a call that starts or, for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZER_FILE:
-        return CallNode()  # its operations do not count
+        return CallNode()  # its operations are not counted
     if code not in is_framework_by_code:
         is_framework_by_code[code] = is_framework_file(code.co_filename)
     module = _module_of(frame, is_framework=is_framework_by_code[code])

@@ -178,7 +178,7 @@ class UncompiledOriginal:
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
-            kind, raised = _kind_of_edge_case(case), case.expected.error
+            kind, raised = _kind_of_edge_case(case), case.expected_result.error
             if case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
@@ -248,7 +248,7 @@ class UncompiledOriginal:
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
 
-        Inputs with empty tensors count only for conditions on sizes, because their results have no values to compare.
+        Inputs with empty tensors are used only for conditions on sizes: their results have no values to compare.
         """
         if not watched_conditions:
             return self.usual_inputs(), None
@@ -376,22 +376,24 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     - the error of a check of sizes in the code itself, if a change would let an operation fail first
     """
     refused_plain_inputs = {
-        case.input.example.what for case in cases if not case.input.different_kind and case.expected.error is not None
+        case.input.example.what
+        for case in cases
+        if not case.input.different_kind and case.expected_result.error is not None
     }
     refused_cases = {
         case.input.different_kind
         for case in cases
         if case.input.different_kind
-        and case.expected.error is not None
+        and case.expected_result.error is not None
         and case.input.example.what.removesuffix(f", {case.input.different_kind}") not in refused_plain_inputs
         and not case.input.has_ordinary_values
-        and not _error_depends_on_values(case.input, case.expected.error)
+        and not _error_depends_on_values(case.input, case.expected_result.error)
     }
     return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
-    raised = case.expected.error
+    raised = case.expected_result.error
     return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
 
 

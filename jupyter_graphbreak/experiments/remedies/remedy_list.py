@@ -61,7 +61,7 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
             return optimizer_step
         owner, call = ADVICE_BY_OWNER[break_.owner], _user_call(report, break_)
         if call is None:
-            # A line of PyTorch only shows what the program does, such as running a module's hook.
+            # A line in PyTorch only shows what the program does, such as running a module's hook.
             step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
             return step.text if step is not None else owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
@@ -292,7 +292,7 @@ def _frames_within(report: Report, ident: str) -> set[str]:
 
 
 def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
-    """Merge equal changes that were tried with different calls to one entry: the worse verdict counts."""
+    """Merge equal changes that were tried with different calls to one entry, and keep the worse verdict."""
     remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
@@ -324,7 +324,7 @@ def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str,
 
 
 def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
-    """Return two remedies with the same change as one: the worse verdict counts, and the evidence is added up."""
+    """Return two remedies with the same change as one, with the worse verdict and the sum of the evidence."""
     worse_remedy = max(one, other, key=lambda remedy: VERDICT_RANK[remedy.verdict])
     evidence = None
     if one.evidence is not None and other.evidence is not None:

@@ -293,7 +293,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
     """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
-    raised = case.expected.error
+    raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
@@ -302,30 +302,30 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
-    raised = case.expected.error
+    raised = case.expected_result.error
     is_by_operation = raised is not None and not case.input.different_kind and is_raised_by_operation(raised)
     return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
     """Return whether the original raises for an input, or a plain number is NaN, which few callers pass."""
-    return case.expected.error is not None or case.input.has_nan_number
+    return case.expected_result.error is not None or case.input.has_nan_number
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
     PyTorch's operations use different error messages while a graph is captured, and a change may leave out an operation
-    that refuses an input. A gradient counts only if the original returns finite numbers: for infinite ones it is
-    undefined in both programs.
+    that refuses an input. Gradients are compared only if the original returns finite numbers: for infinite ones they
+    are undefined in both programs.
     """
-    expected = case.expected
+    expected = case.expected_result
     if case.input.counts_errors_only and (expected.error is not None or result.error is None):
         return []
     if result.error is None and _is_refused_by_operation(case):
         return []
     if expected.error is not None and result.error is not None:
-        # An input that both programs refuse does not count as a difference, even if their output before it differs.
+        # An input that both programs refuse is not a difference, even if their output before it differs.
         counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):

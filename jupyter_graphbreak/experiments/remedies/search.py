@@ -144,7 +144,7 @@ class Search:
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
-        # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
+        # A result that differs, or also needs an edit, is used only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
         if not has_tried_part and len(self._unfixed_breaks()) >= _MANY_UNFIXED_BREAKS:
@@ -189,7 +189,7 @@ class Search:
             ident for ident in report.order or breaks if self.breaks_to_remove is None or ident in self.breaks_to_remove
         ]
         waiting_breaks.sort(key=lambda ident: ident not in self.first_breaks)
-        for late_breaks in (self.unreached_breaks, list[str]()):  # no break of the second round counts as unreached
+        for late_breaks in (self.unreached_breaks, list[str]()):  # no break of the second round is unreached
             pending_breaks, waiting_breaks = waiting_breaks, []
             for index, ident in enumerate(pending_breaks):
                 if ident in best_candidates:
@@ -255,7 +255,7 @@ class Search:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run the trial of a change. An internal error does not end the search."""
+        """Run the trial of a change. An internal error does not stop the search."""
         start = time.monotonic()
         end = max(self.deadline, start + _OWN_EDIT_S) if is_thorough else self.deadline
         try:

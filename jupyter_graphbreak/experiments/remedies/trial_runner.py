@@ -288,7 +288,7 @@ class TrialRunner:
         self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False
     ) -> list[Difference]:
         return differences(
-            case.expected,
+            case.expected_result,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
             ignored_paths=self._varying_paths,
@@ -386,7 +386,7 @@ class TrialRunner:
         removed_breaks = frozenset[str]()
         diffs: list[Difference] = []
         run: CompiledRun | None = None
-        inputs = 0
+        input_count = 0
 
         def is_promising(first_run: CompiledRun) -> bool:
             reason, diffs = self._compare_results(first_run, cases)
@@ -395,7 +395,7 @@ class TrialRunner:
         try:
             require_exact_edits(self.program.texts, candidate.change)
             run = candidate.run_compiled(cases, is_promising)
-            inputs = len(run.results)
+            input_count = len(run.results)
             reason, diffs = self._compare_results(run, cases)
             removed_breaks = self._compare_breaks(candidate.change, run).removed_breaks
             if reason is None:
@@ -405,7 +405,7 @@ class TrialRunner:
                     verdict, reason, removed_breaks, diffs, edge_case_count = self._compare_on_edge_cases(
                         candidate, run, removed_breaks, diffs
                     )
-                    inputs += edge_case_count
+                    input_count += edge_case_count
                 except TimeUpError:  # the results so far are worth more than no verdict
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the changed program may make torch raise anything
@@ -423,7 +423,7 @@ class TrialRunner:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
-            self._evidence(run, cases, inputs, ran_both_branches=ran_both_branches) if run is not None else None,
+            self._evidence(run, cases, input_count, ran_both_branches=ran_both_branches) if run is not None else None,
             removed_breaks,
             run.report if run is not None else None,
             time.perf_counter() - start,
@@ -453,9 +453,9 @@ class TrialRunner:
             findings = findings.with_inputs(
                 (self._compiled_differences(*results) for results in pairs), is_only_noted=is_refused_or_nan
             )
-        diffs, inputs = findings.differences, findings.input_count
+        diffs, input_count = findings.differences, findings.input_count
         if findings.disqualifying_difference is not None:
-            return "another result", findings.disqualifying_difference, removed_breaks, diffs, inputs
+            return "another result", findings.disqualifying_difference, removed_breaks, diffs, input_count
         if original is not None:
             breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
             texts = self._changed_texts(candidate.change)
@@ -467,13 +467,13 @@ class TrialRunner:
                     f"then it breaks {break_summary(comparison.new_breaks[0], breaks_after, texts)}",
                     removed_breaks,
                     diffs,
-                    inputs,
+                    input_count,
                 )
             if not removed_breaks:
-                return "break stays", "on some inputs", removed_breaks, diffs, inputs
+                return "break stays", "on some inputs", removed_breaks, diffs, input_count
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
-        diffs, inputs = findings.differences, findings.input_count
+        diffs, input_count = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
@@ -482,7 +482,7 @@ class TrialRunner:
         if note is None and edge_cases and not has_tried_edge_cases:
             note = _NO_TIME_FOR_EDGE_CASES
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, inputs
+        return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, input_count
 
     def _compare_on_different_kinds(
         self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
@@ -627,7 +627,7 @@ class TrialRunner:
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
-            if result.error is not None and case.expected.error is None:
+            if result.error is not None and case.expected_result.error is None:
                 return f"raises {error_headline(result.error)}, on {case.input.description}", []
             diffs += [
                 difference
@@ -637,14 +637,14 @@ class TrialRunner:
         return None, diffs
 
     def _evidence(
-        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, ran_both_branches: bool | None
+        self, run: CompiledRun, cases: list[ReferenceCase], input_count: int, *, ran_both_branches: bool | None
     ) -> Evidence:
         summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
             backend=backend_name(self.backend),
-            inputs=inputs,
+            inputs=input_count,
             both_sides=ran_both_branches,
-            compared=compared_aspects([case.expected for case in cases]),
+            compared=compared_aspects([case.expected_result for case in cases]),
             graphs_before=summary_before.graphs,
             graphs_after=summary_after.graphs,
             breaks_before=summary_before.breaks,
@@ -696,10 +696,10 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].error is not None and cases[0].expected.error is None
+        is_newly_raising = results[0].error is not None and cases[0].expected_result.error is None
         if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected.error is None]
+        accepted_cases = [case for case in cases[1:] if case.expected_result.error is None]
         other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
@@ -717,4 +717,4 @@ class TrialRunner:
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Move the inputs for which the function raises to the end."""
-    return sorted(cases, key=lambda case: case.expected.error is not None)
+    return sorted(cases, key=lambda case: case.expected_result.error is not None)

@@ -161,7 +161,7 @@ def find_import(value: Any, preferred_name: str) -> tuple[str | None, str]:
 
 
 def is_available_in_torch(module: str) -> bool:
-    """Return whether a module of PyTorch can be used after ``import torch`` alone."""
+    """Return whether a PyTorch module can be used after ``import torch`` alone."""
     value: Any = torch
     for part in module.split(".")[1:]:
         value = getattr(value, part, None)

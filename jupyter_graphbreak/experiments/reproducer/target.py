@@ -44,7 +44,7 @@ class Target:
     code : str
         The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
     is_error : bool
-        Whether the break ends the program.
+        Whether the break stops the program with an error.
     function : str
         The function of a recompile.
     guards : frozenset of str

@@ -145,7 +145,7 @@ class LibraryNamespace(NamedTuple):
 
 
 class LoadedModules(dict[str, types.ModuleType]):
-    """The content of ``sys.modules``, for code that may mention this dict. Imports do not count as changes."""
+    """The content of ``sys.modules``, for code that may mention this dict. Imports are not treated as changes."""
 
     @classmethod
     def current(cls) -> LoadedModules:
@@ -181,7 +181,7 @@ STATE_CHANGING_NAMES = re.compile(
     r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
     r"declare|(?:de)?activate)(?:_|$|[A-Z])"
 )
-#: Matches the names of globals that are probably caches or locks. Changes to these globals do not count.
+#: Matches the names of globals that are probably caches or locks. Changes to these globals are ignored.
 _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 

@@ -295,7 +295,7 @@ def key_of(fn: Callable[..., Any]) -> Hashable:
     """Return a key that identifies the entry of a callable in every mode, such as the id of its module or code.
 
     Partials of one function that fix the same parameters are one entry, like closures with the same code. All functions
-    that a library's decorator such as ``torch.no_grad()`` wraps share code, so the wrapped function counts.
+    that a library's decorator such as ``torch.no_grad()`` wraps share code, so the wrapped function is used.
     """
     owner = owner_of(fn)
     if is_instance(owner, torch.nn.Module):

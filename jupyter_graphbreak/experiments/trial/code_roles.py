@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
 
     #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it. Effects of "exempt"
-    #: code do not count. "Internal" code is this package's own.
+    #: code are ignored. "Internal" code is this package's own.
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH_FOLDER = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
-#: PyTorch's compilers. Their caches, locks, threads and processes do not count as effects.
+#: PyTorch's compilers. Their caches, locks, threads and processes are not treated as effects.
 _COMPILER_FOLDERS = tuple(
     os.path.join(_TORCH_FOLDER, name, "")  # noqa: PTH118 - as above
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")
@@ -95,7 +95,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
-    compilers, of imports and of log handlers do not count. Nor do those of the monitor and the lock of a progress
+    compilers, of imports and of log handlers are ignored, and so are those of the monitor and the lock of a progress
     bar, such as the bar that ``torch.fx.Interpreter`` shows.
     """
     library_frame: FrameType | None = None

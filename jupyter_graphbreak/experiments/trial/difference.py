@@ -104,7 +104,7 @@ def differences(
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
-            Difference("random state", f"leaves the random generator of {name} in a different state")
+            Difference("random state", f"leaves {name}'s random generator in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]
@@ -451,7 +451,7 @@ def _last_states(text: str) -> str:
 def _is_same_number(expected: str, actual: str) -> bool:
     """Return whether two printed numbers are equal up to a relative difference of 1e-5 or one unit in the last place.
 
-    The last place counts only from the third decimal on.
+    A difference in the last place is accepted only from the third decimal on.
     """
     decimals = len(expected.partition("e")[0].partition(".")[2])
     scale = 10.0 ** int(expected.partition("e")[2] or 0)

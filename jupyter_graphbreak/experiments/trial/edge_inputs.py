@@ -532,7 +532,7 @@ def _zero_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> It
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
     """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
 
-    Large integers are negative, because a program that creates a tensor with so many elements would use up the memory.
+    The value is negative if the maximum is large: a program that uses it as a size would otherwise exhaust the memory.
     """
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         return value

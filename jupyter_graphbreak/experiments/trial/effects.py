@@ -284,7 +284,7 @@ def _text_of_warning(message: object) -> str:
 
 
 def seed_all(seed: int) -> None:
-    """Seed the random generators of PyTorch, Python and NumPy."""
+    """Seed PyTorch's, Python's and NumPy's random generators."""
     seed_torch(seed)
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -307,7 +307,7 @@ def seed_torch(seed: int) -> None:
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
     """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized.
 
-    Reading the generators of CUDA would initialize it.
+    Reading CUDA's generators would initialize it.
     """
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 

@@ -119,7 +119,7 @@ class Entry:
     def why_not_run(self) -> str | None:
         """Return a sentence that says why the entry cannot run again, or ``None`` if it can."""
         if self.modes.transform_count:
-            return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
+            return f"{self.function} was called within a torch.func transform, which cannot be repeated on its own."
         tensors = self.tensors()
         return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
 
@@ -181,7 +181,7 @@ class RecordedEntries:
                 return
         if entered_call.modes.transform_count:
             self.omission_reasons.append(
-                f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
+                f"Nothing was tried for {name}: it was called within a torch.func transform, such as vmap, which "
                 "cannot be repeated on its own."
             )
             return

@@ -336,7 +336,7 @@ def _is_in_memory(access_properties: Any, name_argument: tuple[Any, ...]) -> boo
 def _is_path(value: Any, *, accepts_any_string: bool) -> bool:
     """Return whether an argument is a path.
 
-    With ``accepts_any_string``, any string except ":memory:" counts as a path.
+    With ``accepts_any_string``, any string except ":memory:" is treated as a path.
     """
     if isinstance(value, os.PathLike):
         return True

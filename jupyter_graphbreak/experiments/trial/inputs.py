@@ -65,7 +65,7 @@ class Input:
     is_special : bool
         Whether Python values or sizes may differ from those of the original input. A captured program may depend on
         them.
-    preceding_calls : int
+    preceding_call_count : int
         The number of calls to make beforehand with the original input, or with a smaller one derived from it, if the
         function changes state.
     seed : int
@@ -82,7 +82,7 @@ class Input:
     arguments: Arguments
     example: Example
     is_special: bool = False
-    preceding_calls: int = 0
+    preceding_call_count: int = 0
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     different_kind: str = ""

@@ -45,7 +45,7 @@ _PROCESS_TYPES = (
 )  # fmt: skip
 #: Logging packages, whose loggers refer to threads, streams and settings.
 _LOGGING_PACKAGES = frozenset({"loguru", "structlog", "absl"})
-#: Modules of PyTorch whose objects belong to the process: operators, compilers, device streams.
+#: PyTorch modules whose objects belong to the process: operators, compilers, device streams.
 _TORCH_MODULES = (
     "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
@@ -76,7 +76,7 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object counts as immutable, as numbers, strings, ``None`` and members of enumerations do."""
+    """Return whether an object is treated as immutable: numbers, strings, ``None`` and members of enumerations are."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)

@@ -260,7 +260,7 @@ def _library_part(part: LibraryPart) -> StatePart:
 
 
 class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. Code that a library adds on its first use does not count as a change."""
+    """The attributes of a module or class. Code that a library adds on its first use is not a change."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnerAttributes) and all(
@@ -272,7 +272,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. They count as unchanged if modules were imported in between."""
+    """The globals of a module, with their items. They are treated as unchanged if modules were imported in between."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)

@@ -53,12 +53,12 @@ class ReferenceCase:
     """An input and the original function's result for it, with the lines that ran if they were recorded."""
 
     input: Input
-    expected: Result
+    expected_result: Result
     lines: LineSet = frozenset()
 
     def example(self) -> Example:
         """Return the report's description of the input."""
-        error = self.expected.error
+        error = self.expected_result.error
         raised = None if error is None else describe_raised(error, "function")
         return msgspec.structs.replace(self.input.example, raised=raised)
 
@@ -170,7 +170,8 @@ class Reference:
         cases: list[ReferenceCase] = []
         if given_arguments:
             inputs = [
-                Input(arguments, example_of("", arguments, self.fn), preceding_calls=1) for arguments in given_arguments
+                Input(arguments, example_of("", arguments, self.fn), preceding_call_count=1)
+                for arguments in given_arguments
             ]
             for other in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):
@@ -183,7 +184,7 @@ class Reference:
             with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
                 # Otherwise the function rejects the input.
-                if case.expected.error is None or not derived_input.is_special:
+                if case.expected_result.error is None or not derived_input.is_special:
                     cases.append(case)
         return cases
 
@@ -224,8 +225,10 @@ class Reference:
         if self._seconds_of_call >= _SLOW_S and case.lines in self._repeated_lines:
             return True
         repeated_result = self._run_input(case.input)
-        has_same_error = type(case.expected.error) is type(repeated_result.error)
-        is_repeatable = has_same_error and describe_difference(case.expected.value, repeated_result.value) is None
+        has_same_error = type(case.expected_result.error) is type(repeated_result.error)
+        is_repeatable = (
+            has_same_error and describe_difference(case.expected_result.value, repeated_result.value) is None
+        )
         if is_repeatable:
             self._repeated_lines.add(case.lines)
         return is_repeatable
@@ -238,18 +241,18 @@ class Reference:
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed_names:
-            yield self._repeated_input("the first input again", preceding_calls=1)
+            yield self._repeated_input("the first input again", preceding_call_count=1)
         yield from self._reseeded_inputs()
         others = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
-        yield from (replace(other, preceding_calls=1) for other in others)
+        yield from (replace(other, preceding_call_count=1) for other in others)
         if self.changed_names:  # a change may affect only later calls, for example once a cache is full
-            yield self._repeated_input("the first input a fourth time", preceding_calls=3)
+            yield self._repeated_input("the first input a fourth time", preceding_call_count=3)
 
-    def _repeated_input(self, description: str, preceding_calls: int) -> Input:
+    def _repeated_input(self, description: str, preceding_call_count: int) -> Input:
         return replace(
             self.base_input,
             example=Example(description, self.base_input.example.values),
-            preceding_calls=preceding_calls,
+            preceding_call_count=preceding_call_count,
         )
 
     def _describe_by_first_input(self, derived_input: Input) -> Input:
@@ -300,7 +303,7 @@ class Reference:
         """Run a program on an input, after the input's preceding calls if the original changes state."""
         if self.changed_names:
             first_arguments = (self.base_input if input_.is_smaller else self.first_input).arguments
-            for _ in range(input_.preceding_calls):
+            for _ in range(input_.preceding_call_count):
                 run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
         arguments = subject.replace_with_copies(input_.arguments)
         return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)

@@ -200,7 +200,7 @@ _FREQUENT_EVENTS = frozenset({"builtins.id", "object.__getattr__", "sys._getfram
 def _audit_hook(event: str, args: tuple[Any, ...]) -> None:
     if not _listeners or event in _FREQUENT_EVENTS or (not _claims and threading.get_ident() not in _listeners):
         return
-    # Other events do not count as effects.
+    # Other events are not treated as effects.
     if event not in _EVENTS and event != _IMPORT_EVENT and not event.startswith(_FAMILY_PREFIXES):
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - there is no public function
@@ -334,7 +334,7 @@ def describe_sleep(args: tuple[Any, ...]) -> str | None:
     return f"sleeps for {args[0]:.0f} s" if float(args[0]) > MAX_SLEEP_S else None
 
 
-#: A longer sleep counts as an effect.
+#: A longer sleep is treated as an effect.
 MAX_SLEEP_S = 5.0
 #: Changes that :mod:`.process_state` restores, described as in that module.
 CHANGES_ENVIRONMENT, CHANGES_FOLDER = "changes the environment variables", "changes the working directory"

@@ -57,7 +57,7 @@ class StateChange(NamedTuple):
 
 
 class AttributesByObject(dict[Any, "Identities"]):
-    """The attributes of objects, by object. Objects that did not exist before do not count as a change."""
+    """The attributes of objects, by object. Objects that did not exist before are not a change."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
@@ -238,7 +238,7 @@ _LOGGERS = _LoggersByOrigin()
 
 
 class _LoggerSettings:
-    """The settings of loggers. A logger that did not exist before does not count as a change."""
+    """The settings of loggers. A logger that did not exist before is not a change."""
 
     def __init__(self, loggers: list[logging.Logger]) -> None:
         self.loggers = loggers
@@ -327,7 +327,7 @@ def _logger_states() -> dict[Any, tuple[Any, ...]]:
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. A new logger does not count as a change if it has no settings or belongs to a library."""
+    """The state of loggers. A new logger is not a change if it has no settings or belongs to a library."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

@@ -23,7 +23,7 @@ class _RunCosts:
     """The duration of the shortest run of each kind, and the number of compilation steps so far."""
 
     shortest_s: dict[RunKind, float] = field(default_factory=dict)
-    compilation_steps: int = 0
+    step_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def limit_compilations() -> AbstractContextManager[None]:
 
 def _note_compilation_step() -> None:
     if (limit := _TIME_LIMIT.get()) is not None:
-        limit.run_costs.compilation_steps += 1
+        limit.run_costs.step_count += 1
     require_time()
 
 
@@ -88,7 +88,7 @@ def require_time(kind: RunKind | None = None) -> None:
 def measure_run(kind: RunKind) -> Iterator[None]:
     """Allow a run only if there is time for the shortest one of its kind so far, and measure how long it takes.
 
-    The time of a run that compiles something does not count.
+    The time of a run that compiles something is ignored.
 
     Raises
     ------
@@ -97,9 +97,9 @@ def measure_run(kind: RunKind) -> Iterator[None]:
     """
     require_time(kind)
     limit = _TIME_LIMIT.get()
-    steps, start = limit.run_costs.compilation_steps if limit is not None else 0, time.monotonic()
+    steps, start = limit.run_costs.step_count if limit is not None else 0, time.monotonic()
     yield
-    if limit is not None and limit.run_costs.compilation_steps == steps:
+    if limit is not None and limit.run_costs.step_count == steps:
         seconds = time.monotonic() - start
         limit.run_costs.shortest_s[kind] = min(seconds, limit.run_costs.shortest_s.get(kind, seconds))
 

@@ -310,7 +310,7 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
 
 
 def _shell_class() -> Any:
-    """Return the class of IPython's shells, or ``None`` if this process has none."""
+    """Return IPython's shell class, or ``None`` if this process has none."""
     return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
 
 

@@ -254,7 +254,9 @@ def _select_values(
     most_useful = sorted(candidates, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
     most_useful.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
     line_values = [
-        LineValues(operation.location, operation.op, operation.graph, value.forward, value.backward, value.executions)
+        LineValues(
+            operation.location, operation.op, operation.graph, value.forward, value.backward, value.execution_count
+        )
         for operation, value in most_useful
         if operation.location is not None
     ]

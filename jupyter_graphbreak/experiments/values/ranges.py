@@ -15,7 +15,8 @@ from jupyter_graphbreak.report.values import ValueRange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The number of elements to process at once, because masks and double precision need several times their memory.
+#: The number of elements to process at once. It is limited because masks and double-precision copies need several times
+#: the memory.
 _ELEMENTS_IN_PART = 1 << 20
 
 

@@ -44,7 +44,7 @@ class RecordedValue:
 
     forward: ValueRange
     backward: ValueRange | None = None
-    executions: int = 0
+    execution_count: int = 0
 
 
 class NonfiniteOrigin(NamedTuple):
@@ -124,9 +124,9 @@ class ValueRecorder:
     def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
         recorded_value = self.values.get(key)
         if recorded_value is None:
-            self.values[key] = RecordedValue(value_range, executions=execution)
+            self.values[key] = RecordedValue(value_range, execution_count=execution)
         else:
-            recorded_value.forward, recorded_value.executions = (
+            recorded_value.forward, recorded_value.execution_count = (
                 merge_ranges(recorded_value.forward, value_range),
                 execution,
             )
@@ -145,7 +145,7 @@ class ValueRecorder:
         flags_before: NonfiniteFlags,
         execution: int,
     ) -> None:
-        # NaN counts even if the operands are infinite, as in Inf / Inf. Inf counts only if all operands are finite.
+        # NaN is recorded even if the operands are infinite, as in Inf / Inf; Inf only if all operands are finite.
         if value_range.nan and not flags_before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)

@@ -98,7 +98,7 @@ def function_statements(
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
+        setattr(function, "type_params", [])  # noqa: B010 - Python 3.11's types lack it
     # The error is shown without the compiler's frames, as in any other cell.
     on_error: list[ast.stmt] = [make_call("trim_traceback", [], anchor), ast.copy_location(ast.Raise(), anchor)]
     name_constants = ast.Tuple([ast.Constant(name) for name in names], ast.Load())

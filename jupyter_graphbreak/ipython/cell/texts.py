@@ -43,7 +43,7 @@ class CellTexts:
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
-        self._current: tuple[str, str, int] | None = None
+        self._running_cell: tuple[str, str, int] | None = None
 
     def request(self) -> dict[str, Any] | None:
         """Return the message that the kernel is handling; a shell without a kernel has none."""
@@ -54,27 +54,27 @@ class CellTexts:
     @property
     def running_filename(self) -> str | None:
         """The file name of the running cell, if it was noted."""
-        return self._current[0] if self._current is not None else None
+        return self._running_cell[0] if self._running_cell is not None else None
 
     def note_running_cell(self, filename: str) -> None:
         """Store the running cell with its text, because the history can be disabled."""
         text = self._text_of_running_cell(filename)
-        self._current = (filename, text, self._number_of_running_cell(filename, text))
+        self._running_cell = (filename, text, self._number_of_running_cell(filename, text))
 
     def note_calling_cell(self) -> None:
         """Store the running cell, if any, whose code has called the line magic."""
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
         while frame.f_back is not None and self._number_of(frame.f_code.co_filename) is None:
             frame = frame.f_back
-        self._current = None
+        self._running_cell = None
         if self._number_of(frame.f_code.co_filename) is not None:
             self.note_running_cell(frame.f_code.co_filename)
 
     def find(self, filename: str) -> CellText | None:
         """Return the cell with a file name; ``None`` if the name belongs to a file."""
         is_timed = filename.startswith(_TIMED_PREFIX)
-        if self._current is not None and (is_timed or filename == self._current[0]):
-            _, text, number = self._current
+        if self._running_cell is not None and (is_timed or filename == self._running_cell[0]):
+            _, text, number = self._running_cell
             if is_timed:
                 return CellText(
                     f"Cell In[{number}]", text.rstrip("\n"), *_offset_below_magic(text), is_name_shared=True
@@ -89,8 +89,8 @@ class CellTexts:
             inner_text = "".join(linecache.getlines(filename)).rstrip()
             if not text or not self._runs_as(text, inner_text):
                 # A cell that a magic runs, such as %%capture; its line numbers start below that magic.
-                if self._current is not None and _has_lines(self._current[1], inner_text):
-                    _, text, number = self._current
+                if self._running_cell is not None and _has_lines(self._running_cell[1], inner_text):
+                    _, text, number = self._running_cell
                     line_offset = text.count("\n", 0, text.rindex(inner_text))
                     return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
                 if text and not _has_lines(text, inner_text):

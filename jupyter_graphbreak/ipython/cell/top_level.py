@@ -37,7 +37,7 @@ _NON_COMPUTING_NAMES = frozenset(
      "mps", "multiprocessing", "numpy", "optim", "profiler", "random", "register_hook", "save", "seed", "serialization",
      "share_memory_", "utils", "vmap"}
 )  # fmt: skip
-#: Methods of tensors that do not count as operations.
+#: Methods of tensors that are not treated as operations.
 _NON_OPERATION_METHODS = frozenset(
     {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
 )
@@ -165,7 +165,7 @@ _UNKNOWN_VALUE = object()
 
 
 def _is_allowed_value(value: Any) -> bool:
-    """Return whether a value is a tensor, number, string, container of these, object of PyTorch, or builtin."""
+    """Return whether a value is a tensor, number, string, container of these, PyTorch object, or builtin."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -178,7 +178,7 @@ def _is_allowed_value(value: Any) -> bool:
 
 
 def _is_computing_function(callee: Any) -> bool:
-    """Return whether a callable is a function of PyTorch or ``math`` that computes, or a mode such as ``no_grad``."""
+    """Return whether a callable is a PyTorch or ``math`` function that computes, or a mode such as ``no_grad``."""
     import torch
 
     if isinstance(callee, type):

@@ -60,7 +60,7 @@ class SourceRow:
     Parameters
     ----------
     letters : list of (str, int)
-        The graphs of the line, each with its colour; ``more_letters`` counts the graphs that do not fit.
+        The graphs of the line, each with its colour; ``further_letter_count`` counts the graphs that do not fit.
     blank_gutters : tuple of str
         The empty gutters of the notes below the line.
     label : str
@@ -74,7 +74,7 @@ class SourceRow:
     number: str
     signs: str
     letters: list[tuple[str, int]]
-    more_letters: int
+    further_letter_count: int
     padding: str
     code: Markup
     classes: str
@@ -208,7 +208,7 @@ class _RowFactory:
             number=str(line.number).rjust(width.number),
             signs=_break_signs(line).rjust(width.signs) + " ",
             letters=[(letter, self._colors[letter]) for letter in shown],
-            more_letters=more,
+            further_letter_count=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
             code=marked_code(line.text, colors, [(mark.start, mark.end) for mark in line.breaks]),
             classes=classes,
@@ -232,7 +232,7 @@ class _RowFactory:
 
 def _break_signs(line: Line) -> str:
     signs = [f"✂{mark.number}" for mark in line.breaks]
-    more = line.more_breaks + max(len(signs) - _MAX_SIGNS, 0)
+    more = line.further_break_count + max(len(signs) - _MAX_SIGNS, 0)
     return "".join([*signs[:_MAX_SIGNS], *([f"+{more}"] if more else [])])
 
 

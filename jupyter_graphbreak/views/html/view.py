@@ -485,7 +485,7 @@ class _StepFinder:
         self._called_frames: dict[str | None, list[Frame]] = {}
         for frame in report.frames:
             self._called_frames.setdefault(frame.caller if frame.caller in frame_ids else None, []).append(frame)
-        self._visited: set[str] = set()
+        self._visited_ids: set[str] = set()
 
     def steps(self) -> list[NestedStep]:
         """Return the steps of the run; eager functions that belong to no frame of the report come last."""
@@ -505,14 +505,14 @@ class _StepFinder:
         steps: list[NestedStep] = []
         while pending:
             current, level = pending.popleft()
-            if current.id in self._visited:
+            if current.id in self._visited_ids:
                 continue
-            self._visited.add(current.id)
+            self._visited_ids.add(current.id)
             steps += [NestedStep(step, ()) for step in self._steps_of_frame(current)]
             for called in self._called_frames.get(current.id, ()):
                 if called.role == "resume" or level >= _MAX_CALL_DEPTH:
                     pending.append((called, level))
-                elif called.id not in self._visited:
+                elif called.id not in self._visited_ids:
                     steps += self._steps_of_call(called, level + 1)
         if len(steps) == 1 or frame.role == "resume":
             return steps

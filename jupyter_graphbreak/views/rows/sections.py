@@ -325,7 +325,7 @@ def _recompile_section(report: Report) -> Section | None:
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
-    """Return the change that ends recompiles, with the outcome of its trial and the time of a call, if measured."""
+    """Return the change that prevents recompiles, with the outcome of its trial and the time of a call, if measured."""
     time = time_change_text(report, fix)
     return f"Fix: {fix.title}. {outcome_text(fix)}{f'; {time}' if time else ''}"
 

@@ -69,7 +69,7 @@ def startup_sentence(report: Report) -> str:
 def _waiting_calls_text(report: Report) -> str:
     """Say how many calls waited for recompiles: "for which 3 calls waited".
 
-    If one call recompiles several frames, such as a function and its resume function, it counts once.
+    A call that recompiles several frames, such as a function and its resume function, is counted once.
     """
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
@@ -98,7 +98,7 @@ def _block_sentence(report: Report) -> list[str]:
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
     start, share = location_text(report, block.start), f"{block.share:.0%} of the graph's operations"
-    copies = f"graph {block.graph} contains {block.copies} copies of the block that starts at {start} ({share})"
+    copies = f"graph {block.graph} contains {block.copy_count} copies of the block that starts at {start} ({share})"
     return [f"{copies}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
@@ -110,7 +110,7 @@ class RepeatedBlock:
     ----------
     start : Location
         The location of the first copy.
-    copies : int
+    copy_count : int
         The number of copies in the graph.
     share : float
         The fraction of the graph's operations that belong to the copies.
@@ -118,13 +118,13 @@ class RepeatedBlock:
 
     graph: str
     start: Location
-    copies: int
+    copy_count: int
     share: float
 
     @property
     def saving(self) -> float:
         """The share of the graph's operations that need not be compiled if the block is compiled alone."""
-        return self.share * (1 - 1 / self.copies)
+        return self.share * (1 - 1 / self.copy_count)
 
 
 def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
@@ -197,7 +197,7 @@ class TimeShare:
         The median time, in microseconds.
     share : float
         The fraction of the total time of the entry's shares.
-    ops : int
+    op_count : int
         The number of operations in the graph; 0 for other kinds.
     """
 
@@ -207,7 +207,7 @@ class TimeShare:
     number: int | None
     us: float
     share: float
-    ops: int
+    op_count: int
 
 
 def time_text(us: float) -> str:
@@ -464,20 +464,20 @@ def restoring_sentences(check: Check) -> list[str]:
     ]
 
 
-def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str:
+def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -> str:
     """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
 
     Parameters
     ----------
-    compared_calls : int
+    compared_call_count : int
         The number of calls that were compared with this outcome.
     """
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"
-        calls = "1 call of each" if instances else f"{compared_calls} of {check.calls} calls"
-        compared = f" ({calls} {'was' if compared_calls == 1 else 'were'} compared)"
-        is_partial = check.calls > (1 if instances else compared_calls)
+        calls = "1 call of each" if instances else f"{compared_call_count} of {check.calls} calls"
+        compared = f" ({calls} {'was' if compared_call_count == 1 else 'were'} compared)"
+        is_partial = check.calls > (1 if instances else compared_call_count)
         return f"{words} gives the same values and gradients as eager{compared if is_partial else ''}"
     first = check.first
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"

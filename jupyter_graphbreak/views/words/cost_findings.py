@@ -40,7 +40,7 @@ _CACHE_CONDITION = (
 )
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
-#: Calls that need less memory than this are not described; memory whose difference is below this share counts as equal.
+#: Calls that need less memory than this are not described; differences in memory below this share are ignored.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
 #: A change is mentioned if it saves at least this many bytes and at least this share of the memory; at most this many

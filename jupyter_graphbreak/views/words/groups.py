@@ -56,7 +56,7 @@ def break_groups(report: Report) -> list[Group]:
 def best_remedy(report: Report, break_: Break) -> Remedy | None:
     """Return the best remedy that works for the break itself, not only for functions that run eagerly after it."""
     trials = remedies_for_break(report, break_)
-    working = trials.working if trials is not None else []
+    working = trials.working_remedies if trials is not None else []
     return next((remedy for remedy in working if break_.id in remedy.breaks), None)
 
 
@@ -67,7 +67,7 @@ def _group_key(report: Report, break_: Break) -> Hashable:
         return (remedy.id if len(remedy.breaks) > 1 else key_of_break), break_.minor
     advice = advice_for_break(report, break_)
     trials = remedies_for_break(report, break_)
-    failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
+    failed = tuple((trial.title, trial.verdict) for trial in trials.failed_remedies) if trials is not None else ()
     if advice and not failed:  # the reader has to do the same, whatever the cause
         return advice[0].text, break_.minor
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed

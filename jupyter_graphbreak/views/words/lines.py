@@ -60,7 +60,7 @@ class Line:
     graphs : tuple of str
         Letters of the graphs that contain operations of this line, in the order of the report.
     breaks : tuple of BreakMark
-        The marked breaks, from left to right; ``more_breaks`` counts those beyond the limit.
+        The marked breaks, from left to right; ``further_break_count`` counts those beyond the limit.
     leads_to : tuple of int
         Numbers of the breaks that occur further down in a call on this line.
     scope : Scope or None
@@ -75,7 +75,7 @@ class Line:
     text: str
     graphs: tuple[str, ...] = ()
     breaks: tuple[BreakMark, ...] = ()
-    more_breaks: int = 0
+    further_break_count: int = 0
     leads_to: tuple[int, ...] = ()
     scope: Scope | None = None
     eager: Skipped | None = None
@@ -127,7 +127,7 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
             lines[number],
             graphs=tuple(annotations.graphs.get(number, ())),
             breaks=tuple(sorted(breaks.get(number, _NO_MARKS).marks, key=lambda mark: (mark.start, mark.number))),
-            more_breaks=breaks.get(number, _NO_MARKS).further_count,
+            further_break_count=breaks.get(number, _NO_MARKS).further_count,
             leads_to=tuple(annotations.calls.get(number, ())),
             scope=scopes.get(number),
             eager=eager.get(number),

@@ -77,7 +77,7 @@ _TENSOR_TYPE_GUARD = re.compile(
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
-#: The names that a wrapper of torch gives the arguments of the function that it wraps.
+#: The names that a torch wrapper gives the arguments of the function that it wraps.
 _WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
 _WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
@@ -104,7 +104,7 @@ _ADVICE_ON_INDEX = (
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are compiled for several modules.
 _ADVICE_ON_INSTANCES = (
-    "nothing, if the instances differ on purpose: each has its own graph, and all count towards one recompile limit"
+    "nothing, if the instances differ on purpose: each has its own graph, and all share one recompile limit"
 )
 #: The advice if the compilations for several modules reached the limit that they share.
 _ADVICE_ON_INSTANCES_AT_LIMIT = (
@@ -232,7 +232,7 @@ class Recompilation:
         return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
-        """Return in how many of the recompiles a guard failed: "3 of 4 times"; empty for a single recompile."""
+        """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
         total = len(self.frames)
         if total == 1:
             return ""
@@ -282,7 +282,7 @@ def recompilations(report: Report) -> list[Recompilation]:
 
 
 def _name_arguments(guard: FailedGuard) -> FailedGuard:
-    """Replace the names that a wrapper of torch gives the arguments: ``args[0]`` becomes "the first argument"."""
+    """Replace the names that a torch wrapper gives the arguments: ``args[0]`` becomes "the first argument"."""
     variation = _PARTIAL_KEYWORD.sub(r"\1 of the partial", guard.variation)
     variation = _WRAPPED_ARGUMENT.sub(_argument_text, _WRAPPED_KEYWORD.sub(r"\1", variation))
     advice = _WRAPPED_KEYWORD.sub(r"\1", guard.advice)
@@ -382,7 +382,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
 def needs_general_advice(report: Report, recompilation: Recompilation) -> bool:
     """Return whether to show the general advice about guards, because no trial has found anything better."""
     trials = recompile_remedies(report, recompilation)
-    return trials is None or not (trials.working or trials.decisions)
+    return trials is None or not (trials.working_remedies or trials.decisions)
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
@@ -463,12 +463,12 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
         decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
-            [remedy for remedy in all_remedies.working if remedy.id not in shown_before],
-            [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
+            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
+            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],
             [decision for decision in decisions if decision not in shown_before],
             all_remedies.why_untried,
         )
-        shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
+        shown_before.update(remedy.id for remedy in (*remaining.working_remedies, *remaining.failed_remedies))
         shown_before.update(remaining.decisions)
         by_frame[recompilation.frames[0]] = remaining
     return by_frame
@@ -477,7 +477,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the best remedy that works for the recompiles of a function; ``None`` if none is shown for it."""
     trials = recompile_remedies(report, recompilation)
-    return trials.working[0] if trials is not None and trials.working else None
+    return trials.working_remedies[0] if trials is not None and trials.working_remedies else None
 
 
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
@@ -817,7 +817,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         )
     if name.startswith(BREAK_RESULT_PREFIX):
         setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
-        return f"remove the break: the recompiles end with it{setting}"
+        return f"remove the break: this also prevents the recompiles{setting}"
     is_attribute = "." in name
     if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"

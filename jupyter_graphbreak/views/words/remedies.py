@@ -52,7 +52,7 @@ class BreakRemedies:
 
     Parameters
     ----------
-    working, failed : list of Remedy
+    working_remedies, failed_remedies : list of Remedy
         The remedies that work and those that do not, best first.
     decisions : list of str
         The decisions that are left to the reader, one sentence each.
@@ -60,13 +60,13 @@ class BreakRemedies:
         The reason why no change was tried, for example that the function raises on copies; empty if one was tried.
     """
 
-    working: list[Remedy]
-    failed: list[Remedy]
+    working_remedies: list[Remedy]
+    failed_remedies: list[Remedy]
     decisions: list[str]
     why_untried: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working or self.failed or self.decisions or self.why_untried)
+        return bool(self.working_remedies or self.failed_remedies or self.decisions or self.why_untried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 def _make_comment(report: Report, remedy: Remedy, inserted_as: Literal["cell", "code", "lines"]) -> list[str]:
     target = target_text(report, remedy)
-    verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
+    verb = "prevents the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)
@@ -474,9 +474,9 @@ def trials_sentence(trials: BreakRemedies) -> str:
     If a change removes the break or saves compilations but changes results, its title is given, because the reader
     may still want it.
     """
-    failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
-    untried = len(trials.failed) - len(failed)
-    others_word = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
+    failed = [trial for trial in trials.failed_remedies if trial.verdict != "not tried"]
+    untried = len(trials.failed_remedies) - len(failed)
+    others_word = f" {'other' if len(failed) == 1 else 'others'}" if trials.working_remedies else ""
     result = "it does not work" if len(failed) == 1 else "none works"
     outcomes = [f"{len(failed)}{others_word} tried, {result}"] if failed else []
     with_changed_result = next(
@@ -486,7 +486,7 @@ def trials_sentence(trials: BreakRemedies) -> str:
         effect = "saves compilations" if with_changed_result.recompiles else "removes the break"
         outcomes.append(f'"{with_changed_result.title}" {effect}, but changes the result')
     if untried:
-        outcomes.append(f"{untried} more not tried" if failed or trials.working else f"{untried} not tried")
+        outcomes.append(f"{untried} more not tried" if failed or trials.working_remedies else f"{untried} not tried")
     return "; ".join(outcomes)
 
 

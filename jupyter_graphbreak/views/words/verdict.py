@@ -402,14 +402,14 @@ def _called_name(report: Report, function: Recompilation) -> str:
 
 
 def _recompile_fix_text(report: Report) -> str:
-    """Say which tested change ends recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
+    """Say which tested change prevents recompiles: " Mark dimension 0 of `x` as dynamic: 1 compilation remains.".
 
     If none does, return the most frequent decision that is left to the reader, if there is one.
     """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
     found_fixes = [remedy for remedy in fixes if remedy is not None]
     if len(found_fixes) > 1:
-        return f" {len(found_fixes)} changes, each tried alone, end recompiles."
+        return f" {len(found_fixes)} changes, each tried alone, prevent recompiles."
     if not found_fixes:
         decisions: Counter[str] = Counter()
         for remedy in report.remedies or []:

@@ -20,7 +20,7 @@ for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
     const data = (): Promise<IData> =>
       (unpacked ??= unpack<IData>(block.textContent ?? ''));
     addBehaviour(root, {
-      rest: async () => (await data()).rest,
+      omittedItems: async () => (await data()).rest,
       text: async () => (await data()).text,
       json: async () => report?.textContent ?? (await data()).report
     });

@@ -47,7 +47,7 @@ export class ProgressLine {
 
   show(progress: IProgress): void {
     this._progress = progress;
-    this._started = performance.now() - progress.elapsed_s * 1000;
+    this._startTime = performance.now() - progress.elapsed_s * 1000;
     emitEvent(this.element, 'graphbreak-running', {
       activity: activityOf(progress)
     });
@@ -60,7 +60,7 @@ export class ProgressLine {
   }
 
   private _draw(): void {
-    const elapsed = (performance.now() - this._started) / 1000;
+    const elapsed = (performance.now() - this._startTime) / 1000;
     this._activity.textContent = activityOf(this._progress);
     const separator = typeof this._progress?.left_s === 'number' ? ', ' : ' | ';
     this._counts.textContent = separator + countsOf(this._progress, elapsed);
@@ -72,7 +72,7 @@ export class ProgressLine {
   private readonly _counts = document.createElement('span');
   private readonly _timer: ReturnType<typeof setInterval>;
   private _progress: IProgress | null = null;
-  private _started = performance.now();
+  private _startTime = performance.now();
 }
 
 /** The current phase in words. */

@@ -2,7 +2,7 @@
 import type { RenderProps } from '@anywidget/types';
 
 import type { IReportData } from '../view/link';
-import type { Rest } from '../view/list';
+import type { OmittedItems } from '../view/list';
 import { type IProgress, ProgressLine } from './progress';
 import { addBehaviour } from '../view/view';
 
@@ -104,7 +104,7 @@ function dataOf(model: Model): IReportData {
       model.send({ ask: what, list });
     });
   return {
-    rest: name => ask<Rest>('rest', name),
+    omittedItems: name => ask<OmittedItems>('rest', name),
     text: () => ask<string>('text'),
     json: () => ask<string>('json')
   };

@@ -4,14 +4,14 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { JOB_TYPE, MIME_TYPE, REST_TYPE } from '../report/mimetype';
 import { unpack } from '../report/packed';
 import type { IReportData } from '../view/link';
-import type { Rest } from '../view/list';
+import type { OmittedItems } from '../view/list';
 
 /** The data of an output by MIME type. */
 type OutputData = IRenderMime.IMimeModel['data'];
 
 /** The data of an output that is not rendered yet. */
 export const NO_DATA: IReportData = {
-  rest: () => Promise.resolve({}),
+  omittedItems: () => Promise.resolve({}),
   text: () => Promise.resolve(''),
   json: () => Promise.resolve('null')
 };
@@ -24,7 +24,7 @@ interface IPacked {
 
 /** The compressed content of an output: the rest of the markup, and the code of graphs by their ids if it is long. */
 interface IUnpacked {
-  rest: Rest;
+  rest: OmittedItems;
   code?: Record<string, string>;
 }
 
@@ -40,7 +40,7 @@ export function dataOf(data: OutputData): IReportData {
         ? Promise.resolve({ rest: {} })
         : unpack<IUnpacked>(packed.gzip));
   return {
-    rest: async () => (await load()).rest,
+    omittedItems: async () => (await load()).rest,
     text: () =>
       Promise.resolve(Array.isArray(text) ? text.join('') : String(text)),
     // The rows come with the report, but are not part of it.
@@ -71,13 +71,13 @@ function withCode(report: ICoded, code: Record<string, string>): ICoded {
 export function dataOfProcess(data: OutputData, index: number): IReportData {
   const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
   const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
-  let unpacked: Promise<{ rest: Rest; text: string }> | null = null;
-  const load = (): Promise<{ rest: Rest; text: string }> =>
+  let unpacked: Promise<{ rest: OmittedItems; text: string }> | null = null;
+  const load = (): Promise<{ rest: OmittedItems; text: string }> =>
     (unpacked ??= packed
       ? unpack(packed.gzip)
       : Promise.resolve({ rest: {}, text: '' }));
   return {
-    rest: async () => (await load()).rest,
+    omittedItems: async () => (await load()).rest,
     text: async () => (await load()).text,
     json: () =>
       Promise.resolve(JSON.stringify(job?.processes?.[index]?.report ?? null))

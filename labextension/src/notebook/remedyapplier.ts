@@ -140,7 +140,7 @@ export class RemedyApplier {
         )
       };
     }
-    const shown = this._shown(plan, run);
+    const shown = this._shownChanges(plan, run);
     if (!(await confirm(shown))) {
       return { message: trans.__('Not applied') };
     }
@@ -362,7 +362,7 @@ export class RemedyApplier {
   }
 
   /** The complete plan as shown to the reader; throws if it is too long to read. */
-  private _shown({ edits, code }: IPlan, run: IRun): IShownChange[] {
+  private _shownChanges({ edits, code }: IPlan, run: IRun): IShownChange[] {
     const { trans } = this._options;
     const shown: IShownChange[] = edits.map(edit => ({
       heading: this._headingOf(edit),

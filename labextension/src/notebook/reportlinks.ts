@@ -21,7 +21,7 @@ const MARGIN = 8;
 /** The time after the end of a run within which its report may appear, in milliseconds. */
 const LATE_MS = 2000;
 
-/** The maximum number of times that the position is checked again. */
+/** How often to scroll again because heights changed. */
 const PASSES = 4;
 
 type LinkedKind = keyof typeof LETTERS;

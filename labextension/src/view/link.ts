@@ -4,7 +4,7 @@
  * The script of a widget is not part of the application, so the two communicate through the page: a report announces
  * itself by an event that bubbles, and the listener keeps the report's handle.
  */
-import type { Rest } from './list';
+import type { OmittedItems } from './list';
 
 /** The maximum number of animation frames that a report waits until it is on the page. */
 const MAX_FRAMES = 600;
@@ -28,7 +28,7 @@ export interface IReportHandle {
 
 /** The parts of the report that are not in its markup. */
 export interface IReportData {
-  rest(name: string): Promise<Rest>;
+  omittedItems(name: string): Promise<OmittedItems>;
   text(): Promise<string>;
   json(): Promise<string>;
 }

@@ -2,7 +2,7 @@
 import { reasonOf } from './elements';
 
 /** The markup of items that a report leaves out, by list name. */
-export type Rest = Readonly<Record<string, readonly string[]>>;
+export type OmittedItems = Readonly<Record<string, readonly string[]>>;
 
 /** The number of items that a "show more" button adds. */
 const PAGE = 50;
@@ -22,7 +22,7 @@ interface IItem {
 export class List {
   /**
    * @param box - The element that contains the items.
-   * @param options - The source of the rest, and callbacks for added items.
+   * @param options - The source of the omitted items, and callbacks for added items.
    */
   constructor(box: HTMLElement, options: List.IOptions) {
     this._box = box;
@@ -33,7 +33,7 @@ export class List {
       text: null
     }));
     this._limit = this._items.length;
-    this._unloaded = Number(options.more?.dataset.left ?? 0);
+    this._unloadedCount = Number(options.more?.dataset.left ?? 0);
     this._unloadedLabel = (options.more?.textContent ?? '').replace(
       /^and /,
       ''
@@ -43,23 +43,23 @@ export class List {
 
   /** The number of items, whether on the page or not. */
   get length(): number {
-    return this._items.length + this._unloaded;
+    return this._items.length + this._unloadedCount;
   }
 
   /** Whether all items are loaded. */
   get isWhole(): boolean {
-    return this._unloaded === 0;
+    return this._unloadedCount === 0;
   }
 
   /** Load the remaining items. */
   async load(): Promise<void> {
-    if (this._unloaded === 0) {
+    if (this._unloadedCount === 0) {
       return;
     }
-    const rest = await this._options.rest(this._options.name);
-    if (this._unloaded > 0) {
-      this._unloaded = 0;
-      for (const html of rest) {
+    const omittedItems = await this._options.omittedItems(this._options.name);
+    if (this._unloadedCount > 0) {
+      this._unloadedCount = 0;
+      for (const html of omittedItems) {
         this._items.push({ element: null, html, text: null });
       }
       this._showMore();
@@ -179,7 +179,7 @@ export class List {
     if (!more) {
       return;
     }
-    const remaining = hidden + this._unloaded;
+    const remaining = hidden + this._unloadedCount;
     more.hidden = remaining === 0;
     if (remaining === 0) {
       return;
@@ -190,7 +190,7 @@ export class List {
     button.textContent =
       remaining > page
         ? `Show ${page} of ${remaining} more`
-        : `Show ${this._unloaded > 0 ? this._unloadedLabel : `${remaining} more`}`;
+        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remaining} more`}`;
     button.addEventListener('click', () => void this._next(button));
     more.replaceChildren(button);
   }
@@ -214,7 +214,7 @@ export class List {
   private readonly _options: List.IOptions;
   private readonly _items: IItem[];
   /** The number of items that are not loaded yet, and the text that the markup has for them. */
-  private _unloaded: number;
+  private _unloadedCount: number;
   private readonly _unloadedLabel: string;
   private _limit: number;
   private _query = '';
@@ -222,11 +222,11 @@ export class List {
 
 export namespace List {
   export interface IOptions {
-    /** The name of the list in {@link Rest}. */
+    /** The name of the list in {@link OmittedItems}. */
     name: string;
     /** The element that shows the number of remaining items. */
     more: HTMLElement | null;
-    rest(name: string): Promise<readonly string[]>;
+    omittedItems(name: string): Promise<readonly string[]>;
     /** Called with every element that is made from markup. */
     created?(element: Element): void;
     /** Called when the items on the page change. */

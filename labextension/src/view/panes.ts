@@ -1,6 +1,6 @@
 /** The panes of a report. One is visible at a time, each contains lists, and one filter searches them. */
 import { makeElement, secureLinks } from './elements';
-import { List, plainText, type Rest } from './list';
+import { List, plainText, type OmittedItems } from './list';
 import { indexAfter, type Step } from './roving';
 
 /** The number of operations, or of chunks of source lines, that a button adds. */
@@ -10,7 +10,7 @@ const LARGE_PAGE = 500;
 export class Panes {
   /**
    * @param root - The element of the report.
-   * @param options - The source of the rest, and a callback for the filter's result.
+   * @param options - The source of the omitted items, and a callback for the filter's result.
    */
   constructor(root: HTMLElement, options: Panes.IOptions) {
     this._options = options;
@@ -120,7 +120,8 @@ export class Panes {
       const list = new List(box, {
         name,
         more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
-        rest: async listName => entriesOf(await this._rest(listName), listName),
+        omittedItems: async listName =>
+          entriesOf(await this._omittedItems(listName), listName),
         created: element => {
           secureLinks(element);
           this._addLists(element);
@@ -146,22 +147,22 @@ export class Panes {
     if (list !== undefined) {
       return list.isWhole ? list.allText : null;
     }
-    return this._loaded === null
+    return this._loadedItems === null
       ? null
-      : plainText(entriesOf(this._loaded, `${inner}-${index}`).join(' '));
+      : plainText(entriesOf(this._loadedItems, `${inner}-${index}`).join(' '));
   }
 
-  /** Load the rest of a list, or of all lists for an empty string. */
-  private _rest(name: string): Promise<Rest> {
+  /** Load the omitted items of a list, or of all lists for an empty string. */
+  private _omittedItems(name: string): Promise<OmittedItems> {
     const known = this._requests.get('') ?? this._requests.get(name);
     if (known !== undefined) {
       return known;
     }
-    const request = this._options.rest(name).then(rest => {
+    const request = this._options.omittedItems(name).then(items => {
       if (name === '') {
-        this._loaded = rest;
+        this._loadedItems = items;
       }
-      return rest;
+      return items;
     });
     this._requests.set(name, request);
     // A later request may succeed.
@@ -261,7 +262,7 @@ export class Panes {
       const { pane } = this._panes[this._shownIndex]!.dataset;
       if (pane! in INNER_LISTS && !lists.every(list => list.isWhole)) {
         // Include the inner lists of items that are not on the page.
-        await this._rest('');
+        await this._omittedItems('');
       }
       await Promise.all(lists.map(list => list.load()));
     } catch (error) {
@@ -300,14 +301,14 @@ export class Panes {
   private readonly _lists = new Map<string, List>();
   private readonly _filter = makeElement('input', 'gb-filter');
   private _shownIndex = -1;
-  private readonly _requests = new Map<string, Promise<Rest>>();
-  private _loaded: Rest | null = null;
+  private readonly _requests = new Map<string, Promise<OmittedItems>>();
+  private _loadedItems: OmittedItems | null = null;
 }
 
 export namespace Panes {
   export interface IOptions {
-    /** The rest of a list, or of all lists for an empty string. */
-    rest(name: string): Promise<Rest>;
+    /** The omitted items of a list, or of all lists for an empty string. */
+    omittedItems(name: string): Promise<OmittedItems>;
     /** Called when a different pane, or more of a pane, is shown. */
     onShow(): void;
     /** Called with the number of items that match the filter; null if the filter is empty. */
@@ -317,8 +318,8 @@ export namespace Panes {
 }
 
 /** The remaining items of a list, if any. */
-function entriesOf(rest: Rest, name: string): readonly string[] {
-  const entries: unknown = Object.hasOwn(rest, name) ? rest[name] : [];
+function entriesOf(items: OmittedItems, name: string): readonly string[] {
+  const entries: unknown = Object.hasOwn(items, name) ? items[name] : [];
   return Array.isArray(entries) ? entries.map(String) : [];
 }
 

@@ -46,9 +46,9 @@ export class Roving {
     );
     const items = this._items();
     const current =
-      items.find(item => item === this._current) ?? items.find(isShown);
+      items.find(item => item === this._currentItem) ?? items.find(isShown);
     return () => {
-      this._current = current;
+      this._currentItem = current;
       boxes.forEach(({ box, tabIndex }) => setTabIndex(box, tabIndex));
       items.forEach(item => setTabIndex(item, item === current ? 0 : -1));
     };
@@ -75,17 +75,17 @@ export class Roving {
   }
 
   private _setCurrent(item: HTMLElement): void {
-    if (this._current !== item) {
-      if (this._current) {
-        this._current.tabIndex = -1;
+    if (this._currentItem !== item) {
+      if (this._currentItem) {
+        this._currentItem.tabIndex = -1;
       }
       item.tabIndex = 0;
-      this._current = item;
+      this._currentItem = item;
     }
   }
 
   private readonly _group: HTMLElement;
-  private _current: HTMLElement | undefined;
+  private _currentItem: HTMLElement | undefined;
 }
 
 /** Whether a box is visible and scrolls, so that it must be focusable. */

@@ -111,7 +111,7 @@ export class Selection {
       return;
     }
     this._reference = reference;
-    const related = this._related(target, reference);
+    const related = this._relatedElements(target, reference);
     related.forEach(element => element.classList.add('gb-with'));
     const boxes = this._boxes().filter(
       box => this.referenceOf(box) === reference
@@ -171,7 +171,10 @@ export class Selection {
   }
 
   /** The elements that are highlighted together with an element. */
-  private _related(target: HTMLElement, reference: string): HTMLElement[] {
+  private _relatedElements(
+    target: HTMLElement,
+    reference: string
+  ): HTMLElement[] {
     const elements = new Set(
       this._root.querySelectorAll<HTMLElement>(
         `[data-in~="${CSS.escape(reference)}"]`
@@ -214,7 +217,7 @@ export class Selection {
 
   /** Show the line of an item, or the first item of a line, on the other side. */
   private _showCounterpart(target: HTMLElement): HTMLElement | null {
-    const related = this._related(target, this._reference);
+    const related = this._relatedElements(target, this._reference);
     if (target.matches('.gb-line')) {
       const items = related.filter(element =>
         element.matches('.gb-side tr, .gb-item')

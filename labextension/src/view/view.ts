@@ -34,7 +34,7 @@ import { Toolbar } from './toolbar';
  * Add behaviour to the markup of a report.
  *
  * @param root - The element with class `graphbreak`.
- * @param data - The source of the rest of the report, unless the application provides it.
+ * @param data - The source of what is not in the markup, unless the application provides it.
  * @returns A function that removes the listeners.
  */
 export function addBehaviour(root: HTMLElement, data: IReportData): () => void {
@@ -56,7 +56,7 @@ class View {
     root.classList.add('gb-live');
     root.classList.toggle('gb-page', isPageOf(root));
     this._panes = new Panes(root, {
-      rest: name => this._data.rest(name),
+      omittedItems: name => this._data.omittedItems(name),
       onShow: () => this._refresh(),
       onFilter: matches =>
         this._toolbar.announce(matches === null ? '' : `${matches} found`),
@@ -87,13 +87,13 @@ class View {
   }
 
   dispose(): void {
-    this._disposed.abort();
+    this._disposal.abort();
   }
 
   private _listen(): void {
     const root = this._root;
-    const { signal } = this._disposed;
-    root.addEventListener('pointerdown', event => (this._pressed = event), {
+    const { signal } = this._disposal;
+    root.addEventListener('pointerdown', event => (this._pressEvent = event), {
       signal
     });
     root.addEventListener('click', event => this._onClick(event), { signal });
@@ -322,7 +322,7 @@ class View {
    * the selection until the click ends.
    */
   private _endsTextSelection(event: MouseEvent): boolean {
-    const from = this._pressed;
+    const from = this._pressEvent;
     return (
       from !== undefined &&
       event.detail > 0 &&
@@ -468,13 +468,13 @@ class View {
   private readonly _root: HTMLElement;
   private readonly _panes: Panes;
   private readonly _selection: Selection;
-  private readonly _disposed = new AbortController();
-  private readonly _moves = new PointerMoves(this._disposed.signal);
+  private readonly _disposal = new AbortController();
+  private readonly _moves = new PointerMoves(this._disposal.signal);
   private readonly _toolbar: Toolbar;
   private readonly _remedies: RemedyButtons;
   private readonly _groups: readonly Roving[];
   private _data: IReportData;
-  private _pressed: PointerEvent | undefined;
+  private _pressEvent: PointerEvent | undefined;
   private _refreshTimer: ReturnType<typeof setTimeout> | undefined;
   private _isFollowing = false;
 }

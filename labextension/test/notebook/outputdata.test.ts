@@ -30,7 +30,7 @@ test('the code of graphs that an output has in compressed form is in the JSON of
     ...REPORT,
     graphs: expected
   });
-  assert.deepEqual(await data.rest('breaks'), { breaks: ['<li>'] });
+  assert.deepEqual(await data.omittedItems('breaks'), { breaks: ['<li>'] });
 });
 
 test('a report without compressed data is its own JSON', async () => {
@@ -42,7 +42,10 @@ test('a report without compressed data is its own JSON', async () => {
     JSON.parse(await data.json()),
     JSON.parse(JSON.stringify(REPORT))
   );
-  assert.deepEqual([await data.text(), await data.rest('')], ['2 breaks', {}]);
+  assert.deepEqual(
+    [await data.text(), await data.omittedItems('')],
+    ['2 breaks', {}]
+  );
 });
 
 test('each process of a job has its own compressed data', async () => {

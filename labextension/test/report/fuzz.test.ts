@@ -198,7 +198,7 @@ test('packed data with random changes give data or a rejected promise', async ()
     }; // prettier-ignore
     const data = spoil(output, random) as Parameters<typeof dataOf>[0];
     for (const made of [dataOf(data), dataOfProcess(data, 0)]) {
-      await Promise.allSettled([made.rest(), made.text(), made.json()]);
+      await Promise.allSettled([made.omittedItems(), made.text(), made.json()]);
     }
   }
 });

@@ -18,7 +18,7 @@ function makeList(fail = false): IListFixture {
   const more = document.createElement('p');
   more.dataset.left = '98';
   more.textContent = 'and 98 more items';
-  const rest = Array.from(
+  const omittedItems = Array.from(
     { length: 98 },
     (_, index) =>
       `<li id="i${index + 2}"><a href="#">item ${index + 2}</a></li>`
@@ -26,18 +26,18 @@ function makeList(fail = false): IListFixture {
   const list = new List(box, {
     name: 'items',
     more,
-    rest: () => {
+    omittedItems: () => {
       requests += 1;
       return fail
         ? Promise.reject(new Error('the kernel is gone'))
-        : Promise.resolve(rest);
+        : Promise.resolve(omittedItems);
     }
   });
   document.body.replaceChildren(box, more);
   return { box, list, more, requests: () => requests };
 }
 
-test('the rest is loaded on demand, and shown page by page', async () => {
+test('omitted items are loaded on demand, and shown page by page', async () => {
   const { box, list, more, requests } = makeList();
   assert.equal(list.length, 100);
   assert.equal(requests(), 0);
@@ -53,7 +53,7 @@ test('the rest is loaded on demand, and shown page by page', async () => {
   assert(more.hidden);
 });
 
-test('the button says why the rest cannot be loaded', async () => {
+test('the button says why omitted items cannot be loaded', async () => {
   const { box, more } = makeList(true);
   more.querySelector('button')!.click();
   await new Promise(resolve => setTimeout(resolve));
@@ -107,7 +107,7 @@ test('a filter ignores quoted code and buttons, on the page or not', async () =>
   const list = new List(box, {
     name: 'items',
     more,
-    rest: () =>
+    omittedItems: () =>
       Promise.resolve([
         `<li>two${quotes}<p>after</p></li>`,
         '<li>call of print</li>'

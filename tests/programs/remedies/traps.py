@@ -126,7 +126,7 @@ def f(x):
     return x * float(np.random.rand())
 def make_arguments():
     return (torch.ones(3),)
-# === random numbers of Python
+# === Python's random numbers
 import random
 def f(x):
     if random.random() < 0.5:

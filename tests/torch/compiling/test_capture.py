@@ -27,10 +27,10 @@ class Net(torch.nn.Module):
         return y
 
 
-def train(model: torch.nn.Module, steps: int) -> list[float]:
+def train(model: torch.nn.Module, step_count: int) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters())
     losses = []
-    for _ in range(steps):
+    for _ in range(step_count):
         optimizer.zero_grad()
         loss = model(torch.ones(2, 3)).pow(2).mean()
         loss.backward()

@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, role_of, role_with_arguments
+from jupyter_graphbreak.compiling.roles import (
+    is_metric,
+    may_be_compiled,
+    role_of,
+    role_with_arguments,
+    trains_in_forward,
+)
 
 X = torch.ones(2)
 MODEL = torch.nn.Linear(2, 2)
@@ -182,7 +188,7 @@ class HoldsOptimizer(torch.nn.Module):
 
 
 def test_modules_that_train_are_not_compiled() -> None:
-    assert is_driver(TrainsInForward())
-    assert not is_driver(HoldsOptimizer())
-    assert not is_driver(MODEL)
+    assert trains_in_forward(TrainsInForward())
+    assert not trains_in_forward(HoldsOptimizer())
+    assert not trains_in_forward(MODEL)
     assert not is_metric(MODEL)

@@ -1,4 +1,4 @@
-"""Remedies that end recompiles are tried on all recorded calls, and on calls that the run never made."""
+"""Remedies that prevent recompiles are tried on all recorded calls, and on calls that the run never made."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def count_compiled_frames(call: Callable[[], object]) -> int:
     return sum(metrics.co_name is not None for metrics in get_compilation_metrics())
 
 
-def test_a_mark_ends_recompiles_for_sizes_including_those_that_the_run_never_used() -> None:
+def test_a_mark_prevents_recompiles_for_sizes_including_those_that_the_run_never_used() -> None:
     def scale(x: torch.Tensor) -> torch.Tensor:
         return torch.relu(x).sum(0) * 2
 
@@ -1006,7 +1006,7 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     assert combined_remedy.evidence is not None
     assert combined_remedy.evidence.breaks_after == 0
     mark = next(remedy for remedy in report.remedies or [] if remedy.kind == "mark" and not remedy.breaks)
-    assert compilation_counts(mark) == (4, 3, 0)  # our own code, which captures the output, does not count
+    assert compilation_counts(mark) == (4, 3, 0)  # our own code, which captures the output, is not counted
     assert not [remedy for remedy in report.remedies or [] if remedy.person and remedy.recompiles]
 
     changed = text.split("\n")

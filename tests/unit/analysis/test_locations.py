@@ -1,4 +1,4 @@
-"""Locations have the editor's line numbers, and stacks are shown without internal frames of PyTorch and the kernel."""
+"""Locations have the editor's line numbers, and stacks are shown without PyTorch's and the kernel's internal frames."""
 
 from __future__ import annotations
 

@@ -240,14 +240,14 @@ def test_a_file_is_recognized_by_its_path_and_a_break_may_have_no_location() -> 
     ]
 
 
-@pytest.mark.parametrize("lines", [1, 7])
-def test_lines_added_above_move_every_break_and_change_none(lines: int) -> None:
+@pytest.mark.parametrize("line_count", [1, 7])
+def test_lines_added_above_move_every_break_and_change_none(line_count: int) -> None:
     breaks = ((PRINT, "print(x)"), (BRANCH, "y.sum() > 0"), (PRINT, "print(y)"))
-    changes = report(CELL, *breaks).diff(report("# note\n" * lines + CELL, *breaks))
+    changes = report(CELL, *breaks).diff(report("# note\n" * line_count + CELL, *breaks))
     assert changed_lines(changes) == [
-        ("moved", 3, 3 + lines, "print(x)"),
-        ("moved", 5, 5 + lines, "y.sum() > 0"),
-        ("moved", 7, 7 + lines, "print(y)"),
+        ("moved", 3, 3 + line_count, "print(x)"),
+        ("moved", 5, 5 + line_count, "y.sum() > 0"),
+        ("moved", 7, 7 + line_count, "print(y)"),
     ]
 
 

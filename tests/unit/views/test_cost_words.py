@@ -178,14 +178,14 @@ def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
     assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
-    assert [piece.ops for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
+    assert [piece.op_count for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
-    ("us", "sentence"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
+    ("us", "text"), [(4.25, "4.2 µs"), (56, "56 µs"), (999, "999 µs"), (3705, "3.71 ms"), (2.5e6, "2.50 s")]
 )
-def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
-    assert time_text(us) == sentence
+def test_times_have_a_suitable_unit(us: float, text: str) -> None:
+    assert time_text(us) == text
 
 
 def test_a_check_says_whether_the_result_is_right() -> None:
@@ -255,14 +255,14 @@ def test_long_compile_times_are_broken_down() -> None:
     assert startup_sentence(replace(report, frames=frames[3:])) == ""
 
 
-def layers(times: int) -> Graph:
+def layers(layer_count: int) -> Graph:
     """Return the graph of a model: an embedding, four lines repeated for each layer, and an output."""
 
     def op(line: int, function: str, target: str = "add") -> Op:
         return Op(f"v{line}", target, Location("s1", line, line, 4, 9, function))
 
     block = [op(31, "norm"), op(12, "forward"), op(12, "forward", "mul"), op(31, "norm")]
-    return Graph("A", "graph", "0/0", [op(3, "embed"), *block * times, op(5, "head")])
+    return Graph("A", "graph", "0/0", [op(3, "embed"), *block * layer_count, op(5, "head")])
 
 
 def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> None:

@@ -255,13 +255,13 @@ def nested_list(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("reports", [3, pytest.param(25, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("report_count", [3, pytest.param(25, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", SAVED)
-def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
+def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     readable_reports = 0
     for seed in range(25):
-        if readable_reports == reports:
+        if readable_reports == report_count:
             break
         rng = random.Random(f"{name} {seed}")  # noqa: S311 - a fixed seed makes the same reports in every run
         changed = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))

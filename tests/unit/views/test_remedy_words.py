@@ -125,12 +125,12 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     second = remedies_for_break(report, report.breaks[1])
     assert first is not None
     assert second is not None
-    assert [remedy.id for remedy in first.working] == ["m1", "m11", "m7"]
-    assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
-    assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
-    assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
+    assert [remedy.id for remedy in first.working_remedies] == ["m1", "m11", "m7"]
+    assert [remedy.id for remedy in first.failed_remedies] == ["m3", "m2"]
+    assert [remedy.id for remedy in second.working_remedies] == ["m7", "m4", "m10"]
+    assert [remedy.verdict for remedy in second.failed_remedies] == ["another break", "fails", "not tried"]
     assert [sentence[:32] for sentence in second.decisions] == ["Decide whether the statistics mu"]
-    assert {sign_of(remedy) for remedy in first.working} == {"✓"}
+    assert {sign_of(remedy) for remedy in first.working_remedies} == {"✓"}
     assert sign_of(remedy_with_id(report, "m4")) == "≈"
 
 
@@ -150,7 +150,7 @@ def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
     remedies_of_frame = remedies_for_frame(alone, alone.skipped[0])
     assert remedies_of_frame is not None
-    assert [remedy.id for remedy in remedies_of_frame.working] == ["m10"]
+    assert [remedy.id for remedy in remedies_of_frame.working_remedies] == ["m10"]
     text = render_text(alone).split("\n")
     line_index = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
     assert text[line_index + 2].strip() == "fix: Let log_stats be compiled"
@@ -226,7 +226,7 @@ def test_compiling_a_part_comes_after_remedies_that_remove_as_many_breaks() -> N
     assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # no other remedy removes break 2
     trials = remedies_for_break(report, report.breaks[0])
     assert trials is not None
-    assert [remedy.id for remedy in trials.working] == ["r1", "r3"]
+    assert [remedy.id for remedy in trials.working_remedies] == ["r1", "r3"]
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner))] == ["r3"]
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, other))] == ["r1", "r2"]
     doubtful = replace(other, verdict="works on what ran")

@@ -268,12 +268,12 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("___stack0 == 28.5"),
             "a value on the line of the break: 28.5 -> different value",
-            "remove the break: the recompiles end with it; or use `torch.compile(..., dynamic=True)`",
+            "remove the break: this also prevents the recompiles; or use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0 == 0"),
             "a value on the line of the break: 0 -> different value",
-            "remove the break: the recompiles end with it",
+            "remove the break: this also prevents the recompiles",
         ),
         (
             report_with_recompiles("k == 1"),

@@ -33,12 +33,12 @@ from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 
-SHORT = Budget(seconds=0.2, runs=60)
-FEW_RUNS = Budget(seconds=0.0, runs=7)
+SHORT = Budget(seconds=0.2, max_runs=60)
+FEW_RUNS = Budget(seconds=0.0, max_runs=7)
 
 
 def work(us: float) -> None:
-    """Use the processor for a time in microseconds. Waiting for a processor does not count, as in measurements."""
+    """Use the processor for a time in microseconds. Waiting for a processor is not included, as in measurements."""
     end = time.thread_time() + us * 1e-6
     while time.thread_time() < end:
         pass

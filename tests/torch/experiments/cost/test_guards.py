@@ -23,7 +23,7 @@ from jupyter_graphbreak.report.location import Location
 
 def guards_of(fn: Callable[..., object], *args: object) -> list[GuardCost]:
     entry = Entry("fn", None, fn, Arguments(*args), "eager")
-    guards = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.guards
+    guards = measure_entry(entry, budget=Budget(seconds=0.0, max_runs=7)).cost.guards
     assert guards is not None
     return guards
 
@@ -102,7 +102,7 @@ def test_the_call_is_timed_without_the_guards_that_take_long(monkeypatch: pytest
 
     monkeypatch.setattr(alternatives, "_time_both", times_of)
     entry = Entry("fn", None, many_numbers, Arguments(torch.rand(4), {f"n{key}": key for key in range(800)}), "eager")
-    (alternative,) = measure_entry(entry, budget=Budget(seconds=0.0, runs=7)).cost.alternatives
+    (alternative,) = measure_entry(entry, budget=Budget(seconds=0.0, max_runs=7)).cost.alternatives
     assert guard_filters == [
         torch.compiler.skip_guard_on_all_nn_modules_unsafe,
         torch.compiler.keep_tensor_guards_unsafe,

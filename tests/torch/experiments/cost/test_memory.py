@@ -21,7 +21,7 @@ SHAPE, SIZE = (64, 256), 1 << 16
 
 
 def measure_call(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MeasuredEntry:
-    return measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=Budget(seconds=0.0, runs=7))
+    return measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=Budget(seconds=0.0, max_runs=7))
 
 
 def memory_of(fn: Callable[..., Any], *args: Any, backend: Any = "eager") -> MemoryCost:

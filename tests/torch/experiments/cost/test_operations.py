@@ -57,7 +57,7 @@ def wave(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def measure_wave(backend: SineReplacingBackend, *, requires_grad: bool = False) -> MeasuredEntry:
     arguments = Arguments(torch.rand(16, 16), torch.rand(16, 16, requires_grad=requires_grad))
-    return measure_entry(Entry("wave", None, wave, arguments, backend), budget=Budget(seconds=0.0, runs=7))
+    return measure_entry(Entry("wave", None, wave, arguments, backend), budget=Budget(seconds=0.0, max_runs=7))
 
 
 def test_the_slow_operation_is_named_with_its_line() -> None:

@@ -114,8 +114,8 @@ class ObservedRun(NamedTuple):
     """What was observed for each variant of a program's inputs, and PyTorch's counters after the first call."""
 
     observed: dict[str, Observations]
-    graphs: int
-    ops: int
+    graph_count: int
+    op_count: int
 
 
 def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> ObservedRun:

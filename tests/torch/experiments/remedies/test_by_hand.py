@@ -93,9 +93,9 @@ def _check_claim(unchanged: _UnchangedProgram, report: Report, remedy: Remedy, f
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
     with load_with_remedy(unchanged.loaded, report, remedy, folder, unchanged.backend) as changed:
         changed_runs = observe_runs(changed, variants)
-        assert changed_runs.graphs == evidence.graphs_after, description
+        assert changed_runs.graph_count == evidence.graphs_after, description
         assert evidence.breaks_after < evidence.breaks_before
-        assert changed_runs.ops or not unchanged.compiled.ops, f"{description}nothing is compiled any more"
+        assert changed_runs.op_count or not unchanged.compiled.op_count, f"{description}nothing is compiled any more"
         if not evidence.breaks_after:
             observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it raises an error if a break is left
     for variant in variants:

@@ -1,4 +1,4 @@
-"""Differences that compiling alone causes do not count against a change. Results without values do not count for it."""
+"""Differences that compiling alone causes are no evidence against a change. Results without values are none for it."""
 
 from __future__ import annotations
 

@@ -458,7 +458,7 @@ def test_an_average_of_weights_is_not_part_of_the_forward_pass_of_a_training_ste
 
     with record_calls(step, ignores_updates=is_training) as (program, root):
         program()
-    names = {node.code.co_name for node in root.walk() if node.code is not None and node.direct_ops}
+    names = {node.code.co_name for node in root.walk() if node.code is not None and node.direct_op_count}
     assert names == {"step", "forward", *([] if is_training else ["update"])}
 
 

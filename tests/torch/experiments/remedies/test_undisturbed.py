@@ -99,7 +99,7 @@ def assert_nothing_changes(capsys: pytest.CaptureFixture[str], *arguments: Any) 
 
 
 @pytest.mark.parametrize(
-    ("backend", "proposals"),
+    ("backend", "max_proposals"),
     [
         pytest.param("eager", 1, marks=pytest.mark.exhaustive),  # for each of the seven breaks
         pytest.param("eager", table.MAX_PROPOSALS, marks=pytest.mark.exhaustive),
@@ -108,9 +108,9 @@ def assert_nothing_changes(capsys: pytest.CaptureFixture[str], *arguments: Any) 
 )
 def test_side_effects_of_the_function_do_not_happen(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
-    backend: str, proposals: int,
+    backend: str, max_proposals: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(table, "MAX_PROPOSALS", proposals)
+    monkeypatch.setattr(table, "MAX_PROPOSALS", max_proposals)
     arguments = torch.ones(3), [0.5]
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")

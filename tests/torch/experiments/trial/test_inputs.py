@@ -166,9 +166,9 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
         cases = reference.cases()
     assert (reference.changed_names, reference.is_repeatable, reference.is_random, calls) == ({"calls"}, True, True, [])
     assert cases[0].example().what == "the first input again"
-    assert len(cases[0].expected.state["calls"]) == 2
+    assert len(cases[0].expected_result.state["calls"]) == 2
     assert cases[-1].example().what == "the first input a fourth time"
-    assert len(cases[-1].expected.state["calls"]) == 4
+    assert len(cases[-1].expected_result.state["calls"]) == 4
 
 
 @pytest.mark.timeout(60)
@@ -253,8 +253,8 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
         reference = Reference(Recurrent(), next(derived_inputs(arguments, lambda x: x)))
         (again,) = reference.cases([arguments])
     assert reference.changed_names == {"self"}
-    assert again.expected.backward_error is None
-    assert again.expected.gradients
+    assert again.expected_result.backward_error is None
+    assert again.expected_result.gradients
 
 
 def inputs_by_kind(fn: Any, *args: Any) -> dict[str, list[Input]]:
@@ -376,7 +376,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
         for case in UncompiledOriginal(entry).edge_cases()
         if case.input.different_kind == "tensors that require gradients"
     ]
-    assert {case.expected.error is None for case in cases} == {True, False}
+    assert {case.expected_result.error is None for case in cases} == {True, False}
 
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
@@ -476,7 +476,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
     longer = [
         case for case in UncompiledOriginal(entry).edge_cases() if case.input.different_kind == "a longer last item"
     ]
-    assert {case.expected.error is None for case in longer} == {True, False}
+    assert {case.expected_result.error is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 
 

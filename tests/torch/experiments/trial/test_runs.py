@@ -328,17 +328,17 @@ def logged() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves the random generator of torch in a different state")
+@case("random state", "leaves torch's random generator in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves the random generator of Python in a different state")
+@case("random state", "leaves Python's random generator in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves the random generator of numpy in a different state")
+@case("random state", "leaves numpy's random generator in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
@@ -651,5 +651,5 @@ def test_random_seeds_reach_each_path_through_a_function() -> None:
 
     with sandbox_runs():
         reference = Reference(f, Input(Arguments(torch.zeros(())), Example("", "")))
-        results = [reference.result, *(case.expected for case in reference.cases([Arguments(torch.zeros(()))]))]
+        results = [reference.result, *(case.expected_result for case in reference.cases([Arguments(torch.zeros(()))]))]
     assert {float(result.value) for result in results} == {0, 1, 2, 3}

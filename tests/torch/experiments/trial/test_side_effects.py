@@ -393,7 +393,7 @@ def test_monitor_of_a_progress_bar_is_not_an_effect(monkeypatch: pytest.MonkeyPa
 
 
 def test_recording_the_trace_is_not_an_effect_of_a_function_that_reads_a_level() -> None:
-    # The capture adds a handler to a logger of PyTorch. Loggers also have an attribute `level`.
+    # The capture adds a handler to a PyTorch logger. Loggers also have an attribute `level`.
     class Mixer:
         level = 2.0
 

@@ -86,7 +86,7 @@ STOPPED = {
     "an open compressed file": ("PACKED.write(b'a'); PACKED.flush()", "written('packed')"),
     "a pickler": ("PICKLER.dump(1)", "written('out')"),
     "a socket as a file": ("SENDS.write(b'a')", "RECEIVES.recv(9, socket.MSG_DONTWAIT) if ready(RECEIVES) else b''"),
-    "a logger of PyTorch": ("logging.getLogger('torch.distributed').setLevel(10)",
+    "a PyTorch logger": ("logging.getLogger('torch.distributed').setLevel(10)",
                             "logging.getLogger('torch.distributed').level"),
     "checks of tensors": ("torch.sparse.check_sparse_tensor_invariants.enable()",
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),

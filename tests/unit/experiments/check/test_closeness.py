@@ -1,4 +1,4 @@
-"""Rounding does not count as a difference, but a wrong result does, however imprecise eager code is."""
+"""Rounding is not treated as a difference, but a wrong result is, however imprecise eager code is."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.profile_ranges import Range
+from jupyter_graphbreak._torch_compat.profile_ranges import ProfileRange
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import count_operations_outside_graphs, lookup_us_by_frame
 from jupyter_graphbreak.experiments.cost.parts import (
@@ -27,18 +27,18 @@ from tests.support.sample_reports import two_breaks
 
 def test_a_profile_contains_lookup_times_and_operations_outside_graphs() -> None:
     ranges = [
-        Range("call", "", 0, 100),
-        Range("lookup", "", 5, 10),
-        Range("region", "0/0", 10, 90),
-        Range("graph", "0", 20, 30),
-        Range("forward", "", 21, 29),
-        Range("operation", "aten::add", 22, 23),
-        Range("operation", "aten::item", 35, 37),
-        Range("operation", "aten::_local_scalar_dense", 36, 37),
-        Range("lookup", "", 50, 54),
-        Range("region", "1/0", 54, 88),
-        Range("graph", "1", 60, 70),
-        Range("backward", "", 75, 80),
+        ProfileRange("call", "", 0, 100),
+        ProfileRange("lookup", "", 5, 10),
+        ProfileRange("region", "0/0", 10, 90),
+        ProfileRange("graph", "0", 20, 30),
+        ProfileRange("forward", "", 21, 29),
+        ProfileRange("operation", "aten::add", 22, 23),
+        ProfileRange("operation", "aten::item", 35, 37),
+        ProfileRange("operation", "aten::_local_scalar_dense", 36, 37),
+        ProfileRange("lookup", "", 50, 54),
+        ProfileRange("region", "1/0", 54, 88),
+        ProfileRange("graph", "1", 60, 70),
+        ProfileRange("backward", "", 75, 80),
     ]
     assert count_operations_outside_graphs(ranges) == 1
     assert count_operations_outside_graphs([]) == 0

@@ -1,4 +1,4 @@
-"""Variants run in turn, disturbed calls do not count, and medians differ only if their spreads show it."""
+"""Variants run in turn, disturbed calls are ignored, and medians differ only if their spreads show it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
         Recompile("0/1", "0/0", "step", None, [first], id="r1"),
         Recompile("0/2", "0/0", "step", None, [first, later], id="r2"),
     ]
-    steps = dict(manual_steps(Variations(numbers=(count,), others=(keys,)), recompiles, None))
+    steps = dict(manual_steps(Variations(numbers=(count,), other_variations=(keys,)), recompiles, None))
     (created, counted) = sorted(steps, key=lambda step: steps[step])
     assert created.startswith("The first call creates the optimizer's state")
     assert counted.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
@@ -127,7 +127,7 @@ def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind
     later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
     own_state = Path(Root("module", "self")).child("attribute", "v")
     for path, is_own in ((own_state, True), (Path(Root("argument", "x")), False)):
-        variations = Variations(others=(OtherVariation(path, kind, (first, later)),))
+        variations = Variations(other_variations=(OtherVariation(path, kind, (first, later)),))
         step = manual_step(variations, variations, [], None)
         assert ("before the first call" in step) == is_own
         assert kind_words in step or not is_own
@@ -135,7 +135,7 @@ def test_a_modules_own_state_has_to_be_set_before_the_first_call(kind: OtherKind
 
 def test_a_name_that_is_none_in_the_first_call_needs_no_tensor() -> None:
     own_state = Path(Root("module", "self")).child("attribute", "adapter")
-    variations = Variations(others=(OtherVariation(own_state, "none", (None, "en", "de")),))
+    variations = Variations(other_variations=(OtherVariation(own_state, "none", (None, "en", "de")),))
     step = manual_step(variations, variations, [], None)
     assert step.startswith("`self.adapter` is sometimes None")
     assert "tensor of its later shape" not in step
@@ -145,7 +145,7 @@ def test_different_memory_layouts_are_not_expected() -> None:
     guard = GuardFailure("tensor 'L['x']' stride mismatch at index 0. expected 4, actual 1")
     recompile = Recompile("0/1", "0/0", "f", None, [guard], id="r1")
     gradients = OtherVariation(Path(Root("argument", "x")), "requires_grad", (False, True))
-    assert not are_recompiles_expected(Variations(others=(gradients,)), [recompile])
+    assert not are_recompiles_expected(Variations(other_variations=(gradients,)), [recompile])
     ((step, _),) = manual_steps(Variations(), [recompile], None)
     assert "make it contiguous before the call" in step
 

@@ -13,6 +13,7 @@ from jupyter_graphbreak.views.words.bounds import limit_part, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time_text, time_change_text
+from jupyter_graphbreak.views.words.failed_guards import guard_lines_text
 from jupyter_graphbreak.views.words.frontends import OUTCOME_TEXTS, call_text, input_notes, verdict_sentences
 from jupyter_graphbreak.views.words.groups import (
     Group,
@@ -45,7 +46,6 @@ from jupyter_graphbreak.views.words.plain_text import (
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
     function_name,
-    guard_lines_text,
     listed_recompilations,
     needs_general_advice,
     recompile_remedies,
@@ -76,8 +76,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Diagnostic, Report, Skipped
+    from jupyter_graphbreak.views.words.failed_guards import FailedGuard
     from jupyter_graphbreak.views.words.lines import Line
-    from jupyter_graphbreak.views.words.recompilation import FailedGuard, Recompilation
+    from jupyter_graphbreak.views.words.recompilation import Recompilation
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 WIDTH = 100

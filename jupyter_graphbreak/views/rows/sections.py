@@ -25,6 +25,7 @@ from jupyter_graphbreak.views.words.cost import (
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
+from jupyter_graphbreak.views.words.failed_guards import guard_lines_text
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.locations import brief_code, line_text, location_text
@@ -48,7 +49,6 @@ from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
     function_name,
-    guard_lines_text,
     listed_recompilations,
     needs_general_advice,
     recompile_remedies,

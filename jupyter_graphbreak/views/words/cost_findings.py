@@ -12,9 +12,9 @@ from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
+from jupyter_graphbreak.views.words.failed_guards import failed_guards, guard_lines_text
 from jupyter_graphbreak.views.words.locations import line_text
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
-from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -35,18 +35,14 @@ from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_function
+from jupyter_graphbreak.views.words.failed_guards import failed_guards
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.locations import brief_code, location_text
 from jupyter_graphbreak.views.words.permission import describe_permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import (
-    failed_guards,
-    limited_functions_text,
-    listed_recompilations,
-    recompilations,
-)
+from jupyter_graphbreak.views.words.recompilation import limited_functions_text, listed_recompilations, recompilations
 from jupyter_graphbreak.views.words.verdict import verdict
 from tests.support.sample_reports import big, no_breaks, two_breaks
 

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.variations import Number, OtherVariation, Size, Variations
 from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, TensorSpec
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
-from jupyter_graphbreak.views.words.recompilation import failed_guards
+from jupyter_graphbreak.views.words.failed_guards import failed_guards
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherKind

@@ -1,0 +1,427 @@
+"""Describe guards that failed: what varied between the calls, and how to avoid it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.report.guards import (
+    BREAK_RESULT_PREFIX,
+    METHOD_OWNER,
+    changed_settings,
+    is_about_number_from_break,
+    name_of_function_variable,
+    plain_guard,
+    tensor_index_advice,
+)
+from jupyter_graphbreak.views.words.locations import line_text
+from jupyter_graphbreak.views.words.plain_text import join_with_and
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Sequence
+
+    from jupyter_graphbreak.report.cost import BlockDifference
+    from jupyter_graphbreak.report.location import HeadKind, Location
+    from jupyter_graphbreak.report.schema import GuardFailure, Report
+
+    #: A guard that failed.
+    _Failure = GuardFailure | BlockDifference
+
+_VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
+#: A guard on the value of a tensor with one element, which the code uses as a number.
+_TENSOR_VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.item\(\) == (?P<value>.+)")
+#: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
+#: Its parts are matched one after the other, because a single pattern for all of it could be slow on hostile text.
+_TENSOR_GUARD = re.compile(
+    r"' (?P<property>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)"
+)
+_TENSOR_GUARD_START = "tensor '"
+#: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
+_SIZE_EXPRESSION = ".size()["
+_ACTUAL_START = ", actual "
+#: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
+_SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
+#: A guard on whether a value is None: "mask is None", "mask is not None".
+_NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
+#: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
+_IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+#: A guard on a key of a dict: "not ___dict_contains('z', optimizer.state[p])".
+_KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
+#: PyTorch's message if an object that compiled code refers to was freed.
+_FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+#: A line with a break may have read an object before the break, such as the bound method in `xs.append(y.item())`.
+#: Without the break, the code is recompiled as well, because the length of such a list varies.
+_FREED_OBJECT_ADVICE = "call the method after the compiled function, with a value that the function returns"
+#: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
+_BACKEND_GUARD_START = "BACKEND_MATCH failure: "
+#: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
+_PARAMETER_HINT_START = ". Guard failed on a parameter, consider using "
+#: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
+_TENSOR_TYPE_GUARD = re.compile(
+    r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>"
+)
+#: Readable names of tensor properties in guards.
+_TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
+_OPPOSITE_FLAG = {"True": "False", "False": "True"}
+#: At most this many lines of one guard are listed.
+_MAX_LINES = 3
+#: The sizes for which PyTorch always compiles a graph of their own.
+_SPECIAL_SIZES = frozenset({"0", "1"})
+_ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
+#: The values of a size that is at least 2 in one graph, and then is not.
+_ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
+#: The advice for numbers that are constants because they are indices next to slices: ``cache[:, position]``.
+_ADVICE_ON_INDEX = (
+    "an index next to slices is a constant, even with `dynamic=True`: use `select()`, such as `x.select(1, {name})` "
+    "for `x[:, {name}]` and `x.select(1, {name})[...] = y` for `x[:, {name}] = y`"
+)
+#: The advice for functions that are called with and without gradients.
+_ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
+#: A long series of values is cut to this many values at its beginning, and the last one.
+_MAX_VALUES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FailedGuard:
+    """A guard that failed because something varied between the calls.
+
+    Parameters
+    ----------
+    variation : str
+        The thing that varied and its values: "k: 2 -> 3 -> ... -> 9".
+    recompile_count : int
+        The number of recompiles in which this guard failed.
+    locations : list of Location
+        The lines that created the guard, if PyTorch reports them.
+    advice : str
+        Advice on avoiding the recompiles; empty if there is none.
+    is_size : bool
+        Whether the guard checks the size of a tensor.
+    is_about_number_from_break : bool
+        Whether the guard checks a number that the code at a break returned.
+    is_about_gradients : bool
+        Whether the guard checks whether a tensor requires gradients.
+    """
+
+    variation: str
+    recompile_count: int
+    locations: list[Location]
+    advice: str
+    is_size: bool = False
+    is_about_number_from_break: bool = False
+    is_about_gradients: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Variation:
+    """The value that a guard expected, and the value that it found instead."""
+
+    name: str
+    old: str
+    new: str | None
+    advice: str
+    #: The key that identifies the variable; ``name`` may be a description that several variables share.
+    subject: str = ""
+    is_size: bool = False
+    is_about_gradients: bool = False
+
+
+def guard_lines_text(report: Report, guard: FailedGuard) -> str:
+    """Return the first lines that created a guard as text: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
+    places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
+    more = len(guard.locations) - _MAX_LINES
+    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
+
+
+def failed_guards(
+    failures: Iterable[tuple[int, _Failure]],
+    library_sources: Container[str] = (),
+    *,
+    is_inner: bool = False,
+    is_library: bool = False,
+) -> list[FailedGuard]:
+    """Group guards that failed by the variable or the property that they check, most frequent group first.
+
+    Parameters
+    ----------
+    failures : iterable of tuple
+        The guards in the order in which they failed, each preceded by the index of the recompile.
+    library_sources : container of str
+        The ids of the sources of libraries.
+    is_inner : bool
+        Whether the function is called between breaks: the program itself then passes no arguments to it.
+    is_library : bool
+        Whether the function belongs to a library: the reader cannot change its variables.
+    """
+    failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
+    for index, reason in failures:
+        is_read_by_library = reason.location is not None and reason.location.source in library_sources
+        variation = _find_variation(
+            reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
+        )
+        subject = variation.subject or variation.name if variation is not None else readable_guard(reason.guard)
+        failures_by_subject.setdefault(subject, []).append((index, reason, variation))
+    guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.recompile_count)
+    all_advice = [guard.advice for guard in guards]
+    return [
+        replace(guard, advice="") if guard.advice in all_advice[:index] else guard for index, guard in enumerate(guards)
+    ]
+
+
+def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
+    variations = [(index, variation) for index, _, variation in group if variation is not None]
+    places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
+    is_size = bool(variations) and all(variation.is_size for _, variation in variations)
+    last_advice = variations[-1][1].advice if variations else ""
+    heads = {reason.head for _, reason, _ in group if reason.location is not None}
+    # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
+    is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
+    advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    index_name = _name_of_constant_index(group)
+    if index_name:
+        advice = _ADVICE_ON_INDEX.format(name=index_name)
+    if is_size and _has_one_ordinary_size(variation for _, variation in variations):
+        advice = _ADVICE_ON_SPECIAL_SIZES
+    elif is_size and not places and _has_special_size(variation for _, variation in variations):
+        advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
+    return FailedGuard(
+        variation=_variation_text(variations) if variations else f"`{readable_guard(group[0][1].guard)}` failed",
+        recompile_count=len({index for index, _, _ in group}),
+        locations=list(places),
+        advice=advice,
+        is_size=is_size,
+        is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
+        is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
+    )
+
+
+def _name_of_constant_index(group: list[tuple[int, _Failure, _Variation | None]]) -> str:
+    """Return the name of a number that is a constant in several graphs because it is an index; empty for others."""
+    if len({index for index, _, _ in group}) == 1:  # a graph for all numbers may have been the second one
+        return ""
+    for _, reason, _ in group:
+        value = _VALUE_GUARD.fullmatch(readable_guard(reason.guard))
+        code = reason.location.code if reason.location is not None else None
+        if value is not None and _is_index_next_to_slices(value["name"], code or ""):
+            return value["name"]
+    return ""
+
+
+def _is_index_next_to_slices(name: str, code: str) -> bool:
+    """Return whether a line uses a number as an index next to slices: ``position`` in ``cache[:, position] = value``.
+
+    Parameters
+    ----------
+    code : str
+        The line, which need not be a complete statement.
+    """
+    for part in code.split("[")[1:]:
+        indices = [index.strip() for index in part.partition("]")[0].split(",")]
+        if name in indices and any(":" in index or index == "..." for index in indices):
+            return True
+    return False
+
+
+def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
+    """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
+    sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    if {_ORDINARY_SIZES, _OTHER_SIZES} & sizes:
+        return sizes <= {_ORDINARY_SIZES, _OTHER_SIZES}
+    return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
+
+
+def _has_special_size(variations: Iterable[_Variation]) -> bool:
+    return any(
+        not {variation.old, variation.new}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES}) for variation in variations
+    )
+
+
+def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
+    """Return the advice about a size that also has values other than 0 and 1."""
+    return next(variation.advice for _, variation in variations if variation.old != _ORDINARY_SIZES)
+
+
+def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
+    """Return advice about lines that turn a size into a constant, which ``dynamic=True`` does not prevent.
+
+    Parameters
+    ----------
+    heads : set
+        The kinds of the lines. Recompiles because of a condition are expected, so the other kinds take precedence.
+    """
+    if "loop" in heads:
+        return (
+            "the loop is unrolled, so each number of steps has its own graph, even with `dynamic=True`: pad to a few "
+            "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
+        )
+    if heads == {"condition"}:
+        return "each branch of the condition has its own graph, which is expected"
+    return (
+        "the line turns the size into a constant, even with `dynamic=True`: pad to a few sizes, or compute with the "
+        "size itself (`x.shape[0]`)"
+    )
+
+
+def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
+    """Return the values of one variable, as far as its guards show them, in the order of first occurrence.
+
+    A guard on a value shows the value that it expected. The last value is unknown, because no version expects it.
+    Arrows separate values that followed each other; commas are used if a value may have recurred.
+    """
+    name = variations[-1][1].name
+    if not variations[-1][1].old:
+        return name
+    with_values = [pair for pair in variations if pair[1].old != _ORDINARY_SIZES]
+    variations = with_values or variations
+    values: dict[str, None] = {}
+    last = ""
+    has_recurred = False
+    old_values: list[str] = []
+    actual: str | None = None
+    for _, group in groupby(variations, key=lambda variation: variation[0]):
+        variations_of_call = [variation for _, variation in group]
+        old_values = [variation.old for variation in variations_of_call]
+        for old in old_values:
+            if old not in values:
+                values[old], last = None, old
+        actual = variations_of_call[-1].new
+        if actual is None:
+            has_recurred |= len(set(old_values)) < len(old_values)  # two versions expect the same value
+            continue
+        if actual not in values:
+            values[actual], last = None, actual
+        has_recurred |= actual != last
+    series = list(values)
+    if len(series) > _MAX_VALUES + 1:
+        series = [*series[:_MAX_VALUES], "...", series[-1]]
+    if len(series) == 1 or (actual is None and not has_recurred and series[-1] in old_values):
+        is_empty = name.startswith("len(") and series == ["0"]
+        next_value = "1 or more" if is_empty else _OPPOSITE_FLAG.get(series[-1], "different value")
+        series += [next_value] if next_value not in series else []
+    return f"{name}: {(', ' if has_recurred else ' -> ').join(series)}"
+
+
+def readable_guard(guard: str) -> str:
+    """Return a guard with the names that the program uses, and without PyTorch's advice."""
+    return METHOD_OWNER.sub("self", plain_guard(guard.partition(_PARAMETER_HINT_START)[0]))
+
+
+def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_library: bool) -> _Variation | None:
+    guard = readable_guard(guard)
+    if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
+        rest = guard[tensor.end() :]
+        if not rest or rest.startswith(_ACTUAL_START):
+            name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
+            new = rest.removeprefix(_ACTUAL_START) or None
+            return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
+    if match := _TENSOR_VALUE_GUARD.fullmatch(guard):
+        name = match["name"]
+        advice = "" if is_library else tensor_index_advice(name)
+        return _Variation(f"the value of {name}", match["value"], None, advice)
+    if bound := _SIZE_BOUND.fullmatch(guard):
+        name, index = bound["name"], bound["index"]
+        varied_size = f"dimension {index} of {name}"
+        return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+    if match := _VALUE_GUARD.fullmatch(guard):
+        name, value = match["name"], match["value"]
+        shown_name = "a value on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else name
+        return _Variation(
+            shown_name,
+            value,
+            None,
+            _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library),
+        )
+    if text := _object_variation(guard):
+        is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
+        advice = _FREED_OBJECT_ADVICE if is_freed_on_break else ""
+        return _Variation(text, "", None, _ADVICE_ON_GRAD_MODE if text == "the grad mode changed" else advice)
+    if guard.startswith(_BACKEND_GUARD_START):
+        advice = "pass the same backend, mode and options each time; make a backend function once"
+        return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
+    return None
+
+
+def _object_variation(guard: str) -> str:
+    """Return how an object or a setting varied: "`fn` is a different function"; empty for any other guard."""
+    text = ""
+    if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
+        text = f"`{wrong_type['name']}` has a different type ({wrong_type['type']})"
+    elif freed_object := _FREED_OBJECT.fullmatch(guard):
+        name = freed_object["name"]
+        subject = (
+            "an object or a method on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
+        )
+        text = f"{subject} no longer exists"
+    elif none_guard := _NONE_GUARD.fullmatch(guard):
+        text = f"`{none_guard['name']}` is None in some calls only"
+    elif function := name_of_function_variable(guard):
+        text = f"`{function}` is a different function"
+    elif identity := _IDENTITY_GUARD.fullmatch(guard):
+        change = "is a different object" if identity["kind"] == "obj" else "has a different type"
+        text = f"`{identity['name']}` {change}"
+    elif key := _KEY_GUARD.fullmatch(guard):
+        text = f"`{key['dict']}` has the key {key['key']} in some calls only"
+    elif settings := changed_settings(guard):
+        text = f"{settings} changed"
+    return text
+
+
+def _tensor_variation(
+    name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
+) -> _Variation:
+    index, tensor_property, old = guard["index"], guard["property"], guard["old"]
+    is_from_break = name.startswith(BREAK_RESULT_PREFIX)
+    advice = ""
+    if tensor_property == "size" and is_from_break:
+        advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
+    elif tensor_property == "size" and is_inner:
+        mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
+        advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
+    elif tensor_property == "size":
+        mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
+        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
+    elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
+        advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
+    elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
+        advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
+    elif tensor_property == "requires_grad":
+        old = "True" if old.endswith("1") else "False"
+        new = _OPPOSITE_FLAG[old]
+    feature = _TENSOR_PROPERTIES.get(tensor_property, tensor_property).format(index=index)
+    return _Variation(
+        name=f"{feature} of {'a tensor that the break returned' if is_from_break else name}",
+        old=old,
+        new=new,
+        advice=advice,
+        subject=f"{feature} of {name}",
+        is_size=tensor_property == "size",
+        is_about_gradients=tensor_property == "requires_grad",
+    )
+
+
+def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_library: bool) -> str:
+    is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
+    is_constant = value in {"0", "1"}  # also with `dynamic=True`
+    if is_library:
+        is_settable = is_number and not is_constant and not name.startswith("len(")
+        return "use `torch.compile(..., dynamic=True)`" if is_settable else ""
+    if ".param_groups[" in name:
+        return "leave `step()` of this optimizer out of the compiled function"
+    if not is_number:
+        return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
+    if name.startswith("len("):
+        return (
+            f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
+        )
+    if name.startswith(BREAK_RESULT_PREFIX):
+        setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
+        return f"remove the break: this also prevents the recompiles{setting}"
+    is_attribute = "." in name
+    if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
+        return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
+    tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
+    if is_attribute and "." not in value:  # the setting affects only integers
+        return f"use {tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
+    return f"use {tensor}" if is_attribute or is_constant else f"use `torch.compile(..., dynamic=True)`, or {tensor}"

@@ -1510,14 +1510,14 @@ CALLS = (
     KnownCall(
         context=_RANDOM_NUMBER,
         causes=("GB0213",),
-        title="Arithmetic with a random number of Python",
+        title="Arithmetic with a Python random number",
         advice="draw the number before the call and pass it as an argument",
         manual_step=_RANDOM_NUMBER_STEP,
     ),
     KnownCall(
         context=_RANDOM_NUMBER,
         causes=("GB0170",),
-        title="Branch on a random number of Python",
+        title="Branch on a Python random number",
         advice=(
             "draw the number before the call and pass it as an argument; or draw a tensor with torch.rand(()) and "
             "choose with torch.where"

@@ -283,7 +283,7 @@ def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_lin
             for actual, expected_outcome in zip(outcomes, expected, strict=True)
             for name in actual.differences(expected_outcome)
         }
-        assert f"caches of AOTAutograd and inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
+        assert f"caches of AOTAutograd and Inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
         assert fixed == "kept, kept"
 
 

@@ -125,7 +125,7 @@ def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:
 @pytest.mark.parametrize(("gb_id", "verb"), [("GB0170", "Branch on"), ("GB0213", "Arithmetic with")])
 def test_the_context_shows_that_a_number_is_random(gb_id: str, verb: str) -> None:
     cause = known_cause(gb_id, "", "attempted to jump with UnspecializedPythonVariable()", "p < self.drop")
-    assert cause.title == f"{verb} a random number of Python"
+    assert cause.title == f"{verb} a Python random number"
     assert known_cause(gb_id, "", "attempted to jump with TensorVariable()", "p < self.drop").title != cause.title
 
 

@@ -258,7 +258,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [one for one in functions if one.is_caused_by_results and needs_general_advice(report, one)]
+    between_breaks = [one for one in functions if one.is_caused_by_results and not _shows_result(report, one)]
     with_gradients = [
         one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
     ]
@@ -270,9 +270,19 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
 
 
 def needs_general_advice(report: Report, recompilation: Recompilation) -> bool:
-    """Return whether to show the general advice about guards, because no trial has found anything better."""
+    """Return whether to show the general advice about guards, because no trial has found anything better.
+
+    A remedy that is shown for an earlier function may prevent the recompiles of this one as well.
+    """
+    all_remedies = remedies_for_recompiles(report, recompilation.ids)
+    has_remedy = all_remedies is not None and bool(all_remedies.working_remedies)
+    return not has_remedy and not _shows_result(report, recompilation)
+
+
+def _shows_result(report: Report, recompilation: Recompilation) -> bool:
+    """Return whether a remedy that works, or a decision for the reader, is shown for a function."""
     trials = recompile_remedies(report, recompilation)
-    return trials is None or not (trials.working_remedies or trials.decisions)
+    return trials is not None and bool(trials.working_remedies or trials.decisions)
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:

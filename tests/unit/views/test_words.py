@@ -42,7 +42,12 @@ from jupyter_graphbreak.views.words.locations import brief_code, location_text
 from jupyter_graphbreak.views.words.permission import describe_permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
-from jupyter_graphbreak.views.words.recompilation import limited_functions_text, listed_recompilations, recompilations
+from jupyter_graphbreak.views.words.recompilation import (
+    limited_functions_text,
+    listed_recompilations,
+    needs_general_advice,
+    recompilations,
+)
 from jupyter_graphbreak.views.words.verdict import verdict
 from tests.support.sample_reports import big, no_breaks, two_breaks
 
@@ -607,6 +612,16 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     assert listed_recompilations(few) == recompilations(few)
     mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
     assert len(listed_recompilations(mixed)) == 4
+
+
+def test_a_remedy_for_several_functions_takes_the_place_of_the_advice_on_each() -> None:
+    report = report_between_breaks(2, "tensor 'x' size mismatch at index 0. expected 2, actual 3")
+    recompiles = [replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
+    mark = Remedy("m1", [], "dynamic", "Mark a dimension", "edit", "works", recompiles=["r1", "r2"])
+    for_both = replace(report, recompiles=recompiles, remedies=[mark])
+    assert [needs_general_advice(for_both, function) for function in recompilations(for_both)] == [False, False]
+    for_first = replace(for_both, remedies=[replace(mark, recompiles=["r1"])])
+    assert [needs_general_advice(for_first, function) for function in recompilations(for_first)] == [False, True]
 
 
 LIMIT_REACHED = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"

@@ -152,7 +152,7 @@ class ReusableCode:
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
-        """Return whether the other run traced all code that led to a break, and so would have reported the break."""
+        """Return whether the other run would have reported a break, because it traced all code that leads to it."""
         first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled_frames = [

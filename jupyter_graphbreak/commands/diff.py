@@ -59,7 +59,7 @@ def _read_notebook_report(path: Path) -> Report:
     except (UnreadableNotebook, OSError) as error:
         raise FileProblem(str(error)) from None
     if len(reports) != 1:
-        raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
+        raise click.UsageError(f"{path} holds {len(reports)} reports; save the one to compare as JSON")
     return reports[0]
 
 
@@ -76,9 +76,9 @@ def _read_report(path: Path) -> Report:
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
+        raise FileProblem(f"{path} is not a report: {' '.join(str(error).split())}") from None
     if not isinstance(report_or_job, Report):
         raise click.UsageError(
-            f"{path}: it has {len(report_or_job.processes)} processes; compare the log of one of them"
+            f"{path} holds the logs of {len(report_or_job.processes)} processes; pass the log of one process"
         )
     return report_or_job

@@ -229,7 +229,7 @@ def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dic
 
 
 def _is_machinery(filename: str) -> bool:
-    """Return whether a file is torch's or this package's, and its functions only pass a call on to compiled code."""
+    """Return whether a file belongs to this package or is one of the torch files that only forward calls."""
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 

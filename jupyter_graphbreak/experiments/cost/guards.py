@@ -45,7 +45,7 @@ def time_guards(
     """Return the objects whose guards take the most time, most expensive first.
 
     All guards of a frame are timed together, after a call, which has filled the processor's caches with other data.
-    The time is divided among the objects in proportion to the times of single guards; the time to reach objects is
+    The time is divided among the objects in proportion to the times of individual guards; the time to reach objects is
     divided evenly.
 
     Parameters
@@ -70,7 +70,7 @@ def time_guards(
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the times of the frames so far are kept
             break
-        frame.check()  # single checks record the tensors that they have checked; this discards the records
+        frame.check()  # individual checks record the tensors that they have checked; this discards the records
         for group, share in shares.groups():
             if share < _NOTABLE_SHARE:
                 continue

@@ -146,7 +146,7 @@ class _CompilationTrial:
         return Variant(replace(entry, inner_targets=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
-        # Nested regions that replace the methods of single modules return wrong results (torch 2.13, 2.15), unlike
+        # Nested regions that replace the methods of individual modules return wrong results (torch 2.13, 2.15), unlike
         # those that replace the methods of classes.
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, context=lambda: replace_forwards(regions.items()))

@@ -248,7 +248,7 @@ def _kind_changes(
 def _dtypes_of_one_argument(
     original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one has a different precision, because each branch may use a different argument."""
+    """Yield arguments with one tensor in a different precision, because each branch may use a different argument."""
     named = [
         (name, dtypes)
         for name, value in original_arguments.by_name(fn).items()
@@ -274,7 +274,7 @@ def _gradients_of_one_argument(
     values: Mapping[str, Change],
     may_be_indices: Callable[[torch.Tensor], bool],
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one more requires gradients, because one branch may ignore or detach it."""
+    """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
     names = [name for name, value in original_arguments.by_name(fn).items() if tensors_in(value)]
     changes = list(_gradient_changes(original_arguments)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
@@ -519,7 +519,7 @@ def _extreme_value_changes(original_arguments: Arguments, fn: Callable[..., Any]
 
 
 def _zero_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which only one becomes zero, because a result may not be finite if all of them are zero."""
+    """Yield arguments in which only one tensor becomes zero: if all are zero, a result may not be finite."""
     may_be_indices = index_predicate(original_arguments, fn)
     tensors_by_name = [
         (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
@@ -679,7 +679,7 @@ def _dtype_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number would not
+        if present_dtypes:  # a 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)

@@ -187,7 +187,7 @@ class ValueRecorder:
             pending += [next_function for next_function, _ in function.next_functions]
 
     def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
-        """Return whether any tensor contains NaN, and whether any tensor contains infinite elements."""
+        """Return two flags: whether any tensor contains NaN, and whether any contains infinite elements."""
         nan = inf = False
         for tensor in tensors:
             known_flags = self._known_flags.get(id(tensor))

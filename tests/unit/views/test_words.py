@@ -714,6 +714,20 @@ def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: boo
     assert recompilation.times_text == times
 
 
+def test_a_version_for_a_different_grad_mode_is_not_the_cause_if_there_is_one_for_the_same_mode() -> None:
+    grad_mode = GuardFailure("GLOBAL_STATE changed: grad_mode ")
+    report = report_with_recompiles(grad_mode.guard, "k == 0", "k == 1")
+    recompiles = [
+        replace(recompile, reasons=[*recompile.reasons, grad_mode]) if index else recompile
+        for index, recompile in enumerate(report.recompiles)
+    ]
+    (recompilation,) = recompilations(replace(report, recompiles=recompiles))
+    assert [(guard.variation, recompilation.share_text(guard)) for guard in recompilation.guards] == [
+        ("k: 0 -> 1 -> different value", "2 of 3 times"),
+        ("the grad mode changed", "1 of 3 times"),
+    ]
+
+
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:
     html = render_html(report_with_recompiles("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html

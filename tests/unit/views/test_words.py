@@ -391,8 +391,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "pass the same backend, mode and options each time; make a backend function once",
         ),
         (
-            report_with_recompiles("not args"),
-            "len(args): 0 -> 1 or more",
+            report_with_recompiles("not L['self'].__dict__['cache']"),
+            "len(self.cache): 0 -> 1 or more",
+            "if the code fills `self.cache`, as for a cache, ignore this one recompile, or fill it before the first "
+            "compiled call; otherwise always pass the same length",
+        ),
+        (
+            report_with_recompiles("not args", "len(args) == 1"),
+            "len(args): 0 -> 1 -> different value",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (

@@ -18,14 +18,14 @@ from jupyter_graphbreak.results import Report
 @click.command("diff", short_help="Show what changed from one run to a later one.")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@format_option(tuple(form for form in FORMATS if form != "sarif"))
-def diff_command(before: Path, after: Path, form: str) -> int:
+@format_option(tuple(name for name in FORMATS if name != "sarif"))
+def diff_command(before: Path, after: Path, output_format: str) -> int:
     """Show the breaks that are gone, new or moved in B compared with A.
 
     A and B are reports saved as JSON, notebooks with one report, or logs of one process.
     """
     changes = _read_report(before).diff(_read_report(after))
-    match form:
+    match output_format:
         case "json":
             click.echo(msgspec.json.encode(changes))
         case "html":

@@ -34,7 +34,7 @@ _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
     list, dict, set, tuple, deque, types.SimpleNamespace,
 )  # fmt: skip
-_ATOMS = (
+_IMMUTABLE_TYPES = (
     str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
     re.Pattern, inspect.Signature,
 )  # fmt: skip
@@ -80,7 +80,7 @@ def is_atom(value: Any) -> bool:
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
-    return cls is object or (is_instance(value, _ATOMS) and not has_attributes)
+    return cls is object or (is_instance(value, _IMMUTABLE_TYPES) and not has_attributes)
 
 
 def is_code(value: Any) -> bool:

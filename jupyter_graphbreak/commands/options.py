@@ -106,7 +106,9 @@ class Gate:
         verdict = None
         if self._baseline is not None and not shared.update_baseline:
             verdict = judge(self._baseline, result.reports)
-        click.echo(render(result, shared.output_format, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
+        click.echo(
+            render(result, shared.output_format, verdict, redacted=shared.redact).encode(errors="backslashreplace")
+        )
         if shared.update_baseline and shared.baseline is not None:
             if have_compiled_nothing(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {NOTHING_COMPILED_ADVICE}")

@@ -75,7 +75,7 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
-def is_atom(value: Any) -> bool:
+def is_immutable(value: Any) -> bool:
     """Return whether an object is treated as immutable: numbers, strings, ``None`` and members of enumerations are."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.

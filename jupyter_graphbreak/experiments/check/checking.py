@@ -161,7 +161,7 @@ def check_entry(
         with compile_separately(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
-            copy_report = build_report(recording.records)
+            report_on_copies = build_report(recording.records)
             expected = _observe_eager(entry)
             differences = _differences(entry, expected, actual)
             call_count = 1
@@ -175,7 +175,9 @@ def check_entry(
                 is_due_to_earlier_entries = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
-                correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
+                correspondence = Correspondence(
+                    report_on_copies, run if run is not None else report_on_copies, entry.frame
+                )
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
@@ -196,7 +198,7 @@ def check_entry(
         step=step,
         restored_by=restored_by,
     )
-    return CheckResult(check, copy_report, error_name=expected.error_name if check.equal else None)
+    return CheckResult(check, report_on_copies, error_name=expected.error_name if check.equal else None)
 
 
 class _CompiledCall:
@@ -447,7 +449,9 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.copy_report.frames if frame.id == graphs.wrong_graph.frame), None)
+    frame = next(
+        (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.frame), None
+    )
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.original_graph(letter)
     if letter is None or graph_id is None:

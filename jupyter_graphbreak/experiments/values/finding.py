@@ -98,7 +98,7 @@ def values_of_entry(
         with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
-        copy_report, files = build_with_files(recording.records)
+        report_on_copies, files = build_with_files(recording.records)
         recorder.release_objects()
         eager = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the values of the graphs are known
@@ -106,8 +106,8 @@ def values_of_entry(
             eager.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
-    correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
-    operations = _operations_by_node(copy_report, correspondence)
+    correspondence = Correspondence(report_on_copies, run if run is not None else report_on_copies, entry.frame)
+    operations = _operations_by_node(report_on_copies, correspondence)
     locate = correspondence.locator(files, find_cell)
 
     def graph_operation(key: Any) -> _Operation:
@@ -137,7 +137,7 @@ def values_of_entry(
         left_out=left_out,
         operations=backend.operations,
     )
-    return ValuesWithReport(entry_values, copy_report)
+    return ValuesWithReport(entry_values, report_on_copies)
 
 
 def _values_and_origins(

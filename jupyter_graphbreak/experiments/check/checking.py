@@ -115,7 +115,9 @@ def _sharing_key(entry: Entry) -> Any:
     return owner, definition, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
 
 
-def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = cell_of_shell) -> CheckResult:
+def check_instances(
+    entries: Sequence[Entry], run_report: Report, *, find_cell: FindCell = cell_of_shell
+) -> CheckResult:
     """Compare entries of one kind with eager code: each entry alone, and each entry after the earlier ones have run.
 
     Parameters
@@ -125,7 +127,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
-        result = check_entry(entry, run, find_cell=find_cell, earlier_entries=entries[: number - 1])
+        result = check_entry(entry, run_report, find_cell=find_cell, earlier_entries=entries[: number - 1])
         check = structs.replace(result.check, instances=len(entries))
         if not check.equal and number > 1:
             differences = [f"instance {number} of {len(entries)}: {text}" for text in check.differences]
@@ -138,7 +140,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
 
 def check_entry(
     entry: Entry,
-    run: Report | None = None,
+    run_report: Report | None = None,
     *,
     find_cell: FindCell = cell_of_shell,
     earlier_entries: Sequence[Entry] = (),
@@ -150,7 +152,7 @@ def check_entry(
 
     Parameters
     ----------
-    run : Report or None
+    run_report : Report or None
         The report whose graph ids the check uses. By default, this is the report of the compiled call on copies.
     earlier_entries : sequence of Entry
         The earlier entries of the same kind. If they are modules, the entry may use their compiled code. Copies of
@@ -176,7 +178,7 @@ def check_entry(
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
                 correspondence = Correspondence(
-                    report_on_copies, run if run is not None else report_on_copies, entry.frame
+                    report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame
                 )
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:

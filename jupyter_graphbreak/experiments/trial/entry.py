@@ -415,9 +415,9 @@ def callable_name(fn: Any) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
+def why_copies_failed(entry: Entry, error: Exception, run_report: Report) -> str:
     """Return a sentence that says why an entry's uncompiled call on copies raised an error."""
-    if run.error is not None:
+    if run_report.error is not None:
         return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
     return f"{entry.function} could not run again on copies ({error_headline(error)})"
 

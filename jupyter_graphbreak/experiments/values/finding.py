@@ -65,7 +65,7 @@ class _Operation(NamedTuple):
 
 def values_of_entry(
     entry: Entry,
-    run: Report | None = None,
+    run_report: Report | None = None,
     *,
     lines: Sequence[RequestedLine] = (),
     call_number: int = 1,
@@ -80,7 +80,7 @@ def values_of_entry(
     ----------
     entry : Entry
         The entry to examine.
-    run : Report or None
+    run_report : Report or None
         The report whose ids the result uses. By default, this is the report of the run on copies.
     lines : sequence of RequestedLine
         The lines whose operations are all listed. By default, only the last operation of every line is listed.
@@ -106,7 +106,9 @@ def values_of_entry(
             eager.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
-    correspondence = Correspondence(report_on_copies, run if run is not None else report_on_copies, entry.frame)
+    correspondence = Correspondence(
+        report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame
+    )
     operations = _operations_by_node(report_on_copies, correspondence)
     locate = correspondence.locator(files, find_cell)
 
@@ -234,11 +236,11 @@ def _line_of(operation: _Operation) -> tuple[str, int] | None:
 def _select_values(
     values: list[tuple[_Operation, RecordedValue]],
     order: Mapping[tuple[str, int] | None, int],
-    run: Report,
+    run_report: Report,
     lines: Sequence[RequestedLine],
 ) -> tuple[list[LineValues], int]:
     """Return the values to list, in the order in which the lines ran, and the number of values that are left out."""
-    sources = {source.id: source for source in run.sources}
+    sources = {source.id: source for source in run_report.sources}
     requested_values: list[tuple[_Operation, RecordedValue]] = []
     last_of_line: dict[Any, tuple[_Operation, RecordedValue]] = {}
     for operation, value in values:

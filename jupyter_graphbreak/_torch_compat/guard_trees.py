@@ -43,8 +43,8 @@ class FrameGuards:
 
     Parameters
     ----------
-    frame : str
-        The compile id.
+    compile_id : str
+        The compile id of the frame.
     check : callable
         Checks all guards; returns whether they hold.
     tree : callable
@@ -53,7 +53,7 @@ class FrameGuards:
         The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
     """
 
-    frame: str
+    compile_id: str
     check: Callable[[], bool]
     tree: Callable[[], GuardNode]
     stacks: dict[str, list[StackEntry]]

@@ -178,7 +178,7 @@ def check_entry(
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
                 correspondence = Correspondence(
-                    report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame
+                    report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
                 )
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
@@ -452,7 +452,7 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     if graphs.wrong_graph is None:
         return None
     frame = next(
-        (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.frame), None
+        (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.compile_id), None
     )
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.original_graph(letter)

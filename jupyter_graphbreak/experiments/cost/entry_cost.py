@@ -184,9 +184,11 @@ def measure_entry(
         is_settled = is_settled and compilations_before == compilation_count()
         profiles = _profile_calls(variants.compiled, end) if is_settled else []
         correspondence = Correspondence(
-            report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame
+            report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
         )
-        frame = entry.frame if run_report is not None else next((frame.id for frame in report_on_copies.frames), None)
+        frame = (
+            entry.frame_id if run_report is not None else next((frame.id for frame in report_on_copies.frames), None)
+        )
         compiled_time, parts = _divide_time(variants.compiled, calls, profiles, report_on_copies)
         cost = EntryCost(
             function=entry.function,

@@ -61,7 +61,7 @@ def time_guards(
     """
     costs: list[GuardCost] = []
     for frame in frames:
-        if frame.frame not in used_frames or not frame.check():
+        if frame.compile_id not in used_frames or not frame.check():
             continue
         try:
             all_guards_us = (
@@ -79,7 +79,7 @@ def time_guards(
             # A guard's comment shows the line of code that led to the guard.
             text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
             time_of_group = spread_of_times([share * us for us in all_guards_us])
-            costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
+            costs.append(GuardCost(frame_id(frame.compile_id), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 
 

@@ -58,7 +58,7 @@ class Entry:
     ----------
     function : str
         The qualified name of the callable.
-    frame : str or None
+    frame_id : str or None
         The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     call : callable
         The uncompiled function, method or module. To run it without effects, use a
@@ -91,7 +91,7 @@ class Entry:
     """
 
     function: str
-    frame: str | None
+    frame_id: str | None
     call: Callable[..., Any]
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
@@ -191,7 +191,7 @@ class RecordedEntries:
             return
         copy, changeable_parts = copy_or_reason
         entry = replace(
-            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
+            copy, frame_id=entered_call.frame_id, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
         )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))

@@ -107,7 +107,7 @@ def values_of_entry(
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(
-        report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame
+        report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
     )
     operations = _operations_by_node(report_on_copies, correspondence)
     locate = correspondence.locator(files, find_cell)

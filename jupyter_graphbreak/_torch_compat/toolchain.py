@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,24 +64,8 @@ def make_cache_folder() -> Path:
     OSError
         If the folder cannot be created.
     """
-    return Path(_cache_folder_module().cache_dir())
-
-
-def _cache_folder_module() -> Any:
-    """Return PyTorch's module that defines the cache folder, without importing the compiler, which takes a second."""
-    import torch
-
-    name = "torch._inductor.runtime.cache_dir_utils"
-    file = Path(torch.__file__).parent / "_inductor" / "runtime" / "cache_dir_utils.py"
-    spec = importlib.util.spec_from_file_location("_graphbreak_cache_folders", file)
-    if name in sys.modules or spec is None or spec.loader is None:
-        return importlib.import_module(name)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (ImportError, OSError):
-        return importlib.import_module(name)
-    return module
+    utilities: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+    return Path(utilities.cache_dir())
 
 
 def devices() -> list[torch.device]:

@@ -75,12 +75,6 @@ class ScriptWriter:
 
     Parameters
     ----------
-    uses_values : bool
-        Whether small tensors are written with their values instead of random values.
-    assembles_objects : bool
-        Whether objects of packages are put together from their attributes instead of being constructed.
-    shortens_lists : bool
-        Whether lists of modules contain only the first module of each class.
     modules : mapping
         The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
         modules.

@@ -24,10 +24,6 @@ class Site:
 
     Parameters
     ----------
-    source : str
-        The id of the source.
-    draft : Draft
-        The draft of the source.
     node : ast.expr or ast.stmt
         The expression or statement at which the graph broke.
     statement : ast.stmt
@@ -65,8 +61,6 @@ class Site:
         ----------
         tests : iterable of ast.expr
             The tests for which the proposal computes both branches.
-        assumptions : iterable of str
-            The assumptions of the proposal.
         """
         splices = list(splices)
         uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)

@@ -64,13 +64,7 @@ class _ScheduledError(BaseException):
 
 
 def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
-    """Return the pairs of kernels of a graph that Inductor does not fuse, without generating code for them.
-
-    Parameters
-    ----------
-    compile_ : callable
-        Compiles the graph with Inductor.
-    """
+    """Return the pairs of kernels of a graph that Inductor does not fuse, without generating code for them."""
     scheduler_module = importlib.import_module("torch._inductor.scheduler")
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []

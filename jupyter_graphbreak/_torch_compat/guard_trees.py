@@ -45,10 +45,6 @@ class FrameGuards:
     ----------
     frame : str
         The compile id.
-    check : callable
-        Checks all guards; returns whether they hold.
-    tree : callable
-        Returns the guards as a tree.
     stacks : dict
         The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
     """

@@ -55,10 +55,6 @@ def saved_tensors(
     ----------
     name : str
         The name of the backend.
-    module : GraphModule
-        The graph as Dynamo captured it.
-    inputs : sequence
-        The inputs of a call; they are not changed.
 
     Returns
     -------

@@ -213,8 +213,6 @@ class SourceText(msgspec.Struct, frozen=True):
         The file name in code objects.
     name : str
         The name to show to the user.
-    segments : list of Segment
-        The known parts of the text.
     lines : dict
         Further single lines, by their line numbers in the code.
     line_offset, indent : int
@@ -236,8 +234,6 @@ class Sources:
 
     Parameters
     ----------
-    texts : iterable of SourceText
-        The recorded sources.
     library_roots : iterable of str
         Folders of the standard library and of installed packages.
     folder, home : str or None

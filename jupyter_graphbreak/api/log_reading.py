@@ -48,8 +48,6 @@ class Logs(NamedTuple):
     ----------
     sizes : dict
         The size of each file in bytes, by its name, in the order in which to read them.
-    notes : list of str
-        Notes about files that are not read.
     local_file : callable
         Returns a context manager that provides a file on disk, given its name.
     display_name : callable
@@ -194,13 +192,7 @@ class _CollectedProcesses:
 
 
 class FileExplainer:
-    """Builds the reports of the processes in logs, one log after the other.
-
-    Parameters
-    ----------
-    sources : list of str
-        The folders from which source files may be read, as for :func:`read_logs`.
-    """
+    """Builds the reports of the processes in logs, one log after the other."""
 
     def __init__(self, sources: list[str]) -> None:
         self._folders = SourceFolders(sources)

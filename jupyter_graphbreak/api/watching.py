@@ -363,15 +363,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 class EventStream:
-    """Turns records into events and passes them to the user's function.
-
-    Parameters
-    ----------
-    on_event : callable
-        Receives each :class:`Event`, on the thread that compiles. If it raises an exception, it is not called again.
-    on_error : callable
-        Receives that exception.
-    """
+    """Turns records into events and passes them to the user's function."""
 
     def __init__(self, on_event: Callable[[Event], object], on_error: Callable[[Exception], None]) -> None:
         self._on_event: Callable[[Event], object] | None = on_event

@@ -45,8 +45,6 @@ class GuardedExitStack:
         ----------
         activity : str
             A description of the context, for the note about an error.
-        make_context : callable
-            Creates the context.
         default
             The value to return if the context cannot be entered; ``is_complete`` becomes false.
         """

@@ -105,17 +105,9 @@ def read_entries(
 
     Parameters
     ----------
-    stream : file
-        A binary file, open for reading.
-    tally : Tally
-        Counts the entries and problems.
     kinds : set of str or None
         The requested kinds; our own entries and the bytecode of resume functions are always included. Other entries are
         only counted. ``None`` requests all kinds.
-    limits : ReadingLimits
-        The maximum sizes of lines and payloads.
-    deadline : Deadline or None
-        The time at which to stop reading.
     """
     requested_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     open_entries: dict[bytes, _OpenEntry | None] = {}  # by the launcher's tag in front of the line

@@ -44,11 +44,6 @@ class TraceFiles(NamedTuple):
 def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
     """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
 
-    Parameters
-    ----------
-    limits : ReadingLimits
-        The maximum number of files to check.
-
     Raises
     ------
     UnreadableTrace
@@ -140,11 +135,6 @@ def is_url(path: str) -> bool:
 
 class RemoteFolder:
     """A folder of logs in object storage, or a single log.
-
-    Parameters
-    ----------
-    limits : ReadingLimits
-        The maximum number of files, and the maximum number of bytes of each file.
 
     Raises
     ------

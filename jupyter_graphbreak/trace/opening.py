@@ -41,8 +41,6 @@ def open_trace(
     ----------
     on_read : callable
         Receives, during reading, the number of further bytes that were read from the disk.
-    limits : ReadingLimits
-        The maximum size that a compressed file may unpack to.
 
     Raises
     ------

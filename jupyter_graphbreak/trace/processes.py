@@ -195,12 +195,8 @@ def read_file(
 
     Parameters
     ----------
-    deadline : Deadline
-        The time at which to stop reading.
     on_read : callable
         Receives, during reading, the number of further bytes that were read.
-    folders : SourceFolders
-        As for :func:`read_processes`.
 
     Raises
     ------

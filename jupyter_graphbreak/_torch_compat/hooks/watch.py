@@ -46,8 +46,6 @@ def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterat
     ----------
     emit : Emit
         Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
-    add_time : callable
-        Receives the time in seconds that each observation took.
 
     Yields
     ------

@@ -494,12 +494,8 @@ def _try_changes(
 
     Parameters
     ----------
-    entry : Entry
-        The entry whose compiled result is wrong.
     step : {"eager", "aot_eager", "backend"}
         The compilation step that introduces the difference.
-    first_divergence : Divergence or None
-        The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
     call_count : int

@@ -114,13 +114,7 @@ def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
 
 
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
-    """Return the work that a call causes on its device.
-
-    Parameters
-    ----------
-    activities : sequence of Activity
-        The activities of the call, in order.
-    """
+    """Return the work that a call causes on its device."""
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
         (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
@@ -449,13 +443,6 @@ def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: 
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call are treated as compiled unless they run outside of graphs in the compiled call.
-
-    Parameters
-    ----------
-    profiles : list of list of ProfileRange
-        Profiles of the compiled call.
-    graphs_share : float or None
-        The graphs' share of the time.
     """
     if not profiles:
         return None
@@ -480,13 +467,7 @@ def _break_even_calls(saved_us: float | None, correspondence: Correspondence) ->
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        The arguments of the call.
-    """
+    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``."""
     call = compiled_callable(fn)
     options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call

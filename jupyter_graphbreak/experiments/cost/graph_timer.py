@@ -42,13 +42,6 @@ class GraphTimer:
 
     The code around the graphs can also record marks if it was compiled in the context of :meth:`mark_generated_code`.
 
-    Parameters
-    ----------
-    backend : str or callable
-        The backend that compiles the graphs.
-    clock : Clock
-        The clock for the marks.
-
     Attributes
     ----------
     compile_ids : list of str

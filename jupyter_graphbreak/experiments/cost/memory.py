@@ -216,13 +216,7 @@ def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> Memory
 
 
 class _SavedTensorsByRun:
-    """The tensors that autograd saves in each run of a graph, in order.
-
-    Parameters
-    ----------
-    timer : GraphTimer
-        The timer that knows which graph is running.
-    """
+    """The tensors that autograd saves in each run of a graph, in order."""
 
     def __init__(self, timer: GraphTimer) -> None:
         self._timer = timer

@@ -150,8 +150,6 @@ class _TimedRun(torch.fx.Interpreter):
 
     Parameters
     ----------
-    clock : Clock
-        The clock of the graph's device.
     candidate_nodes : set of Node
         The operations to return as candidates.
     """

@@ -124,10 +124,6 @@ def time_in_turn(
     ----------
     variants : sequence of callable
         Functions that make a call and return its time.
-    budget : Budget
-        The time for all variants.
-    clock : callable
-        Returns the current time in seconds.
     end : float
         The deadline, after which only a few more runs are made.
 
@@ -169,13 +165,7 @@ def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
-    """Return the ratio of the changed call's time to the unchanged call's; ``None`` if it cannot be measured clearly.
-
-    Parameters
-    ----------
-    changed, unchanged : callable
-        Functions that make a call and return its time.
-    """
+    """Return the ratio of the changed call's time to the unchanged call's; ``None`` if the measurement is unclear."""
     pairs: list[float] = []
     end = time.monotonic() + _RATIO_S
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):

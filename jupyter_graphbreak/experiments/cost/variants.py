@@ -121,10 +121,6 @@ class Variant:
 
     Parameters
     ----------
-    entry : Entry
-        The entry to call.
-    compiled : bool
-        Whether to compile the entry.
     records_marks : bool
         Whether the compiled code can record marks.
     context : callable
@@ -368,8 +364,6 @@ class Variant:
 
         Parameters
         ----------
-        observe : callable
-            Receives a function that makes a call.
         backward : bool
             Whether a backward pass follows each call whose results require gradients.
         """

@@ -114,8 +114,6 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     Parameters
     ----------
-    original_arguments : Arguments
-        The arguments to derive inputs from.
     state : mapping
         The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """

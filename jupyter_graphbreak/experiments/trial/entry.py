@@ -65,12 +65,6 @@ class Entry:
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
         Copies of the arguments of the first call.
-    backend : str or callable
-        The backend of ``torch.compile``.
-    dynamic : bool or None
-        The option ``dynamic`` of ``torch.compile``.
-    guard_filter : callable or None
-        The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner_targets : frozenset of tuple
@@ -78,8 +72,6 @@ class Entry:
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
-    modes : CallModes
-        The modes of the call.
     storage_copies : tuple of StorageCopy
         The copies of large memory, with their originals.
     name_snapshot : NameSnapshot

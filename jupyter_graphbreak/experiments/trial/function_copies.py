@@ -54,8 +54,6 @@ class FunctionCopier:
     ----------
     earlier_origin_ids : mapping
         The ids of original namespaces, by the ids of copies made earlier.
-    memory_provider : MemoryProvider
-        Provides the memory for copies of large tensors.
 
     Attributes
     ----------

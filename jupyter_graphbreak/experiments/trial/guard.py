@@ -150,8 +150,6 @@ def state_effect(
 
     Parameters
     ----------
-    callables : iterable of callable
-        The callables that ran.
     changing_lines : dict
         The lines that were observed making changes, by the descriptions of the changes.
     """

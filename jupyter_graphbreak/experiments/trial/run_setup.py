@@ -44,8 +44,6 @@ def share_run_setup(
 
     Parameters
     ----------
-    modes : CallModes
-        The modes of the call that runs repeat.
     storage_copies : iterable of StorageCopy
         The copies of large memory from before the call.
     name_snapshot : NameSnapshot, optional

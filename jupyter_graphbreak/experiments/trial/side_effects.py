@@ -47,8 +47,6 @@ class ObservedEffect:
 
     Parameters
     ----------
-    kind : EffectKind
-        The kind of effect.
     description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     location : StackEntry or None
@@ -153,17 +151,7 @@ def is_listening() -> bool:
 
 
 def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> None:
-    """Pass an effect to the listeners of this thread.
-
-    Parameters
-    ----------
-    kind : EffectKind
-        The kind of effect.
-    description : str
-        The effect, worded as the rest of a sentence.
-    frame : FrameType
-        The frame that calls the function with the effect.
-    """
+    """Pass an effect to the listeners of this thread."""
     thread = threading.get_ident()
     listeners = _active_listeners()
     if not listeners or thread in _busy_threads:

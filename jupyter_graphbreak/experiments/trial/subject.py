@@ -62,8 +62,6 @@ class Subject:
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
         The arguments of the calls, copied with the function so that shared objects and shared memory stay shared.
-    memory_provider : MemoryProvider, optional
-        Provides the memory for copies of large tensors, for a subject that never runs.
     name_snapshot : NameSnapshot, optional
         The values that names had when the copied function was called. The default is those of the current entry.
 

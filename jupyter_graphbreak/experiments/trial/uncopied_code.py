@@ -81,8 +81,6 @@ class UncopiedCode:
         The values that variables had when the copied function was called.
     roots : list
         The copied objects from which to search for the code.
-    arguments : iterable
-        The copied arguments.
 
     Attributes
     ----------

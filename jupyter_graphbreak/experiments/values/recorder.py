@@ -83,12 +83,6 @@ class ValueRecorder:
 
         Parameters
         ----------
-        key : hashable
-            Identifies the operation.
-        arguments : object
-            The arguments of the operation.
-        compute : callable
-            Runs the operation.
         literal_flags : NonfiniteFlags
             Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """

@@ -62,11 +62,6 @@ ItemRenderer: TypeAlias = "Callable[[], Iterator[Any]]"
 def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]:
     """Return, for each list that the static markup does not show in full, a function that renders its remaining items.
 
-    Parameters
-    ----------
-    macros
-        The macros of the report's template.
-
     Returns
     -------
     dict

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from jupyter_graphbreak.experiments.families.selecting import propose_selecting
 
 

@@ -162,13 +162,7 @@ class CacheSettings:
 
     @contextlib.contextmanager
     def apply(self) -> Iterator[None]:
-        """Change the settings while the context is open.
-
-        Raises
-        ------
-        AttributeError
-            If this PyTorch does not have a setting.
-        """
+        """Change the settings while the context is open."""
         functorch_config: Any = importlib.import_module("torch._functorch.config")
         inductor_config: Any = importlib.import_module("torch._inductor.config")
         cacheable_operations = {

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.configuration import why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.toolchain import (
+    TorchUnavailable,
     cpp_compiler,
     devices,
     import_compilers,
     make_cache_folder,
     require_python_support,
+    require_torch,
     speed_up_cpu_compilation,
     why_no_cuda,
 )
-from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

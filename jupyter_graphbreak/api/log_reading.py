@@ -80,13 +80,7 @@ class LogContents(NamedTuple):
 
 
 def find_logs(path: str | Path) -> Logs:
-    """Return the logs at a path: one file, or those in a folder, on disk or in object storage.
-
-    Raises
-    ------
-    UnreadableTrace
-        If there are no logs.
-    """
+    """Return the logs at a path: one file, or those in a folder, on disk or in object storage."""
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
         return Logs(remote.sizes, remote.notes, remote.download, remote.url_of, len(remote.sizes) == 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import error_headline, redirect_faults
@@ -86,11 +86,6 @@ class Rerun:
     ----------
     files : mapping
         The file name of each source of the report, by source id.
-
-    Attributes
-    ----------
-    report : Report
-        The report with all results so far.
     """
 
     def __init__(

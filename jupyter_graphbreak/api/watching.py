@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of

@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences

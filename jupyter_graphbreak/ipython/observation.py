@@ -200,7 +200,7 @@ class Observation:
 
     def _choose_device(self, mentioned_objects: dict[str, Any]) -> DeviceChoice | None:
         """Check the options and choose the device; raise :class:`UsageError` for any misuse."""
-        from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+        from jupyter_graphbreak._torch_compat.toolchain import TorchUnavailable, require_torch
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:

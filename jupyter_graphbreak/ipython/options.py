@@ -141,10 +141,6 @@ def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[
     mentioned_objects : mapping
         The objects that the code mentions, by name. Tensors and modules among them have their own devices.
 
-    Returns
-    -------
-    DeviceChoice
-
     Raises
     ------
     ValueError

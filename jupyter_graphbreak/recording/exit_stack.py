@@ -26,11 +26,6 @@ class GuardedExitStack:
     ----------
     on_fault : callable
         Receives a description of the failed step and the error, which is then not raised.
-
-    Attributes
-    ----------
-    is_complete : bool
-        Whether all contexts could be entered.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:

@@ -25,8 +25,8 @@ from jupyter_graphbreak.experiments.check.closeness import (
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all

@@ -26,7 +26,6 @@ from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
@@ -46,7 +45,14 @@ from jupyter_graphbreak.experiments.cost.parts import (
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of_calls, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import (
+    Budget,
+    CudaClock,
+    ProcessorClock,
+    gain_us,
+    spread_of_calls,
+    time_in_turn,
+)
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import torch
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
+from jupyter_graphbreak._torch_compat.backends import SavedTensor, saved_tensors, stack_of
 from jupyter_graphbreak._torch_compat.profile_ranges import record_device_activities
 from jupyter_graphbreak.experiments.cost import variants
-from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
+from jupyter_graphbreak.experiments.cost.timing import CudaClock
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.named_objects import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time

@@ -18,10 +18,9 @@ from jupyter_graphbreak.report.cost import OpCost, Spread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-    from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.cost.timing import CallTime, Clock
     from jupyter_graphbreak.report.schema import Graph, Op
 
 #: A graph is examined if it takes at least this share of the time that its operations take one by one, and at least

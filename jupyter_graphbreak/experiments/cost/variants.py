@@ -16,8 +16,8 @@ import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record_device_activities
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of

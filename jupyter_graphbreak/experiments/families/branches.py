@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_values import (
     RANDOM_OPERATIONS,
     Branch,
@@ -38,8 +37,10 @@ from jupyter_graphbreak.experiments.families.site import (
     draft_of,
     global_and_nonlocal_names,
     indentation_step,
+    is_bound_before,
     names_bound,
     names_read,
+    names_read_after,
     parameters_of,
     site_at,
     site_of,

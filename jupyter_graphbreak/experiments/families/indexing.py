@@ -49,14 +49,13 @@ def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
 def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
     """Return the subscripts with several indices, of which at least one may be a number in a variable."""
     for node in ast.walk(tree):
-        is_candidate = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del)
-        if is_candidate and isinstance(node.slice, ast.Tuple) and _number_indices(node):
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and _number_indices(node):
             yield node
 
 
 def _number_indices(node: ast.Subscript) -> list[ast.expr]:
     """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
-    indices = _indices(node)
+    indices = _indices(node) if isinstance(node.slice, ast.Tuple) else []
     numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
     are_others_simple = all(
         index in numbers or isinstance(index, ast.Slice) or _is_ellipsis(index) or _is_number(index)

@@ -330,13 +330,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`Application` does.
-    """
+    """Replace the code of all functions of some sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application

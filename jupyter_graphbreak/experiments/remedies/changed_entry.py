@@ -33,11 +33,6 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
 
     The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
     code again.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
     """
     with restore_switches_on_exit(change):
         saved_environment = dict(os.environ)

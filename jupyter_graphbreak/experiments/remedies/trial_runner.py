@@ -175,13 +175,7 @@ class _RunnableChange:
 
 
 class TrialRunner:
-    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison.
-
-    Raises
-    ------
-    Exception
-        Any exception that the function itself raises on the first input.
-    """
+    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
@@ -69,11 +69,6 @@ def reproduce(
         Whether to replace the names and strings of the program.
     seconds : float or None
         The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
-
-    Raises
-    ------
-    LookupError
-        If the report has no such id.
     """
     target = target_of(report, ident)
     if target is None:

@@ -100,13 +100,7 @@ class ScriptRunner:
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
-    """Run a script with ``python`` in an empty folder, and read PyTorch's trace.
-
-    Raises
-    ------
-    TimeoutExpired
-        If the script takes longer than ``seconds``.
-    """
+    """Run a script with ``python`` in an empty folder, and read PyTorch's trace."""
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes

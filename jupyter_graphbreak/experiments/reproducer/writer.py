@@ -334,13 +334,7 @@ class ScriptWriter:
     # Values.
 
     def expression_of(self, value: Any, depth: int = 0) -> ast.expr:
-        """Return an expression that evaluates to a copy of a value.
-
-        Raises
-        ------
-        UnwritableError
-            If no such expression can be written.
-        """
+        """Return an expression that evaluates to a copy of a value."""
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")
         if isinstance(value, float):

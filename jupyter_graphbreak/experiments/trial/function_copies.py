@@ -57,12 +57,8 @@ class FunctionCopier:
 
     Attributes
     ----------
-    memo : dict
-        The copies, by the ids of the originals.
     bindings : list
         The bindings of the names that the copied functions read or write.
-    functions : list of FunctionType
-        The copies of functions.
     origin_ids : dict
         The ids of the original namespaces, by the ids of their copies.
     uncopied_objects : list

@@ -68,8 +68,6 @@ class Reference:
 
     Attributes
     ----------
-    result : Result
-        The function's result for the first input.
     changed_names : set of str
         The names of the state that the function changes.
     is_repeatable : bool

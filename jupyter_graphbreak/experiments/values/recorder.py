@@ -231,13 +231,7 @@ class LineKey(NamedTuple):
 
 
 class RecordingBackend:
-    """A backend whose graphs run operation by operation, and whose operations are recorded.
-
-    Attributes
-    ----------
-    operations : int
-        The number of operations in the graphs.
-    """
+    """A backend whose graphs run operation by operation, and whose operations are recorded."""
 
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder

@@ -60,7 +60,7 @@ ItemRenderer: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
 def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]:
-    """Return, for each list that the static markup does not show in full, a function that renders its remaining items."""
+    """Return a function that renders the remaining items, for each list that the static markup does not show in full."""
     report, limits = view.report, view.limits
     makers: dict[str, ItemRenderer] = {}
 

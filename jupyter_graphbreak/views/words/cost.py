@@ -171,6 +171,8 @@ _INTRODUCED_BY = {
 }
 #: Lower ratios are shown in percent.
 _MIN_SHOWN_RATIO = 1.1
+#: If times with at least this ratio may be equal, they vary too much for a comparison.
+_MIN_NOISY_RATIO = 1.25
 #: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
@@ -260,10 +262,14 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
 
 def _compare_with_eager(eager: Spread, time: Spread) -> str:
     """Compare the time of a call with that of an eager call: "3.1 times slower than eager", "8% faster than eager"."""
-    if may_be_equal(eager, time) or not min(eager.median_us, time.median_us) > 0:
+    if not min(eager.median_us, time.median_us) > 0:
         return "as fast as eager, within measurement error"
     slower, faster = time.median_us / eager.median_us, eager.median_us / time.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
+    if may_be_equal(eager, time):
+        if ratio >= _MIN_NOISY_RATIO:
+            return "not comparable with eager, because the times vary too much"
+        return "as fast as eager, within measurement error"
     if ratio < _MIN_SHOWN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
 
+from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
@@ -157,7 +158,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     functions = []
     for recompiles in by_function.values():
         function = _make_recompilation(
-            _reasons_of_same_instance(recompiles, instances),
+            [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
             library_sources,
             is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
@@ -225,6 +226,16 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
         is_first = recompile.frame in first_frames
         result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
     return result
+
+
+def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
+    """Drop the reasons why code compiled with different global settings, such as the grad mode, does not suit.
+
+    PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
+    current settings, and a call with these settings needed the recompile nevertheless.
+    """
+    same = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
+    return replace_fields(recompile, reasons=same) if same else recompile
 
 
 def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:

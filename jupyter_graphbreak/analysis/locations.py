@@ -129,8 +129,8 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         node, in_loop = pending.pop()
-        if isinstance(node, ast.If | ast.While):
-            use = _use_of(node, in_loop=in_loop)
+        if isinstance(node, ast.If | ast.While | ast.Assert):
+            use = "error" if isinstance(node, ast.Assert) else _use_of(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):

@@ -1572,6 +1572,13 @@ CALLS = (
         ),
     ),
     KnownCall(
+        causes=("GB0007",),
+        context="torch/optim/lr_scheduler.py",
+        title="`step()` of an optimizer with a learning-rate scheduler",
+        advice="compile the forward pass, and call backward() and the optimizer after it",
+        manual_step=_BACKWARD_STEP,
+    ),
+    KnownCall(
         names=("print",),
         pattern=r"\bprint\(",
         title="`print`",
@@ -1751,8 +1758,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     if call_in_code is not None and call_in_code.manual_step is not None:
         cause = replace(cause, manual_step=call_in_code.manual_step)
     call = (call_in_context or call_in_code) if cause.is_named_by_call else None
-    if call is not None and cause.advice is None:
-        cause = replace(cause, advice=call.advice)
+    if call is not None and call_in_context is None:
+        cause = replace(cause, advice=call.advice or cause.advice)
     return replace(cause, title=call.title, page=call.page or cause.page) if call and call.title else cause
 
 

@@ -1601,6 +1601,13 @@ CALLS = (
         ),
     ),
     KnownCall(
+        causes=("GB0007",),
+        context="torch/optim/lr_scheduler.py",
+        title="`step()` of an optimizer with a learning-rate scheduler",
+        advice="compile the forward pass, and call backward() and the optimizer after it",
+        manual_step=_BACKWARD_STEP,
+    ),
+    KnownCall(
         names=("print",),
         pattern=r"\bprint\(",
         title="`print`",

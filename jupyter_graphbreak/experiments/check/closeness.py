@@ -42,8 +42,8 @@ SMALL_NOISE, LARGE_NOISE = 1, 256
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
-    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one. ``precision`` is
-    the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
+    ``largest`` is the largest number in all results of the call; ``value`` may be only one of the results.
+    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
     """
 
     largest: float
@@ -74,8 +74,6 @@ def difference_beyond_rounding(
 
     Parameters
     ----------
-    expected, actual
-        The results, of any kind.
     exact : DoublePrecisionResults or None
         The results in double precision, which show the size of rounding, if they are available.
     are_gradients : bool
@@ -178,8 +176,6 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
 
     Parameters
     ----------
-    value : object
-        The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
     noise_size : int

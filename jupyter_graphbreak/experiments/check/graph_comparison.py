@@ -43,21 +43,17 @@ class WrongGraph:
 
     Parameters
     ----------
-    frame : str
-        The id of the frame that was compiled.
     module : GraphModule
         The graph as Dynamo captured it.
     changed_module : GraphModule
         The graph after the backend has changed it.
-    compiled : callable
-        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     is_only_backward : bool
         Whether the gradients of the graph differ, but not its values.
     """
 
-    frame: str
+    compile_id: str
     module: torch.fx.GraphModule
     changed_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
@@ -70,8 +66,6 @@ class GraphComparison:
 
     Parameters
     ----------
-    backend : str or callable
-        The backend that compiles the graphs.
     subject : Subject
         The copied function that is compiled. Its graphs may change shared memory.
 
@@ -100,7 +94,7 @@ class GraphComparison:
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame = current_compile_id()
+        compile_id = current_compile_id()
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         self.precision = max(self.precision, precision_of(captured_module.graph))
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
@@ -116,7 +110,7 @@ class GraphComparison:
                     captured_module, compiled, leaves, self._subject, compares_gradients=compares_gradients
                 ):
                     self.wrong_graph = WrongGraph(
-                        frame, captured_module, module, compiled, clone(leaves), compares_gradients
+                        compile_id, captured_module, module, compiled, clone(leaves), compares_gradients
                     )
             return compiled(*args)
 

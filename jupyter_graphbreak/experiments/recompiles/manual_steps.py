@@ -162,15 +162,7 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 def manual_steps(
     variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
-
-    Parameters
-    ----------
-    variations : Variations
-        The variations between the calls.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    """
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles."""
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
@@ -260,7 +252,7 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 
 def _sentence_about_tensor_value(guard: str) -> str:
-    """Return a sentence about a tensor of whose value PyTorch makes a constant, or ``""`` for any other guard."""
+    """Return a sentence about a tensor whose value PyTorch treats as a constant, or ``""`` for any other guard."""
     match = _TENSOR_VALUE.match(plain_guard(guard))
     if match is None or match[1].startswith(BREAK_RESULT_PREFIX):
         return ""
@@ -293,13 +285,13 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
     }
     if stored_value["function"] is not None or name in partials:
         return (
-            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            f"`{name}` is a new function on every call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
-            "and pass the number in each call."
+            "and pass the number on every call."
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations of each call."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The results of repeated calls, and how much Dynamo compiled in each call."""
+    """The results of repeated calls, and how much Dynamo compiled on each call."""
 
     results: list[Result]
     counts: list[CompilationCounts]
@@ -100,15 +100,7 @@ class ReplayResult:
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, with fresh Dynamo state.
-
-    Parameters
-    ----------
-    owner : str or None
-        The name of the called module in the user's code.
-    compiles : bool
-        Whether to compile the entry.
-    """
+    """Repeat calls on one copy of an entry, with fresh Dynamo state."""
     results: list[Result] = []
     counts: list[CompilationCounts] = []
     with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):

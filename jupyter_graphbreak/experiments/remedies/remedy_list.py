@@ -123,17 +123,7 @@ def manual_step_of_function(skipped: Skipped) -> str:
 def with_remedies(
     report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
 ) -> tuple[Report, list[dict[str, Candidate]]]:
-    """Return a report with remedies, and the candidates of each search by the ids of the remedies.
-
-    Parameters
-    ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    searches : sequence of Search
-        The finished search for each entry of the run.
-    reasons : sequence of str
-        Sentences that say why entries were left out.
-    """
+    """Return a report with remedies, and the candidates of each search by the ids of the remedies."""
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
@@ -250,7 +240,7 @@ class _BreakRemedyBuilder:
 
     def _breaks_outside_parts(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
-        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
+        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame_id
         if not parts or frame is None:
             return
         functions_inside = {
@@ -297,7 +287,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
-        key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
+        key = (entry.frame_id, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entries[earlier_remedy.id] is not entry:
             worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))

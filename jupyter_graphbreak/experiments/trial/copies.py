@@ -24,10 +24,10 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCK_MAKERS,
     belongs_to_process,
     has_attributes_only,
-    is_atom,
     is_bound_to_data,
     is_code,
     is_data,
+    is_immutable,
     is_plain_tensor,
     slot_descriptors,
 )
@@ -84,10 +84,6 @@ def clone(
 
     Parameters
     ----------
-    value : object
-        The object to copy.
-    memo : dict
-        The copies made so far, by the ids of the originals.
     failures : list
         Collects the objects that could not be copied.
     copy_function : callable
@@ -118,7 +114,7 @@ class _Copier:
         self._digests = digests
 
     def copy(self, value: Any) -> Any:
-        if is_atom(value):
+        if is_immutable(value):
             return value
         memo = self._memo
         if id(value) in memo:

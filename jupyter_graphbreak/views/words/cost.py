@@ -39,10 +39,10 @@ _MIN_BLOCK_SAVING = 0.4
 def startup_sentence(report: Report) -> str:
     """Say which functions took longest to compile; empty if compiling took little time.
 
-    "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7 s for 2 more
-    functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the code of 2 of 6
-    graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the graph's operations):
-    compiling that block alone may save 88% of the graph's compile time".
+    For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
+    s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
+    code of 2 of 6 graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the
+    graph's operations): compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -108,8 +108,6 @@ class RepeatedBlock:
 
     Parameters
     ----------
-    start : Location
-        The location of the first copy.
     copy_count : int
         The number of copies in the graph.
     share : float
@@ -173,6 +171,8 @@ _INTRODUCED_BY = {
 }
 #: Lower ratios are shown in percent.
 _MIN_SHOWN_RATIO = 1.1
+#: If times with at least this ratio may be equal, they vary too much for a comparison.
+_MIN_NOISY_RATIO = 1.25
 #: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
@@ -189,12 +189,6 @@ class TimeShare:
     ----------
     name : str
         The name to show: "A", "outside at break 1", "guards".
-    graph : str or None
-        The id of the graph.
-    number : int or None
-        The number of the break.
-    us : float
-        The median time, in microseconds.
     share : float
         The fraction of the total time of the entry's shares.
     op_count : int
@@ -220,9 +214,9 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
-    "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
-    without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small to measure,
-    or if the entry was still being compiled during the measurement.
+    For example: "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
+    take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
+    to measure, or if the entry was still being compiled during the measurement.
     """
     cost = report.cost
     if cost is None:
@@ -268,10 +262,14 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
 
 def _compare_with_eager(eager: Spread, time: Spread) -> str:
     """Compare the time of a call with that of an eager call: "3.1 times slower than eager", "8% faster than eager"."""
-    if may_be_equal(eager, time) or not min(eager.median_us, time.median_us) > 0:
+    if not min(eager.median_us, time.median_us) > 0:
         return "as fast as eager, within measurement error"
     slower, faster = time.median_us / eager.median_us, eager.median_us / time.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
+    if may_be_equal(eager, time):
+        if ratio >= _MIN_NOISY_RATIO:
+            return "not comparable with eager, because the times vary too much"
+        return "as fast as eager, within measurement error"
     if ratio < _MIN_SHOWN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
@@ -447,7 +445,8 @@ def time_shares(report: Report, entry: EntryCost) -> list[TimeShare]:
 def restoring_sentences(check: Check) -> list[str]:
     """Return sentences about the changes that make a wrong result right or, if none does, about those that were tried.
 
-    "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
+    For example: "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2
+    times as long".
     """
     sentences = []
     for trial in check.restored_by:

@@ -79,6 +79,11 @@ _ADVICE_ON_INDEX = (
 )
 #: The advice for functions that are called with and without gradients.
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
+#: The advice for a container that was empty in the first call, such as a cache.
+_ADVICE_ON_EMPTY_CONTAINER = (
+    "if the code fills `{name}`, as for a cache, ignore this one recompile, or fill it before the first compiled call; "
+    "otherwise always pass the same length"
+)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 
@@ -97,8 +102,6 @@ class FailedGuard:
         The lines that created the guard, if PyTorch reports them.
     advice : str
         Advice on avoiding the recompiles; empty if there is none.
-    is_size : bool
-        Whether the guard checks the size of a tensor.
     is_about_number_from_break : bool
         Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
@@ -148,8 +151,6 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each preceded by the index of the recompile.
-    library_sources : container of str
-        The ids of the sources of libraries.
     is_inner : bool
         Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
@@ -179,6 +180,12 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    if (
+        variations
+        and {variation.old for _, variation in variations} == {"0"}
+        and variations[0][1].name.startswith("len(")
+    ):
+        advice = _ADVICE_ON_EMPTY_CONTAINER.format(name=variations[0][1].name[4:-1])
     index_name = _name_of_constant_index(group)
     if index_name:
         advice = _ADVICE_ON_INDEX.format(name=index_name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
 
+from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
@@ -68,8 +69,6 @@ class Recompilation:
         All guards that failed, most frequent first.
     compilation_count : int
         The number of compilations; 0 if the first one happened before the run.
-    ids : list of str
-        The ids of the recompiles.
     limit : int
         The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool
@@ -103,7 +102,7 @@ class Recompilation:
     def warning(self) -> str:
         """A warning if the function comes near the recompile limit; empty otherwise.
 
-        "5 of 8 compilations used: after 3 more it runs eagerly".
+        For example: "5 of 8 compilations used: after 3 more it runs eagerly".
         """
         compilations_left = self.limit - self.compilation_count
         if (
@@ -159,7 +158,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     functions = []
     for recompiles in by_function.values():
         function = _make_recompilation(
-            _reasons_of_same_instance(recompiles, instances),
+            [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
             library_sources,
             is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
@@ -227,6 +226,16 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
         is_first = recompile.frame in first_frames
         result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
     return result
+
+
+def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
+    """Drop the reasons why code compiled with different global settings, such as the grad mode, does not suit.
+
+    PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
+    current settings, and a call with these settings needed the recompile nevertheless.
+    """
+    same = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
+    return replace_fields(recompile, reasons=same) if same else recompile
 
 
 def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:
@@ -326,7 +335,7 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
 def limited_functions_text(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
-    "f was compiled 8 times and now runs eagerly (recompile limit)".
+    For example: "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
     limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]

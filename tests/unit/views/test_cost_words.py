@@ -90,6 +90,15 @@ def test_overlapping_spreads_have_no_ratio() -> None:
     ]
 
 
+def test_times_that_vary_too_much_are_not_called_equal() -> None:
+    report = with_entry(
+        cost(), compiled=Spread(34_000, 20_000, 400_000, 3), eager=Spread(246_000, 240_000, 250_000, 3), remedied=[]
+    )
+    assert cost_verdicts(report) == [
+        "compiled, a call is not comparable with eager, because the times vary too much (34.00 ms against 246.00 ms)"
+    ]
+
+
 def test_small_differences_are_percentages_and_large_ratios_are_rounded() -> None:
     for median, words in ((3890, "5% slower"), (37050, "10 times slower"), (1000, "3.7 times faster")):
         compiled = Spread(median, median - 1, median + 1, 9)

@@ -1395,6 +1395,7 @@ CAUSES = (
         ("failed to bind arguments when attempting to inline",),
         title="Call whose arguments do not fit the function",
         advice="write `forward` of an autograd.Function with @staticmethod and without `cls`, if it is a class method",
+        since="2.11",
     ),
     KnownCause(
         "GB7324",

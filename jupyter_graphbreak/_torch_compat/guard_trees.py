@@ -44,11 +44,7 @@ class FrameGuards:
     Parameters
     ----------
     compile_id : str
-        The compile id of the frame.
-    check : callable
-        Checks all guards; returns whether they hold.
-    tree : callable
-        Returns the guards as a tree.
+        The compile id.
     stacks : dict
         The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
     """

@@ -83,11 +83,6 @@ def copy_namespace_to_module(namespace: dict[str, Any]) -> types.ModuleType:
 
     Before torch 2.15, Dynamo takes the globals of a function that it inlines from the module with their ``__name__``,
     which would be the original module.
-
-    Parameters
-    ----------
-    namespace : dict
-        The globals of some functions.
     """
     module = types.ModuleType(str(namespace.get("__name__", "")))
     vars(module).clear()
@@ -120,13 +115,7 @@ def _redirect_to_copied_globals() -> contextlib.AbstractContextManager[None]:
 
 
 def clone_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that behaves like the given one but has no compiled code in Dynamo's cache.
-
-    Parameters
-    ----------
-    imitated_backend : str or callable
-        The backend, or its name.
-    """
+    """Return a backend that behaves like the given one but has no compiled code in Dynamo's cache."""
     registry = importlib.import_module("torch._dynamo.backends.registry")
     compiler = registry.lookup_backend(imitated_backend) if isinstance(imitated_backend, str) else imitated_backend
 

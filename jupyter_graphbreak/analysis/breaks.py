@@ -136,18 +136,12 @@ def advise(
 
     Parameters
     ----------
-    cause : Cause
-        The reason why the graph broke.
     consequence : Reason or None
         The reason why the frame could not resume.
-    owner : {"own", "library", "torch"}
-        The owner of the line.
     stack : sequence of CodeLocation
         The stack of the break, outermost entry first.
     use : str or None
         The purpose of the branch, if the break is at a branch with a known purpose.
-    code : str or None
-        The source code of the break.
     """
     bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
@@ -374,13 +368,7 @@ class BreakTable:
         ]
 
     def what_if(self, torch: str | None) -> WhatIf:
-        """Return which breaks would have been errors under stricter settings, as far as the run shows.
-
-        Parameters
-        ----------
-        torch : str or None
-            The release of PyTorch, if known.
-        """
+        """Return which breaks would have been errors under stricter settings, as far as the run shows."""
         ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:

@@ -19,10 +19,9 @@ from jupyter_graphbreak.analysis.functions import (
     is_in_head,
     last_line_in_tree,
 )
-from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import ExpressionSpan, is_resume_name, original_name
+from jupyter_graphbreak.records.records import ExpressionSpan, is_inserted_frame, is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -215,8 +214,6 @@ class SourceText(msgspec.Struct, frozen=True):
         The file name in code objects.
     name : str
         The name to show to the user.
-    segments : list of Segment
-        The known parts of the text.
     lines : dict
         Further individual lines, by their line numbers in the code.
     line_offset, indent : int
@@ -238,8 +235,6 @@ class Sources:
 
     Parameters
     ----------
-    texts : iterable of SourceText
-        The recorded sources.
     library_roots : iterable of str
         Folders of the standard library and of installed packages.
     folder, home : str or None
@@ -638,3 +633,44 @@ def _continues_caller(stack_entry: StackEntry, caller: StackEntry) -> bool:
         and caller.filename == stack_entry.filename
     )
     return is_same_function and (is_resume_name(stack_entry.function) or stack_entry.function == _MODULE)
+
+
+#: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
+_MACHINERY_FILES = (
+    "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
+    "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
+    "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
+    "torch/_utils_internal.py", "torch/_functorch/", "torch/_inductor/", "torch/compiler/", "torch/fx/",
+    "jupyter_graphbreak/",
+)  # fmt: skip
+
+
+_MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+
+
+#: Files that run a program; the stack outside them belongs to a different program.
+_RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
+
+
+def is_machinery(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is machinery.
+
+    Parameters
+    ----------
+    module_path : str or None
+        The file as Python imports it; ``None`` for the user's own files, which are never machinery.
+    function : str
+        The name of the code object; the empty string to check only the file.
+    """
+    if module_path is None:
+        return False
+    return (
+        module_path.startswith(_MACHINERY_FILES)
+        or is_inserted_frame(module_path, function)
+        or (module_path, function) in _MACHINERY_FUNCTIONS
+    )
+
+
+def is_runner(module_path: str | None) -> bool:
+    """Return whether a file runs programs, as Python's ``runpy`` does."""
+    return module_path in _RUNNER_FILES

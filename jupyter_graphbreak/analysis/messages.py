@@ -68,14 +68,10 @@ class BreakMessage(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    cause : Cause
-        The reason for the break.
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
         The fate of the frame; ``None`` if the message does not state it.
-    file, line : str or None, int or None
-        The location in the message.
     stack : list of StackEntry
         The stack in the message, outermost entry first.
     operation : str or None
@@ -101,8 +97,6 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     ----------
     exception : str or None
         The class of the underlying exception. It becomes the name of the cause if the message has none.
-    packages : PackagePaths
-        The folders of the run's packages.
     """
     header = _HEADER.search(text)
     reason = _reason_part(text)

@@ -42,13 +42,7 @@ def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression, which may span several lines.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not an expression.
-    """
+    """Return the syntax tree of an expression, which may span several lines."""
     with hide_python_warnings():
         return ast.parse(f"({text}\n)", mode="eval").body
 

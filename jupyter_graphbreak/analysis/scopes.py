@@ -155,15 +155,7 @@ class ScopeTable:
     def setting_in_force(
         self, conditions: additions.Conditions, location: Location | None
     ) -> tuple[Setting | None, str | None]:
-        """Return the setting in force at an event, and a clause that explains any conflict between run and source.
-
-        Parameters
-        ----------
-        conditions : Conditions
-            The recorded settings and open scopes.
-        location : Location or None
-            The location of the event.
-        """
+        """Return the setting in force at an event, and a clause that explains any conflict between run and source."""
         in_force = conditions.error_on_graph_break
         if in_force is None and not conditions.fullgraph:
             return None, None

@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
@@ -363,15 +363,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 class EventStream:
-    """Turns records into events and passes them to the user's function.
-
-    Parameters
-    ----------
-    on_event : callable
-        Receives each :class:`Event`, on the thread that compiles. If it raises an exception, it is not called again.
-    on_error : callable
-        Receives that exception.
-    """
+    """Turns records into events and passes them to the user's function."""
 
     def __init__(self, on_event: Callable[[Event], object], on_error: Callable[[Exception], None]) -> None:
         self._on_event: Callable[[Event], object] | None = on_event

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.formats import FORMATS
-from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.commands.options import FileProblem, format_option
 from jupyter_graphbreak.records.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Report
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS
-from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.commands.options import FAILED, SUCCESS, format_option
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 
 if TYPE_CHECKING:

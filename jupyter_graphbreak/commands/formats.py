@@ -21,17 +21,7 @@ _MAX_UNEVEN_BREAKS = 50
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The result of a command.
-
-    Parameters
-    ----------
-    reports : list of Report
-        The reports; for a job, those of its processes.
-    job : Job or None
-        The job, if there are several processes.
-    notebook : str or None
-        The path of the notebook that the reports come from.
-    """
+    """The result of a command."""
 
     reports: list[Report] = field(default_factory=list)
     job: Job | None = None
@@ -58,10 +48,6 @@ def render(result: CommandResult, output_format: str, verdict: GateVerdict | Non
     ----------
     result : CommandResult
         The unredacted result, which the verdict refers to.
-    output_format : str
-        One of :data:`FORMATS`.
-    verdict : GateVerdict or None
-        The gate's verdict, if there is a baseline.
     redacted : bool
         Whether to leave out the user's code.
     """

@@ -1,4 +1,4 @@
-"""The options and the final steps that commands share: output format, gate, redaction."""
+"""The options, exit statuses, messages and final steps that commands share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import NOTHING_COMPILED_ADVICE, have_compiled_nothing, judge
+from jupyter_graphbreak.views.words.plain_text import one_line
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -129,3 +129,24 @@ def _failure_reason(error: OSError | ValueError) -> str:
         return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
     why: str = getattr(error, "strerror", None) or str(error)
     return why[:1].lower() + why[1:]
+
+
+SUCCESS, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class FileProblem(click.ClickException):
+    """A file or folder cannot be read or written; the message gives the path and the reason in one line."""
+
+    exit_code = UNREADABLE
+
+
+#: Messages quote names and strings from files, which may have any length.
+_MAX_MESSAGE_LENGTH = 1_000
+
+
+def print_message(text: str) -> None:
+    """Print a message to stderr, on one line, with control characters as escapes."""
+    line = one_line(text)
+    click.echo(
+        f"graphbreak: {line if len(line) <= _MAX_MESSAGE_LENGTH else line[:_MAX_MESSAGE_LENGTH] + '...'}", err=True
+    )

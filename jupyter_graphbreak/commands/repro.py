@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, print_message
+from jupyter_graphbreak.commands.options import FAILED, SUCCESS, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 

@@ -196,8 +196,6 @@ class _Uses:
 
     Attributes
     ----------
-    names : set of str
-        Names of globals and attributes.
     values : list
         The values of the function's globals and closure, and of those attributes of its instance that it may use.
     calls_user_functions : bool

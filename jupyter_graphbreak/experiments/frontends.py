@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
@@ -89,13 +89,7 @@ def _capture_with_export(fn: Any, arguments: Arguments, *, strict: bool) -> Prog
 
 
 def capture_functions(backend: str) -> list[tuple[str, Capture]]:
-    """Return the name of each front end, and the function that captures a callable with the front end.
-
-    Parameters
-    ----------
-    backend : str
-        The backend of ``torch.compile``.
-    """
+    """Return the name of each front end, and the function that captures a callable with the front end."""
     return [
         ("torch.jit.trace", _capture_with_trace),
         ("torch.jit.script", lambda fn, _: torch.jit.script(fn)),
@@ -317,8 +311,6 @@ def compare(
     further_arguments : sequence of Arguments
         Further arguments with which to call the captured programs. If empty, inputs are derived from
         ``first_arguments``.
-    backend : str
-        The backend of ``torch.compile``.
     find_cell : callable
         Returns the cell of a code object, given the name of the code's file, for the report.
 

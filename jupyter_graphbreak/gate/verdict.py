@@ -68,16 +68,12 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    new_breaks : list of AllowedBreak
-        The breaks that are not allowed.
     newly_eager : list of AllowedEager
         The functions that run eagerly for a reason other than a break although the baseline does not allow it.
     more_recompiles : list of MoreRecompiles
         The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
         The allowed breaks that no longer occur.
-    allowed_count : int
-        The number of allowed breaks that occurred.
     changed_versions : dict
         The old and the new version of each library whose version has changed, by the name of its module.
     nothing_compiled : bool
@@ -155,8 +151,6 @@ def _pair_entries(
 
     Parameters
     ----------
-    before, after : sequence
-        The old and the new entries.
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """

@@ -171,12 +171,8 @@ class CellRuns:
 
         Parameters
         ----------
-        plan : Plan
-            The way to run the cell.
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
-        filename : str
-            The file name of the cell's code object.
         only_torch : bool
             Whether to show a report only if the cell uses PyTorch.
         edited_cells : sequence of tuple
@@ -217,8 +213,6 @@ class CellRuns:
 
         Parameters
         ----------
-        name : str
-            The name of the function in the notebook's namespace.
         bound_names : sequence of str or None
             The names that the cell binds; ``None`` if the cell cannot run again.
         """

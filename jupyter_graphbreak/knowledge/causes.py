@@ -1718,12 +1718,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
     Parameters
     ----------
-    name : str
-        PyTorch's name of the cause.
     context : str or None
         PyTorch's debug context of the break, which may contain the name of the called function.
-    code : str or None
-        The source code of the break.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)

@@ -41,10 +41,6 @@ class DynamoSetting:
 
     Parameters
     ----------
-    name : str
-        The name in ``torch._dynamo.config``.
-    value : bool or int
-        The value to set.
     is_safe : bool or None
         Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
     since : str or None

@@ -264,8 +264,6 @@ def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Itera
 
     Parameters
     ----------
-    location : CodeLocation
-        The line of the break.
     stack : sequence of CodeLocation
         The calls that led to it, outermost first.
     """

@@ -120,8 +120,6 @@ def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[
 
     Parameters
     ----------
-    values : mapping
-        Objects by name.
     started_codes : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """

@@ -141,8 +141,6 @@ def source_of_file(
     ----------
     text : list of str
         The lines of the file, with line ends.
-    mentioned_lines : set of int
-        The numbers of the individual lines to include.
     functions : dict
         The names of the functions to include, by one of their lines.
     """

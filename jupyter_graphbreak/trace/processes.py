@@ -17,12 +17,10 @@ from jupyter_graphbreak.records.records import (
     reduce_record,
     with_encodable_text,
 )
-from jupyter_graphbreak.trace.bytecode import LISTING_KIND, resumed_line
-from jupyter_graphbreak.trace.entries import Tally, read_entries
+from jupyter_graphbreak.trace.entries import LISTING_KIND, Tally, read_entries, resumed_line
 from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
-from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
+from jupyter_graphbreak.trace.log_files import DAMAGE_ERRORS, TooMuchUnpacked, UnreadableTrace, open_trace, rank_in
 from jupyter_graphbreak.trace.log_texts import ProcessFacts, source_records
-from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
@@ -195,12 +193,8 @@ def read_file(
 
     Parameters
     ----------
-    deadline : Deadline
-        The time at which to stop reading.
     on_read : callable
         Receives, during reading, the number of further bytes that were read.
-    folders : SourceFolders
-        As for :func:`read_processes`.
 
     Raises
     ------

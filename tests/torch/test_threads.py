@@ -24,13 +24,13 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
 from jupyter_graphbreak._torch_compat.configuration import force_backend, imitate_eager_output
-from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
 from jupyter_graphbreak._torch_compat.patching import (
     observe_calls_on_thread,
     patch_attribute,
     patch_on_thread,
     redirect_calls_on_thread,
 )
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_compiled_code
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compile_calls

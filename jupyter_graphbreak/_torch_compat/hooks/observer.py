@@ -105,17 +105,7 @@ class Observer:
 
 
 class WatchedCall:
-    """A call to a watched torch function.
-
-    Parameters
-    ----------
-    function : callable
-        Torch's function.
-    args, kwargs
-        The arguments.
-    caller : FrameType
-        The calling frame.
-    """
+    """A call to a watched torch function."""
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any], caller: FrameType) -> None:
         self.args = args
@@ -140,13 +130,6 @@ def wrap_with_uncompiled_hook(
     """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it.
 
     Dynamo compiles neither the wrapper nor the observation.
-
-    Parameters
-    ----------
-    original : function
-        A PyTorch or library function.
-    observe_call : callable
-        Receives the call after it has returned.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     set_eval_frame = eval_frame.set_eval_frame

@@ -25,8 +25,8 @@ from jupyter_graphbreak.experiments.check.closeness import (
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
@@ -500,12 +500,8 @@ def _try_changes(
 
     Parameters
     ----------
-    entry : Entry
-        The entry whose compiled result is wrong.
     step : {"eager", "aot_eager", "backend"}
         The compilation step that introduces the difference.
-    first_divergence : Divergence or None
-        The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
     call_count : int

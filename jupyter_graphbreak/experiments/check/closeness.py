@@ -74,8 +74,6 @@ def difference_beyond_rounding(
 
     Parameters
     ----------
-    expected, actual
-        The results, of any kind.
     exact : DoublePrecisionResults or None
         The results in double precision, which show the size of rounding, if they are available.
     are_gradients : bool
@@ -178,8 +176,6 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
 
     Parameters
     ----------
-    value : object
-        The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
     noise_size : int

@@ -43,14 +43,10 @@ class WrongGraph:
 
     Parameters
     ----------
-    compile_id : str
-        The compile id of the frame.
     module : GraphModule
         The graph as Dynamo captured it.
     changed_module : GraphModule
         The graph after the backend has changed it.
-    compiled : callable
-        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     is_only_backward : bool
@@ -70,8 +66,6 @@ class GraphComparison:
 
     Parameters
     ----------
-    backend : str or callable
-        The backend that compiles the graphs.
     subject : Subject
         The copied function that is compiled. Its graphs may change shared memory.
 

@@ -43,13 +43,6 @@ def measure_alternatives(
 
     Each alternative is compared with an unchanged copy that is compiled just before the alternatives: guards take more
     or less time depending on where they are in memory.
-
-    Parameters
-    ----------
-    compiled_time : Spread
-        The time of the compiled call.
-    guards : sequence of GuardCost
-        The most expensive guards.
     """
     paths = _shared_path_differences(steady_state.correspondence)
     guards_us = sum(guard.time.median_us for guard in guards)

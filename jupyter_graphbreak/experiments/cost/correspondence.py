@@ -70,13 +70,7 @@ class Correspondence:
         return replace(location, source=source) if location is not None and source is not None else None
 
     def locator(self, files: Mapping[str, str], find_cell: FindCell) -> Locate:
-        """Return a function that finds the locations of stacks in the sources of the original run's report.
-
-        Parameters
-        ----------
-        files : mapping
-            The file name of each source of the repeated run's report, by the source's id.
-        """
+        """Return a function that finds the locations of stacks in the sources of the original run's report."""
         return locator({name: self.original_source(ident) for ident, name in files.items()}, find_cell)
 
     def original_frame(self, ident: str | None) -> str | None:

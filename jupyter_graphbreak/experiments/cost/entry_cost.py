@@ -26,7 +26,6 @@ from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
@@ -46,7 +45,14 @@ from jupyter_graphbreak.experiments.cost.parts import (
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of_calls, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import (
+    Budget,
+    CudaClock,
+    ProcessorClock,
+    gain_us,
+    spread_of_calls,
+    time_in_turn,
+)
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
@@ -114,13 +120,7 @@ def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
 
 
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
-    """Return the work that a call causes on its device.
-
-    Parameters
-    ----------
-    activities : sequence of Activity
-        The activities of the call, in order.
-    """
+    """Return the work that a call causes on its device."""
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
         (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
@@ -453,13 +453,6 @@ def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: 
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call are treated as compiled unless they run outside of graphs in the compiled call.
-
-    Parameters
-    ----------
-    profiles : list of list of ProfileRange
-        Profiles of the compiled call.
-    graphs_share : float or None
-        The graphs' share of the time.
     """
     if not profiles:
         return None
@@ -484,13 +477,7 @@ def _break_even_calls(saved_us: float | None, correspondence: Correspondence) ->
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        The arguments of the call.
-    """
+    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``."""
     call = compiled_callable(fn)
     options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
+from jupyter_graphbreak._torch_compat.backends import unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.trial.entry import backend_name
@@ -19,7 +19,7 @@ from jupyter_graphbreak.report.cost import UnfusedKernels
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak._torch_compat.fusion import UnfusedPair
+    from jupyter_graphbreak._torch_compat.backends import UnfusedPair
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.effect_locations import Locate
     from jupyter_graphbreak.report.cost import WhyNotFused

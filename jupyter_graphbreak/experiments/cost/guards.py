@@ -50,10 +50,6 @@ def time_guards(
 
     Parameters
     ----------
-    frames : sequence of FrameGuards
-        The guards of the compiled frames.
-    used_frames : collection of str
-        The ids of the frames that a call runs.
     frame_id : callable
         Returns the id of a frame in the report.
     call : callable or None

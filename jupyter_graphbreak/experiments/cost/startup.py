@@ -36,11 +36,6 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
     Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk contain the
     graphs.
-
-    Parameters
-    ----------
-    correspondence : Correspondence
-        Maps the report of the second start to the report of the first one.
     """
     records = list(records)
     messages = _cache_messages(records)
@@ -87,13 +82,6 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
     """Try settings that avoid the bypasses of an entry's graphs; return those with which the cache has all graphs.
 
     Each bypass mentions only one operation, so settings are added from one start to the next.
-
-    Parameters
-    ----------
-    startup : Startup
-        The entry's second start, without a change.
-    records : iterable of Record
-        The records of that start.
     """
     bypassed_graphs = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
     reasons = _bypass_reasons(_cache_messages(records))

@@ -21,8 +21,6 @@ class SteadyState:
 
     Parameters
     ----------
-    eager, compiled : Variant
-        The variants that call the entry uncompiled and compiled.
     us_by_graph : mapping
         The time in microseconds of each graph in a call, by the graph's id in the report of the run on copies.
     frame_guards : sequence of FrameGuards

@@ -16,8 +16,8 @@ import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record_device_activities
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
@@ -121,10 +121,6 @@ class Variant:
 
     Parameters
     ----------
-    entry : Entry
-        The entry to call.
-    compiled : bool
-        Whether to compile the entry.
     records_marks : bool
         Whether the compiled code can record marks.
     context : callable
@@ -368,8 +364,6 @@ class Variant:
 
         Parameters
         ----------
-        observe : callable
-            Receives a function that makes a call.
         backward : bool
             Whether a backward pass follows each call whose results require gradients.
         """

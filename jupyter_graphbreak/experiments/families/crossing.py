@@ -386,13 +386,7 @@ def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
 
 
 class HiddenEffects:
-    """The effects of calls, properties and operators, as far as the user's sources show them.
-
-    Parameters
-    ----------
-    trees : iterable of ast.Module
-        The syntax trees of the user's sources.
-    """
+    """The effects of calls, properties and operators, as far as the user's sources show them."""
 
     def __init__(self, trees: Iterable[ast.Module]) -> None:
         nodes = [node for tree in trees for node in ast.walk(tree)]

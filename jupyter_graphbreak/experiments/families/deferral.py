@@ -39,8 +39,6 @@ class DeferredStatement:
 
     Parameters
     ----------
-    statement : ast.stmt
-        The statement in the source.
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     lines_after_call : list of str
@@ -75,8 +73,6 @@ def defer(
 
     Parameters
     ----------
-    function : ast.FunctionDef
-        The compiled function.
     statement : ast.stmt
         A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
     clone_changed_values : bool

@@ -34,8 +34,6 @@ class Draft:
     ----------
     text : str
         The source: a file or a cell, magics included.
-    tree : ast.Module
-        The syntax tree of the text, with the lines and columns of the text.
     taken_names : frozenset of str
         Further names that new code must not assign.
     """

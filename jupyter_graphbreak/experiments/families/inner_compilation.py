@@ -46,8 +46,6 @@ class CompiledEntry:
         The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
-    is_module : bool
-        Whether the entry is a module.
     parameters : tuple of str
         The names of the parameters, in order, without the first parameter of a method.
     receiver : str
@@ -75,8 +73,6 @@ def propose_inner_compilation(
     ----------
     texts : mapping
         The whole text of each source that is not a library, by the source's id.
-    files : mapping
-        The file name of each source, by its id.
     operation_share : float
         The share of the entry's forward operations that the inner calls perform.
     taken_names : frozenset of str

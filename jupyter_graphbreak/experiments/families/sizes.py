@@ -281,8 +281,6 @@ class _HostRead(NamedTuple):
 
     Parameters
     ----------
-    call : ast.Call
-        The call that breaks.
     tensor : ast.expr
         The tensor whose numbers the call reads.
     expression : str

@@ -65,10 +65,6 @@ def wrap_function(
 
     Parameters
     ----------
-    site : Site
-        The site of the break.
-    function : ast.FunctionDef
-        The compiled function.
     extra_parameters : str or None
         Additional first parameters of the inner function, separated by commas.
     make_body : callable
@@ -102,10 +98,6 @@ class _WrapperParts(NamedTuple):
         The new name of the compiled function.
     extra_parameters : str or None
         Additional first parameters of the compiled function, separated by commas.
-    outer_lines : list of str
-        The lines of the outer function's body.
-    torch_name : str
-        The name of the torch package.
     imports : list of str
         The lines that import torch, if the source does not.
     other_sources : _ChangedSources

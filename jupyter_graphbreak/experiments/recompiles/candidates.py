@@ -45,8 +45,6 @@ class CallPreparation:
 
     Parameters
     ----------
-    path : Path
-        The path of the value.
     template : str
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
@@ -93,13 +91,7 @@ class CallPreparation:
 
 @dataclass(frozen=True)
 class RecompileCandidate:
-    """A change that may prevent recompiles.
-
-    Parameters
-    ----------
-    preparations : tuple of CallPreparation
-        The changes and marks that the lines of the adjustment make.
-    """
+    """A change that may prevent recompiles."""
 
     title: str
     families: tuple[Family, ...]
@@ -158,8 +150,6 @@ class Circumstances:
     ----------
     owner : str
         The name of the called module.
-    limit : int
-        The recompile limit.
     is_limit_worth_raising : bool
         Whether the limit was reached, and some calls used the code of earlier calls. If none did, every further call
         would cause a recompile.
@@ -442,13 +432,7 @@ def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandi
 
 
 def expression(path: Path, owner: str) -> str:
-    """Return the expression for a path.
-
-    Parameters
-    ----------
-    owner : str
-        The name of the called module in the user's code.
-    """
+    """Return the expression for a path."""
     steps = "".join(map(str, path.steps))
     return f"{owner if path.root.kind == 'module' else path.root.name}{steps}"
 

@@ -89,14 +89,8 @@ def find_recompile_remedies(
 
     Parameters
     ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    recorded_entries : RecordedEntries
-        The entries of the run, with the specs of their calls.
     seconds : float
         The time limit. After it, at most one candidate is tried for each further entry.
-    compile_text : callable
-        As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     break_remedy_contexts : callable
         Returns the contexts that apply the remedies for breaks of an entry, by the ids of the remedies.
     """

@@ -162,15 +162,7 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 def manual_steps(
     variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
-
-    Parameters
-    ----------
-    variations : Variations
-        The variations between the calls.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    """
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles."""
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):

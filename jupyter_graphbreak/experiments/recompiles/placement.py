@@ -53,14 +53,8 @@ def insert_lines_before_calls(
 
     Parameters
     ----------
-    text : str
-        The text of a cell or a file.
-    sites : iterable of CallSite
-        The calls in this text.
     callee : callable
         The callable that the calls run.
-    preparations : sequence of CallPreparation
-        The code to run before each call.
     settings_statements : sequence of str
         The statements that change settings. They run once, before the loops around the first call of each function.
     reserved_names : collection of str
@@ -408,17 +402,7 @@ def _apply_splices(text: str, splices: Iterable[_Splice]) -> str:
 def add_dynamic_argument(
     texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
 ) -> dict[str, str] | None:
-    """Return the texts of the sources that compile a function, with ``dynamic=True`` added; ``None`` if there are none.
-
-    Parameters
-    ----------
-    texts : mapping
-        The texts of cells and files, by source.
-    definition : CompiledDefinition
-        The definition of the function.
-    owner : str or None
-        The name of the called module in the user's code.
-    """
+    """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if none do."""
     trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
     for source, node in find_compile_calls(trees, definition, owner):
@@ -460,8 +444,6 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
     ----------
     paths : collection of Path
         The paths of the numbers. Arguments that are numbers are ignored, because no other code reads them.
-    tree : ast.Module
-        The syntax tree of a source.
     own_line : int or None
         The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """

@@ -100,15 +100,7 @@ class ReplayResult:
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, with fresh Dynamo state.
-
-    Parameters
-    ----------
-    owner : str or None
-        The name of the called module in the user's code.
-    compiles : bool
-        Whether to compile the entry.
-    """
+    """Repeat calls on one copy of an entry, with fresh Dynamo state."""
     results: list[Result] = []
     counts: list[CompilationCounts] = []
     with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):

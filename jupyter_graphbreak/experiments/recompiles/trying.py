@@ -444,8 +444,6 @@ def unseen_calls(
 
     Parameters
     ----------
-    variations : Variations
-        The variations between the calls.
     assigned_paths : collection of Path
         The paths of the state to assign before each call.
     """

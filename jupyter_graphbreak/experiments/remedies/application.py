@@ -165,8 +165,6 @@ class Program:
         The whole text of each source, as its editor shows it.
     compile_text : callable
         Compiles the text of a source under a file name, and returns the code objects that run it.
-    find_cell : callable
-        Returns the cell with a given file name.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -332,18 +330,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open.
-
-    Parameters
-    ----------
-    program, texts, copies
-        As for :class:`Application`.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`Application` does.
-    """
+    """Replace the code of all functions of some sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application

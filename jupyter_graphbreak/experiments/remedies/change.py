@@ -31,18 +31,8 @@ class Change:
 
     Parameters
     ----------
-    texts : mapping
-        The whole new text of each source that changes, by the source's id.
-    settings : mapping
-        The values of settings by their full dotted names.
     switch_codes : tuple of str
         The code of switches, which runs before compiling.
-    compiles_inner_function : bool
-        Whether the changed function compiles an inner function, and is called uncompiled.
-    assumptions : tuple of str
-        Assumptions that no input can verify, as clauses: "it assumes that ...".
-    inner_calls : tuple of InnerCall
-        The functions and modules to compile inside the function.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -162,13 +152,7 @@ def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) ->
 
 
 def patch_of(original_texts: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
-    """Return a change as a unified diff; ``None`` if it changes no text.
-
-    Parameters
-    ----------
-    paths : mapping
-        The path or name of each source, by its id.
-    """
+    """Return a change as a unified diff; ``None`` if it changes no text."""
     lines: list[str] = []
     for source, text in change.texts.items():
         path = paths[source].lstrip("/")

@@ -33,16 +33,6 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
 
     The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
     code again.
-
-    Parameters
-    ----------
-    program : Program
-        The sources that the change may edit.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
     """
     with restore_switches_on_exit(change):
         saved_environment = dict(os.environ)

@@ -57,8 +57,6 @@ class FoundRemedies:
 
     Parameters
     ----------
-    report : Report
-        The report with its :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
     searches : list of tuple
         The search for each entry, and its candidates by the ids of the remedies.
     """
@@ -160,12 +158,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 
     Parameters
     ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
     seconds : float or None
         The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
-    compile_text, find_cell : callable
-        As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     own_edits : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
     first_breaks : collection of str

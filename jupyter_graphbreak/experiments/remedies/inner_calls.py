@@ -103,10 +103,6 @@ def find_inner_calls(
     ----------
     original : UncompiledOriginal
         The entry, which runs again, uncompiled.
-    report : Report
-        The report of the compiled entry.
-    files : mapping
-        The file name of each source of the report, by the source's id.
     outside_breaks : frozenset of str
         Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
         without breaks are small, the result may be larger parts that contain other breaks, but none of these.
@@ -355,8 +351,6 @@ def record_calls(
 
     Parameters
     ----------
-    program : callable
-        The function to run.
     ignores_updates : bool
         Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
         training step, all other operations are outside of the forward pass, such as updates of averages and metrics.

@@ -121,13 +121,7 @@ WatchedCondition = tuple[Change, "Condition"]
 
 
 class UncompiledOriginal:
-    """The results of an uncompiled entry on its own input and on derived inputs.
-
-    Raises
-    ------
-    Exception
-        Any exception that the function itself raises on the first input.
-    """
+    """The results of an uncompiled entry on its own input and on derived inputs."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry

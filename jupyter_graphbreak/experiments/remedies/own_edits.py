@@ -63,8 +63,6 @@ class Patch:
 
     Parameters
     ----------
-    name : str
-        The name of the patch file.
     text : str
         A unified diff, with paths as in a remedy's patch or as ``git diff`` writes them.
 
@@ -129,11 +127,6 @@ def changed_files(patch: str) -> list[PatchedFile]:
 def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
     """Return a text with the hunks of a patch applied.
 
-    Parameters
-    ----------
-    path : str
-        The path of the file, for the error message.
-
     Raises
     ------
     CannotApplyError
@@ -190,8 +183,6 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
 
     Parameters
     ----------
-    texts : mapping
-        The whole new text of each changed source, by the source's id.
     compiled_cell : str or None
         The file name of the cell that is called, if the cell was compiled as one function.
 
@@ -230,8 +221,6 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
     Parameters
     ----------
-    function : callable
-        The original function.
     replacement : callable
         The user's own version. The change keeps the decorators of the original function.
     """
@@ -299,8 +288,6 @@ class _TopLevelPart(NamedTuple):
     ----------
     text : str
         The code in a form that can be compared, without the body of a function.
-    line : int
-        The line on which the code starts.
     can_be_added : bool
         Whether a change may add the code, because it defines a function at the top level.
     """

@@ -123,17 +123,7 @@ def manual_step_of_function(skipped: Skipped) -> str:
 def with_remedies(
     report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
 ) -> tuple[Report, list[dict[str, Candidate]]]:
-    """Return a report with remedies, and the candidates of each search by the ids of the remedies.
-
-    Parameters
-    ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    searches : sequence of Search
-        The finished search for each entry of the run.
-    reasons : sequence of str
-        Sentences that say why entries were left out.
-    """
+    """Return a report with remedies, and the candidates of each search by the ids of the remedies."""
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []

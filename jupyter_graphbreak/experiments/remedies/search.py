@@ -91,8 +91,6 @@ class Search:
 
     Parameters
     ----------
-    deadline : float
-        The deadline, in seconds of :func:`time.monotonic`.
     breaks_to_remove : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
     first_breaks : frozenset of str

@@ -76,12 +76,8 @@ class CompiledRun:
     ----------
     report, other_inputs_report : Report
         The reports for the first input, and for all other inputs.
-    files : dict
-        The file name of each source of ``report``, by its id.
     results : list of Result
         One result for each input on which the program ran.
-    other_inputs_files : dict
-        The file name of each source of ``other_inputs_report``.
     is_complete : bool
         Whether the program ran on every input that the original accepts. If not, it ran out of time.
     """
@@ -122,8 +118,6 @@ class TrialResult:
     ----------
     removed_breaks : frozenset of str
         The breaks of the original that the changed program does not have on any input.
-    report : Report or None
-        The report of the changed program, if it ran.
     """
 
     change: Change
@@ -158,17 +152,7 @@ IsPromising = Callable[[CompiledRun], bool]
 
 @dataclass(frozen=True)
 class _RunnableChange:
-    """A changed program that can be run.
-
-    Parameters
-    ----------
-    run_compiled : callable
-        Runs the compiled program on some inputs.
-    open_uncompiled : callable
-        Opens a context that yields the uncompiled function and its subject.
-    compiles_different_function : bool
-        Whether the compiled function is not the original's.
-    """
+    """A changed program that can be run."""
 
     change: Change
     run_compiled: Callable[[list[ReferenceCase], IsPromising], CompiledRun]
@@ -191,18 +175,7 @@ class _RunnableChange:
 
 
 class TrialRunner:
-    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison.
-
-    Parameters
-    ----------
-    compile_text, find_cell : callable
-        As for :class:`Program`.
-
-    Raises
-    ------
-    Exception
-        Any exception that the function itself raises on the first input.
-    """
+    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison."""
 
     def __init__(
         self,
@@ -307,10 +280,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        goals : frozenset of str
-            The breaks of the original to remove.
-        watched_conditions : sequence of WatchedCondition
-            The conditions that the change edits or crosses.
         is_thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
@@ -348,8 +317,6 @@ class TrialRunner:
         ----------
         change : Change
             The replacement as a change to the source, if the source is known.
-        goals : frozenset of str
-            The breaks of the original to remove.
         """
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 

@@ -26,13 +26,7 @@ class UnwritableError(Exception):
 
 
 def function_node(function: types.FunctionType) -> Definition:
-    """Return the definition of a function, with its decorators.
-
-    Raises
-    ------
-    UnwritableError
-        If the source text of the function is not available.
-    """
+    """Return the definition of a function, with its decorators."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if code.co_name == "<module>":
@@ -49,13 +43,7 @@ def function_node(function: types.FunctionType) -> Definition:
 
 
 def class_node(class_: type) -> ast.ClassDef:
-    """Return the definition of a class.
-
-    Raises
-    ------
-    UnwritableError
-        If the source text of the class is not available.
-    """
+    """Return the definition of a class."""
     try:
         text = textwrap.dedent(inspect.getsource(class_))
     except (OSError, TypeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
@@ -68,17 +69,12 @@ def reproduce(
         Whether to replace the names and strings of the program.
     seconds : float or None
         The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
-    runner : ScriptRunner or None
-        Runs the scripts; by default a new one.
-
-    Raises
-    ------
-    LookupError
-        If the report has no such id.
     """
     target = target_of(report, ident)
     if target is None:
         raise LookupError(f"the report has nothing with the id {ident!r}")
+    if not hasattr(os, "fork"):
+        return Reproducer(ident, target.title, reason="This system cannot fork processes, which the search needs.")
     start = time.monotonic()
     entries = list(_entries_for(recorded_entries, target))
     if not entries:
@@ -256,15 +252,7 @@ def script_header(title: str, packages: Iterable[str]) -> str:
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
-    """Return the text for PyTorch's bug report form.
-
-    Parameters
-    ----------
-    output : str
-        The output of the script.
-    packages : iterable of str
-        The packages that the script needs besides PyTorch.
-    """
+    """Return the text for PyTorch's bug report form."""
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
     cleaned_output = _INSTALL_FOLDER.sub("", _LOG_PREFIX.sub("", output)).strip()
     if len(cleaned_output) > _MAX_OUTPUT_LENGTH:

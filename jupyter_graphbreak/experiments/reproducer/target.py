@@ -37,24 +37,16 @@ class Target:
         The kind of finding.
     cause : str
         The GB id of a break, or its type if the break has no id.
-    gb_type : str
-        The type of a break.
     is_logged : bool
         Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     code : str
         The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
-    is_error : bool
-        Whether the break stops the program with an error.
-    function : str
-        The function of a recompile.
     guards : frozenset of str
         The kinds of the guards that fail.
     limit_hit : bool
         Whether the recompile is the one that the recompile limit prevents.
     error : tuple of str
         The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
-    gradients_differ : bool
-        Whether gradients differ, but not the result.
     arguments_differ : bool
         Whether only the arguments and the state differ after the call.
     """

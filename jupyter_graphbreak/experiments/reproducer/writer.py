@@ -75,12 +75,6 @@ class ScriptWriter:
 
     Parameters
     ----------
-    uses_values : bool
-        Whether small tensors are written with their values instead of random values.
-    assembles_objects : bool
-        Whether objects of packages are put together from their attributes instead of being constructed.
-    shortens_lists : bool
-        Whether lists of modules contain only the first module of each class.
     modules : mapping
         The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
         modules.
@@ -340,13 +334,7 @@ class ScriptWriter:
     # Values.
 
     def expression_of(self, value: Any, depth: int = 0) -> ast.expr:
-        """Return an expression that evaluates to a copy of a value.
-
-        Raises
-        ------
-        UnwritableError
-            If no such expression can be written.
-        """
+        """Return an expression that evaluates to a copy of a value."""
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")
         if isinstance(value, float):

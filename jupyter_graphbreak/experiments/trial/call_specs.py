@@ -164,8 +164,6 @@ class CallSpec:
         were not examined.
     site : CallSite or None
         The location of the call in the user's code, or ``None`` if it is unknown.
-    keyword_names : frozenset of str
-        The names of the arguments that were passed by keyword.
     modes : CallModes or None
         The modes of the call, or ``None`` for those of the first call.
     """
@@ -393,8 +391,6 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
 
     Parameters
     ----------
-    path : Path
-        The path to the value.
     enters_objects : bool
         Whether to search modules, optimizers and instances of user classes, besides containers.
     """

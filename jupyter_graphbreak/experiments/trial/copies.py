@@ -84,10 +84,6 @@ def clone(
 
     Parameters
     ----------
-    value : object
-        The object to copy.
-    memo : dict
-        The copies made so far, by the ids of the originals.
     failures : list
         Collects the objects that could not be copied.
     copy_function : callable

@@ -38,7 +38,11 @@ from jupyter_graphbreak.experiments.trial.inputs import (
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     apply_change,
+    as_scalar,
+    contains_numbers,
+    convert_numbers,
     fill_with,
+    first_rows,
     identity,
     map_tensors,
     multiply_by_ten,
@@ -49,7 +53,13 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     replace_first,
     resize,
     tensors_in,
+    transpose,
+    triple,
     unless,
+    with_alternating_signs,
+    with_extreme_integers,
+    with_gaps,
+    with_one_positive,
 )
 from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
@@ -114,8 +124,6 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     Parameters
     ----------
-    original_arguments : Arguments
-        The arguments to derive inputs from.
     state : mapping
         The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """
@@ -205,8 +213,8 @@ def _kind_changes(
     Each kind comes with several values of the tensors, so that most conditions are true for some and false for others.
     """
     values: dict[str, Change] = {
-        "": _triple,
-        ", negated": lambda tensor: negate(_triple(tensor)),
+        "": triple,
+        ", negated": lambda tensor: negate(triple(tensor)),
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(
@@ -215,7 +223,7 @@ def _kind_changes(
         for suffix, make_values in values.items():
             changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
             yield f"{kind}{suffix}", kind, map_tensors(original_arguments, changed_if_allowed)
-    yield "all tensors empty", "empty tensors", map_tensors(original_arguments, functools.partial(_first_rows, count=0))
+    yield "all tensors empty", "empty tensors", map_tensors(original_arguments, functools.partial(first_rows, count=0))
     tensors_by_name = [
         (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
     ]
@@ -252,7 +260,7 @@ def _dtypes_of_one_argument(
     named = [
         (name, dtypes)
         for name, value in original_arguments.by_name(fn).items()
-        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _contains_numbers(tensor, is_floating=True)})
+        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if contains_numbers(tensor, is_floating=True)})
     ]
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
@@ -260,7 +268,7 @@ def _dtypes_of_one_argument(
         kind = f"{name} as {str(dtype).removeprefix('torch.')}"
         for suffix, make_values in values.items():
             changed = map_tensors(original_arguments, unless(may_be_indices, make_values))
-            convert = functools.partial(_convert, identity, dtype=dtype, is_floating=True)
+            convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=True)
             yield (
                 f"{kind}{suffix}",
                 kind,
@@ -402,7 +410,7 @@ def _shrunk_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> 
     for name, value in original_arguments.by_name(fn).items():
         if (tensors := tensors_in(value)) and len(original_arguments.by_name(fn)) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
-                change = only_for(tensors, functools.partial(_first_rows, count=count))
+                change = only_for(tensors, functools.partial(first_rows, count=count))
                 yield name, f"{name} {description}", map_tensors(original_arguments, change)
 
 
@@ -416,10 +424,6 @@ def _shares_size(original_arguments: Arguments, fn: Callable[..., Any], name: st
     return not sizes(arguments_by_name[name]).isdisjoint(
         size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
-
-
-def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
-    return value[:count] if value.dim() else value
 
 
 def _edge_python_values(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -499,17 +503,17 @@ def _edge_values(value: Any) -> Iterator[Any]:
 def _extreme_value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     may_be_indices = index_predicate(original_arguments, fn)
     changes: dict[str, Change] = {
-        "with one positive number": unless(may_be_indices, _with_one_positive),
+        "with one positive number": unless(may_be_indices, with_one_positive),
         **{
             description: unless(may_be_indices, functools.partial(fill_with, number=number))
             for description, number in _EXTREME_NUMBERS.items()
         },
-        "extreme": unless(may_be_indices, _with_extreme_integers),
+        "extreme": unless(may_be_indices, with_extreme_integers),
         "with a nan": lambda tensor: replace_first(tensor, math.nan),
         "with an inf": lambda tensor: replace_first(tensor, math.inf),
         "tiny": lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor,
         "with a zero": lambda tensor: replace_first(tensor, 0.0),
-        "with alternating signs": unless(may_be_indices, _with_alternating_signs),
+        "with alternating signs": unless(may_be_indices, with_alternating_signs),
     }
     for description, change in changes.items():
         yield f"all tensors {description}", map_tensors(original_arguments, change)
@@ -527,33 +531,6 @@ def _zero_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> It
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
         yield f"{name} zero", map_tensors(original_arguments, unless(may_be_indices, change))
-
-
-def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
-
-    The value is negative if the maximum is large: a program that uses it as a size would otherwise exhaust the memory.
-    """
-    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        return value
-    maximum = torch.iinfo(value.dtype).max
-    return torch.full_like(value, maximum if maximum < _MAX_LENGTH else -maximum)
-
-
-def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
-    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
-        return value
-    result = -value.detach().abs() - 1
-    result.view(-1)[0] *= -1
-    return result
-
-
-def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
-    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
-        return value
-    signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
-    return value * signs.reshape(value.shape).to(value.dtype)
 
 
 def _length_changes(original_arguments: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
@@ -674,53 +651,24 @@ def _dtype_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
     tensors = tensors_in(original_arguments.values())
     for is_floating, dtypes in _EDGE_DTYPES.items():
-        present_dtypes = {tensor.dtype for tensor in tensors if _contains_numbers(tensor, is_floating=is_floating)}
+        present_dtypes = {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
             if present_dtypes != {dtype}:
-                conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
+                conversion = functools.partial(convert_numbers, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
         if present_dtypes:  # a 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
-            yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
-
-
-def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    becomes_scalar = _contains_numbers(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
-
-
-def _contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
-    """Return whether a tensor contains floating-point numbers, or integers if not ``is_floating``."""
-    return value.is_floating_point() is is_floating and not value.is_complex() and value.dtype != torch.bool
-
-
-def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    if not _contains_numbers(value, is_floating=is_floating):
-        return value
-    changed_tensor = change(value)
-    return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
+            yield description, functools.partial(as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 
 def _layout_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
     """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
     max_dim = max((tensor.dim() for tensor in tensors_in(original_arguments.values())), default=0)
     if max_dim > 0:
-        yield NOT_CONTIGUOUS, _with_gaps
+        yield NOT_CONTIGUOUS, with_gaps
     if max_dim > 1:
         yield (
             TRANSPOSED,
-            lambda change, value: _transpose(_with_gaps(lambda value: _transpose(change(value)), value)),
+            lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)),
         )
-
-
-def _with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
-    return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
-
-
-def _transpose(value: torch.Tensor) -> torch.Tensor:
-    return value.transpose(0, -1) if value.dim() > 1 else value
-
-
-def _triple(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # so that fewer numbers below one become zero when they are converted to integers

@@ -32,17 +32,7 @@ def with_effects(
     effects: Iterable[ObservedEffect],
     find_cell: FindCell = cell_of_shell,
 ) -> Report:
-    """Return a copy of a report that also lists some effects, without duplicates.
-
-    Parameters
-    ----------
-    report : Report
-        The report to extend.
-    files : mapping
-        The file name of each of the report's sources, by the source's id.
-    effects : iterable of ObservedEffect
-        The effects to add.
-    """
+    """Return a copy of a report that also lists some effects, without duplicates."""
     sources = list(report.sources)
     ids_by_file = {filename: ident for ident, filename in files.items()}
     listed_effects = list(report.effects or [])

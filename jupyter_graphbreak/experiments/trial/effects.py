@@ -65,8 +65,6 @@ class Effects:
 
     Parameters
     ----------
-    stdout, stderr : str
-        The text written to stdout and to stderr.
     warnings : list of WarningMessage
         All warnings, including PyTorch's warnings about compiling.
     log_records : list of (str, str, str)
@@ -233,8 +231,6 @@ def _capture_records(
 
     Parameters
     ----------
-    receive : callable
-        Receives the logger, the level and the message of each record.
     handlers : mapping
         The replacements for handlers, by the ids of the handlers. Handlers without a replacement receive nothing.
     filters : mapping

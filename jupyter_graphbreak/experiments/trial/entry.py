@@ -21,9 +21,8 @@ from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpe
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
-from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
@@ -65,12 +64,6 @@ class Entry:
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
         Copies of the arguments of the first call.
-    backend : str or callable
-        The backend of ``torch.compile``.
-    dynamic : bool or None
-        The option ``dynamic`` of ``torch.compile``.
-    guard_filter : callable or None
-        The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner_targets : frozenset of tuple
@@ -78,8 +71,6 @@ class Entry:
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
-    modes : CallModes
-        The modes of the call.
     storage_copies : tuple of StorageCopy
         The copies of large memory, with their originals.
     name_snapshot : NameSnapshot

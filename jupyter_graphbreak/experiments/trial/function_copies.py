@@ -54,17 +54,11 @@ class FunctionCopier:
     ----------
     earlier_origin_ids : mapping
         The ids of original namespaces, by the ids of copies made earlier.
-    memory_provider : MemoryProvider
-        Provides the memory for copies of large tensors.
 
     Attributes
     ----------
-    memo : dict
-        The copies, by the ids of the originals.
     bindings : list
         The bindings of the names that the copied functions read or write.
-    functions : list of FunctionType
-        The copies of functions.
     origin_ids : dict
         The ids of the original namespaces, by the ids of their copies.
     uncopied_objects : list

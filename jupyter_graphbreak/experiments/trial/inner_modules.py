@@ -47,13 +47,9 @@ class InnerModules:
 
     Parameters
     ----------
-    subject : Subject
-        The subject that contains the copy of the entry.
     module_methods : collection of tuple
         The path of each module, and the name of the method to compile. An empty name stands for the module's calls,
         which ``Module.compile`` compiles.
-    compile_ : callable
-        Compiles a function.
     """
 
     def __init__(

@@ -68,8 +68,6 @@ class Input:
     preceding_call_count : int
         The number of calls to make beforehand with the original input, or with a smaller one derived from it, if the
         function changes state.
-    seed : int
-        The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by name.
     different_kind : str
@@ -137,11 +135,6 @@ def derived_inputs(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
     Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes. Dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
     those for an embedding, stay within the range of the original ones.
-
-    Parameters
-    ----------
-    original_arguments : Arguments
-        The arguments to derive inputs from.
     """
     for description, change in _value_changes(original_arguments, fn):
         arguments = map_tensors(original_arguments, change)

@@ -28,8 +28,6 @@ def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) ->
 
     Parameters
     ----------
-    value : object
-        The value to search.
     name : str
         The name with which the paths begin. Empty for a module whose parameters have no prefix.
     visited_ids : set of int

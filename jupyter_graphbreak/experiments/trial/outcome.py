@@ -69,14 +69,8 @@ class Result:
 
     Parameters
     ----------
-    value : object
-        The returned value.
-    error : Exception or None
-        The exception that the call raised.
     arguments, state : dict
         The arguments and everything else that the call may have changed, as they were after the call, by name.
-    effects : Effects
-        The output, warnings and log records.
     requires_grad : dict
         Whether each tensor of the result, the arguments and the state requires a gradient, by path.
     leaf_grads : dict
@@ -85,8 +79,6 @@ class Result:
         The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
         gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
         raised an exception or ran in inference mode, or no backward pass was requested.
-    backward_error : Exception or None
-        The exception that the backward pass raised.
     state_before : dict
         The state before all runs, by name.
     paths : frozenset of str
@@ -139,16 +131,8 @@ def run(
 
     Parameters
     ----------
-    program : callable
-        The program to call.
     subject : Subject
         The copied function that the program is, or that it was made from.
-    arguments : Arguments
-        The arguments to copy.
-    seed : int
-        The seed of the random generators.
-    runs_backward : bool
-        Whether to run one backward pass.
 
     Raises
     ------
@@ -229,8 +213,6 @@ def _observe_objects(
 
     Parameters
     ----------
-    value : object
-        The returned value.
     tensors_before : mapping
         The tensors before the call; see :func:`_tensors_with_change_counts`.
     """

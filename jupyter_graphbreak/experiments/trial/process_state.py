@@ -499,8 +499,6 @@ def find_changing_line(
 
     Parameters
     ----------
-    codes : iterable of CodeType
-        The code to search.
     imported_functions : mapping
         The module and the original name of each library function that the code imported, by its name in the code.
     """

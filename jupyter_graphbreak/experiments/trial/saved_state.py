@@ -35,8 +35,6 @@ class SavedState:
 
     Parameters
     ----------
-    roots : iterable
-        The objects to start from.
     is_saved_elsewhere : callable
         Returns whether the elements of a storage are saved elsewhere.
     excluded_objects : iterable

@@ -81,13 +81,6 @@ class UncopiedCode:
         The values that variables had when the copied function was called.
     roots : list
         The copied objects from which to search for the code.
-    arguments : iterable
-        The copied arguments.
-
-    Attributes
-    ----------
-    changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(

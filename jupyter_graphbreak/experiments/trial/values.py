@@ -106,8 +106,6 @@ def describe_difference(
 
     Parameters
     ----------
-    expected, actual : object
-        The results to compare.
     compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
     ignored_paths : collection of str
@@ -184,8 +182,6 @@ class _Comparison:
         The paths at which plain values are not compared.
     collects_paths : bool
         Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
-    largest : float
-        The same as for :func:`describe_difference`.
     """
 
     def __init__(

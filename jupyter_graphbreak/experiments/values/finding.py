@@ -78,16 +78,12 @@ def values_of_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to examine.
     run_report : Report or None
         The report whose ids the result uses. By default, this is the report of the run on copies.
     lines : sequence of RequestedLine
         The lines whose operations are all listed. By default, only the last operation of every line is listed.
     call_number : int
         The number of the entry's call in the run, counted from 1.
-    call_count : int
-        The number of all calls to the entry in the run.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()

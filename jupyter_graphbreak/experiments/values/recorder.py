@@ -83,12 +83,6 @@ class ValueRecorder:
 
         Parameters
         ----------
-        key : hashable
-            Identifies the operation.
-        arguments : object
-            The arguments of the operation.
-        compute : callable
-            Runs the operation.
         literal_flags : NonfiniteFlags
             Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
@@ -237,13 +231,7 @@ class LineKey(NamedTuple):
 
 
 class RecordingBackend:
-    """A backend whose graphs run operation by operation, and whose operations are recorded.
-
-    Attributes
-    ----------
-    operations : int
-        The number of operations in the graphs.
-    """
+    """A backend whose graphs run operation by operation, and whose operations are recorded."""
 
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder

@@ -95,14 +95,8 @@ class CellRewriter:
 
     Parameters
     ----------
-    uses_compile : callable
-        Returns whether a cell compiles something itself.
-    magic_runs_code : callable
-        Returns whether a line magic runs code.
     pop_request : callable
         Returns the front end's request for the cell that is about to run, and forgets it.
-    namespace : mapping
-        The notebook's names.
     on_visit : callable
         Called before each cell is read.
     """

@@ -185,11 +185,6 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     ----------
     text : str
         The text in the notebook's editor, including the magic's line.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not valid Python.
     """
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:

@@ -443,8 +443,6 @@ class RunStep:
         eagerly; ``error``: compilation raised.
     graph, frame, skipped
         The parts of the report that the step is about.
-    number : int or None
-        The number of the break.
     """
 
     kind: Literal["graph", "break", "eager", "error"]

@@ -108,8 +108,6 @@ class RepeatedBlock:
 
     Parameters
     ----------
-    start : Location
-        The location of the first copy.
     copy_count : int
         The number of copies in the graph.
     share : float
@@ -191,12 +189,6 @@ class TimeShare:
     ----------
     name : str
         The name to show: "A", "outside at break 1", "guards".
-    graph : str or None
-        The id of the graph.
-    number : int or None
-        The number of the break.
-    us : float
-        The median time, in microseconds.
     share : float
         The fraction of the total time of the entry's shares.
     op_count : int

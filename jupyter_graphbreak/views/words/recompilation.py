@@ -69,8 +69,6 @@ class Recompilation:
         All guards that failed, most frequent first.
     compilation_count : int
         The number of compilations; 0 if the first one happened before the run.
-    ids : list of str
-        The ids of the recompiles.
     limit : int
         The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool

@@ -19,13 +19,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
-from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity, mark_compiled_code
 from jupyter_graphbreak.experiments.cost import variants
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
-from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.cost.timing import Budget, CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry

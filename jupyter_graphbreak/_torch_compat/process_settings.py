@@ -411,15 +411,15 @@ def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
     }
 
 
-def _override_of(entry: Any) -> Any:
-    override = entry.user_override
+def _override_of(config_entry: Any) -> Any:
+    override = config_entry.user_override
     return override.get() if isinstance(override, ContextVar) else override
 
 
-def _unset_value(entry: Any) -> Any:
+def _unset_value(config_entry: Any) -> Any:
     """Return the value of a setting while nothing has set it explicitly."""
-    from_environment = getattr(entry, "env_value_default", None)
-    return from_environment if isinstance(from_environment, bool | int | str) else entry.default
+    from_environment = getattr(config_entry, "env_value_default", None)
+    return from_environment if isinstance(from_environment, bool | int | str) else config_entry.default
 
 
 def _is_plain(value: Any) -> bool:

@@ -234,8 +234,8 @@ class Ledger:
         return (self.first_compilation(frame) or frame).code
 
 
-def _line_in_function(entry: StackEntry) -> tuple[str, str, int | None]:
-    return entry.filename, original_name(entry.function), entry.line
+def _line_in_function(stack_entry: StackEntry) -> tuple[str, str, int | None]:
+    return stack_entry.filename, original_name(stack_entry.function), stack_entry.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:

@@ -74,8 +74,8 @@ def _waiting_calls_text(report: Report) -> str:
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
         recompiles_by_function[frame.recompile_of] += frame.recompile_of is not None
-    entries = {frame.id for frame in report.frames if frame.role == "entry"}
-    calls = sum(count for first, count in recompiles_by_function.items() if first in entries)
+    entry_frame_ids = {frame.id for frame in report.frames if frame.role == "entry"}
+    calls = sum(count for first, count in recompiles_by_function.items() if first in entry_frame_ids)
     calls = max(calls, *recompiles_by_function.values())
     return f"for which {count_text(calls, 'call')} waited"
 

@@ -148,7 +148,7 @@ def guard_lines_text(report: Report, guard: FailedGuard) -> str:
 
 def failed_guards(
     failures: Iterable[tuple[int, _Failure]],
-    library_sources: Container[str] = (),
+    library_source_ids: Container[str] = (),
     *,
     is_inner: bool = False,
     is_library: bool = False,
@@ -169,7 +169,7 @@ def failed_guards(
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        is_read_by_library = reason.location is not None and reason.location.source in library_sources
+        is_read_by_library = reason.location is not None and reason.location.source in library_source_ids
         variation = _find_variation(
             reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_graphbreak.experiments.families.selecting import propose_selecting
+
+from jupyter_graphbreak.experiments.families.indexing import propose_selecting
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.break_times import break_times
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import break_times, functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import error_headline, redirect_faults
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report

@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence, redirect_faults
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report

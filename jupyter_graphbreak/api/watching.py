@@ -17,7 +17,7 @@ from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import collect_sources

@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report

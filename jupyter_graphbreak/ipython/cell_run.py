@@ -21,7 +21,7 @@ from jupyter_graphbreak.ipython.cell.mentions import (
     note_on_methods,
     notes_on_saving,
 )
-from jupyter_graphbreak.ipython.cell.requests import read_explain_request
+from jupyter_graphbreak.ipython.cell.texts import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
-    from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
     from jupyter_graphbreak.ipython.cell.rewriting import Plan
-    from jupyter_graphbreak.ipython.cell.texts import CellTexts
+    from jupyter_graphbreak.ipython.cell.texts import CellTexts, ExplainRequest
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
     from jupyter_graphbreak.results import Report

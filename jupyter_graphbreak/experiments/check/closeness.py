@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
+from jupyter_graphbreak.experiments.trial.copies import clone, digest, shape_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance

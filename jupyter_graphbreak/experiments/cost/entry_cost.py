@@ -60,7 +60,7 @@ from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
 

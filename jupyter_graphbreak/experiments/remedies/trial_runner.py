@@ -47,7 +47,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import original_name
 from jupyter_graphbreak.report.location import Location, Segment, Source

@@ -27,7 +27,7 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
+from jupyter_graphbreak.ipython.cell.texts import ExplainRequest
 from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 if TYPE_CHECKING:

@@ -165,7 +165,7 @@ KINDS = {
     ),
 }
 _IS_AN_ERROR = (
-    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs of single "
+    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs in individual "
     "releases."
 )
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."

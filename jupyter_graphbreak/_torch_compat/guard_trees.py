@@ -43,13 +43,13 @@ class FrameGuards:
 
     Parameters
     ----------
-    frame : str
+    compile_id : str
         The compile id.
     stacks : dict
         The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
     """
 
-    frame: str
+    compile_id: str
     check: Callable[[], bool]
     tree: Callable[[], GuardNode]
     stacks: dict[str, list[StackEntry]]

@@ -263,7 +263,9 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
 
 
 def as_stdlib_function(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as one of the standard library, whose file it recognizes, and return the function.
+    """Make Dynamo treat a function as part of the standard library, whose files Dynamo recognizes.
+
+    Return the function.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ class SourceText(msgspec.Struct, frozen=True):
     name : str
         The name to show to the user.
     lines : dict
-        Further single lines, by their line numbers in the code.
+        Further individual lines, by their line numbers in the code.
     line_offset, indent : int
         The number of lines at the beginning of a cell, and of characters at the beginning of each line, that the
         notebook removed before it ran the cell.
@@ -238,7 +238,7 @@ class Sources:
     folder, home : str or None
         The run's working directory and the user's home folder.
     package_folders : iterable of str
-        Folders of single packages that are elsewhere.
+        Folders of individual packages that are elsewhere.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AnyReport = TypeVar("AnyReport", bound="Report")
 
-#: Folders in which libraries keep the code of single models; code elsewhere may serve many models.
+#: Folders in which libraries keep the code of individual models; code elsewhere may serve many models.
 _MODEL_FOLDERS = {"model", "models"}
 
 

@@ -73,7 +73,7 @@ class LogProcess(msgspec.Struct):
 
 
 class LogContents(NamedTuple):
-    """The content of logs: their processes, of which equal ones share a report, and notes on what cannot be read."""
+    """The content of logs: their processes (equal ones share a report), and notes on what cannot be read."""
 
     processes: list[LogProcess]
     notes: list[Diagnostic]

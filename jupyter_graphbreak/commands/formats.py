@@ -41,7 +41,7 @@ def result_of_job(job: Job) -> CommandResult:
     return CommandResult([Report.of(process.report) for process in job.processes], job)
 
 
-def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
+def render(result: CommandResult, output_format: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
     """Return a result as text in a format, with the gate's verdict if the format can contain it.
 
     Parameters
@@ -53,7 +53,7 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
     """
     new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
     shown_result = result.redacted() if redacted else result
-    match form:
+    match output_format:
         case "json":
             return _render_json(shown_result)
         case "html":

@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class SharedOptions(NamedTuple):
     """The options that all commands that print a report share."""
 
-    form: str
+    output_format: str
     redact: bool
     baseline: Path | None
     update_baseline: bool
@@ -49,7 +49,7 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
     """Return a decorator that adds the option for the format of the output."""
     return click.option(
         "--format",
-        "form",
+        "output_format",
         type=click.Choice(formats),
         default="text",
         show_default=True,
@@ -106,7 +106,9 @@ class Gate:
         verdict = None
         if self._baseline is not None and not shared.update_baseline:
             verdict = judge(self._baseline, result.reports)
-        click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
+        click.echo(
+            render(result, shared.output_format, verdict, redacted=shared.redact).encode(errors="backslashreplace")
+        )
         if shared.update_baseline and shared.baseline is not None:
             if have_compiled_nothing(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {NOTHING_COMPILED_ADVICE}")
@@ -117,7 +119,7 @@ class Gate:
             except (OSError, ValueError) as error:
                 raise FileProblem(f"--baseline {shared.baseline}: {_failure_reason(error)}") from None
             print_message(f"wrote {shared.baseline}")
-        if verdict is not None and shared.form not in {"text", "markdown"}:
+        if verdict is not None and shared.output_format not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
         return SUCCESS if verdict is None or verdict.has_passed else FAILED
 

@@ -91,7 +91,11 @@ def script_command(
     program = program_of(context)
     _check_rerun_options(reruns)
     run, status = run_program(
-        program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
+        program,
+        compiles=compiles,
+        to_stderr=options["output_format"] != "text",
+        processes=processes,
+        entries=any(reruns),
     )
     if run is None:
         return status or FAILED

@@ -181,7 +181,7 @@ class FrontendExamination:
         self._note_side_effects(result)
         actual_type, expected_type = type(result.value).__name__, type(eager.result.value).__name__
         if actual_type != expected_type and not mismatch:
-            self.notes.append(f"returns a {actual_type}, but the function returns a {expected_type}")
+            self.notes.append(f"returns type `{actual_type}`; the function returns `{expected_type}`")
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:

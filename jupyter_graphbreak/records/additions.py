@@ -445,7 +445,7 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     kind_of_source : {"cell", "file", "library"} or None
         The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
     lines : dict
-        The text of single lines that records mention, by line number.
+        The text of individual lines that records mention, by line number.
     line_offset, indent : int
         The number of lines at the beginning of a cell, and of columns at the beginning of each line, that were removed
         before the cell ran.

@@ -101,7 +101,7 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack. In JSON, it is a list of the values of its fields, of which the last ones may be missing.
+    """One entry of a stack. In JSON, it is a list of the values of its fields; the last ones may be missing.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
     Parameters
     ----------
     launches, graph_launches : int
-        The number of launches of single kernels, and the number of CUDA graph launches.
+        The number of launches of individual kernels, and the number of CUDA graph launches.
     synchronizations : int
         How often the processor waits for the device.
     peak_bytes : int

@@ -41,8 +41,8 @@ SMALL_NOISE, LARGE_NOISE = 1, 256
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
-    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one. ``precision`` is
-    the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
+    ``largest`` is the largest number in all results of the call; ``value`` may be only one of the results.
+    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
     """
 
     largest: float

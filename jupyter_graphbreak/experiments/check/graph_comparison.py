@@ -53,7 +53,7 @@ class WrongGraph:
         Whether the gradients of the graph differ, but not its values.
     """
 
-    frame: str
+    compile_id: str
     module: torch.fx.GraphModule
     changed_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
@@ -94,7 +94,7 @@ class GraphComparison:
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame = current_compile_id()
+        compile_id = current_compile_id()
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         self.precision = max(self.precision, precision_of(captured_module.graph))
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
@@ -110,7 +110,7 @@ class GraphComparison:
                     captured_module, compiled, leaves, self._subject, compares_gradients=compares_gradients
                 ):
                     self.wrong_graph = WrongGraph(
-                        frame, captured_module, module, compiled, clone(leaves), compares_gradients
+                        compile_id, captured_module, module, compiled, clone(leaves), compares_gradients
                     )
             return compiled(*args)
 

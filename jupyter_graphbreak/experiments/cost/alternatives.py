@@ -78,7 +78,7 @@ def measure_alternatives(
 
 def _shared_path_differences(correspondence: Correspondence) -> list[PathDifference]:
     """Return the run's path differences that also occurred on the copies, those with the most lines first."""
-    keys = {_path_key(path) for path in correspondence.copy_report.paths if path.lines}
+    keys = {_path_key(path) for path in correspondence.report_on_copies.paths if path.lines}
     paths = [path for path in correspondence.run_report.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 

@@ -176,16 +176,20 @@ def measure_entry(
         with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
-        copy_report, files = build_with_files(recording.records)
+        report_on_copies, files = build_with_files(recording.records)
         variants = variants._replace(remedied=dict(_settled_variants(variants.remedied, end)) if is_settled else {})
         variants.break_only.warm_up()
         compilations_before = compilation_count()
         calls = _timed_calls(variants, budget, end)
         is_settled = is_settled and compilations_before == compilation_count()
         profiles = _profile_calls(variants.compiled, end) if is_settled else []
-        correspondence = Correspondence(copy_report, run_report if run_report is not None else copy_report, entry.frame)
-        frame = entry.frame if run_report is not None else next((frame.id for frame in copy_report.frames), None)
-        compiled_time, parts = _divide_time(variants.compiled, calls, profiles, copy_report)
+        correspondence = Correspondence(
+            report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
+        )
+        frame = (
+            entry.frame_id if run_report is not None else next((frame.id for frame in report_on_copies.frames), None)
+        )
+        compiled_time, parts = _divide_time(variants.compiled, calls, profiles, report_on_copies)
         cost = EntryCost(
             function=entry.function,
             frame=frame,
@@ -206,7 +210,7 @@ def measure_entry(
             )
             cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run_report is not None else None
-    return MeasuredEntry(cost, copy_report, startup)
+    return MeasuredEntry(cost, report_on_copies, startup)
 
 
 class _Variants(NamedTuple):

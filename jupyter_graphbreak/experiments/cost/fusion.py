@@ -50,7 +50,7 @@ def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
     if max(us_by_graph.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.copy_report.graphs}
+    graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.report_on_copies.graphs}
     unfused: list[UnfusedKernels] = []
     for number, graph_inputs in inputs.items():
         graph = graph_by_frame.get(timer.compile_ids[number], "")

@@ -74,7 +74,7 @@ def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[A
         steady_state.correspondence,
     )
     # A frame has one graph, apart from rare cases.
-    graph_by_frame = {graph.frame: graph for graph in correspondence.copy_report.graphs}
+    graph_by_frame = {graph.frame: graph for graph in correspondence.report_on_copies.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run_report.graphs}
     costs: list[OpCost] = []
     try:

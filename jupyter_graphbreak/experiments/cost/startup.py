@@ -46,11 +46,11 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         for record in records
         if record.kind == "compilation_metrics"
     }
-    copy_report, run_report = correspondence.copy_report, correspondence.run_report
-    compile_s = {frame.id: frame.compile_s or 0.0 for frame in copy_report.frames}
+    report_on_copies, run_report = correspondence.report_on_copies, correspondence.run_report
+    compile_s = {frame.id: frame.compile_s or 0.0 for frame in report_on_copies.frames}
     graphs = {graph.id: graph for graph in run_report.graphs}
     starts = []
-    for graph in copy_report.graphs:
+    for graph in report_on_copies.graphs:
         ident = correspondence.original_graph(graph.id)
         if ident is None:
             continue

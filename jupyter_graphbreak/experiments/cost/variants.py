@@ -430,7 +430,7 @@ class Variant:
 
     @contextlib.contextmanager
     def _swap_copies_in(self) -> Iterator[None]:
-        """Open the variant's context, and use the copies and the private code, while this context is open."""
+        """Within this context, keep the variant's context open, and use the copies and the private code."""
         arguments = self._arguments
         with (
             self._context(),

@@ -381,7 +381,7 @@ def _includes(outer: ast.pattern, inner: ast.pattern) -> bool:
 
 
 def _are_disjoint(first: ast.pattern, second: ast.pattern) -> bool:
-    """Return whether two patterns match only strings, and no common string."""
+    """Return whether two patterns match only strings and have no string in common."""
     alternatives = [part.patterns if isinstance(part, ast.MatchOr) else [part] for part in (first, second)]
     values = [
         {part.value.value if isinstance(part, ast.MatchValue) and isinstance(part.value, ast.Constant) else None

@@ -196,7 +196,7 @@ def _are_rows(indices: ast.expr) -> bool:
 
 
 def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> bool:
-    """Return whether a loop's body only sets names that nothing reads later, and changes rows of local tensors."""
+    """Return whether a loop's body changes only rows of local tensors and names that nothing reads later."""
     set_names: set[str] = set()
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AugAssign):

@@ -47,7 +47,7 @@ def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
 
 
 def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
-    """Return the subscripts with several indices, of which at least one may be a number in a variable."""
+    """Return the subscripts with several indices, at least one of which may be a number in a variable."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and _number_indices(node):
             yield node

@@ -156,7 +156,7 @@ def _recompiles_by_entry(
             ident = outer_frame
         return ident
 
-    entry_by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
+    entry_by_frame = {entry.frame_id: entry for entry in reversed(entries) if entry.frame_id is not None}
     by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
     without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:

@@ -252,7 +252,7 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 
 def _sentence_about_tensor_value(guard: str) -> str:
-    """Return a sentence about a tensor of whose value PyTorch makes a constant, or ``""`` for any other guard."""
+    """Return a sentence about a tensor whose value PyTorch treats as a constant, or ``""`` for any other guard."""
     match = _TENSOR_VALUE.match(plain_guard(guard))
     if match is None or match[1].startswith(BREAK_RESULT_PREFIX):
         return ""
@@ -285,13 +285,13 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
     }
     if stored_value["function"] is not None or name in partials:
         return (
-            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            f"`{name}` is a new function on every call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
-            "and pass the number in each call."
+            "and pass the number on every call."
         )
     return ""
 

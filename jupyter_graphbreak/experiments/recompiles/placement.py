@@ -178,7 +178,7 @@ class _CallWriter:
         return True
 
     def _can_assign_global(self, name: str) -> bool:
-        """Return whether the code around the call can assign a global variable, and add a declaration if necessary."""
+        """Add a ``global`` declaration if needed; return whether the code around the call can assign the variable."""
         scope, _ = _scope_of(self._path)
         if isinstance(scope, ast.Module):
             return True

@@ -1,4 +1,4 @@
-"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations of each call."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The results of repeated calls, and how much Dynamo compiled in each call."""
+    """The results of repeated calls, and how much Dynamo compiled on each call."""
 
     results: list[Result]
     counts: list[CompilationCounts]

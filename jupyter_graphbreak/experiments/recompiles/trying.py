@@ -545,7 +545,7 @@ def calls_with_different_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
             if is_number and spec.dtype.is_floating_point is is_floating:
                 shape = spec.shape if has_dimensions else ()
                 requires_grad = spec.requires_grad and dtype.is_floating_point
-                # Integers may be indices, of which 0 is always valid.
+                # Integers may be indices; the index 0 is always valid.
                 data = torch.full(shape, 3 if is_floating else 0, dtype=dtype, device=spec.device)
                 arguments[path] = dataclasses.replace(
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data

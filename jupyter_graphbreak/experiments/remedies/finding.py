@@ -303,10 +303,10 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Coll
     Entries that reuse code add no breaks and are left out.
     """
     frames = [frame.id for frame in report.frames]
-    starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
+    starts = {entry.frame_id: frames.index(entry.frame_id) for entry in entries if entry.frame_id in frames}
 
     def occurrences_in_entry(entry: Entry, breaks: Sequence[Break]) -> int:
-        start_index = starts.get(entry.frame or "", 0)
+        start_index = starts.get(entry.frame_id or "", 0)
         end_index = min(
             (other_start for other_start in starts.values() if other_start > start_index), default=len(frames)
         )

@@ -240,7 +240,7 @@ class _BreakRemedyBuilder:
 
     def _breaks_outside_parts(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
-        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
+        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame_id
         if not parts or frame is None:
             return
         functions_inside = {
@@ -287,7 +287,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
-        key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
+        key = (entry.frame_id, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entries[earlier_remedy.id] is not entry:
             worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))

@@ -292,7 +292,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
+    """Return whether both programs raise for an input, the original in a PyTorch operation."""
     raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 

@@ -43,13 +43,13 @@ _FEW_TRIALS = 5
 _MAX_STEPS = 3
 #: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
-#: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
+#: The shares of the time after which the search stops applying all settings at once, fixing individual breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE_BREAKS = 0.65
 _SHARE_OF_COMBINING = 0.8
 #: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
-#: if it is tried before the single breaks because there are many.
+#: if it is tried before the individual breaks because there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
@@ -109,14 +109,14 @@ class Search:
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
     part_with_one_break: PartWithOneBreak | None = None
-    #: The proposals that work for many breaks at once. They are not tried again for a single break.
+    #: The proposals that work for many breaks at once. They are not tried again for an individual break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
     _phase_end: float = float("inf")
     #: The time when the search for the current break must end, so that time is left for the other breaks.
     _share_end: float = float("inf")
-    #: The proposals that were tried for a single break, by its id.
+    #: The proposals that were tried for each individual break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
     #: The time in seconds that the longest trial has taken.
     _longest_trial_s: float = 0.0
@@ -126,7 +126,7 @@ class Search:
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
         that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
-        trials and at least half of the breaks are in libraries. It comes before the single breaks if there are many,
+        trials and at least half of the breaks are in libraries. It precedes the individual breaks if there are many,
         and last otherwise.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
@@ -566,7 +566,7 @@ def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]
 
 
 def _is_sufficient(candidate: Candidate) -> bool:
-    """Return whether settings and switches alone remove the breaks, and nothing differs."""
+    """Return whether settings and switches alone remove the breaks without any difference."""
     return candidate.result.verdict == "works" and not candidate.result.change.texts
 
 

@@ -74,7 +74,7 @@ def _text_of_class(class_: type) -> str:
 
 
 def _has_members(class_: type, node: ast.ClassDef) -> bool:
-    """Return whether a class has the methods, and the annotated and assigned names, of a definition."""
+    """Return whether a class has the methods and the annotated and assigned names of a definition."""
     members = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
     names: set[str] = set()
     for part in node.body:

@@ -222,7 +222,7 @@ def _script_variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
     entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
-    likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
+    likely_entries = [entry for entry in entries if entry.frame_id is not None and entry.frame_id in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
     yield from likely_entries

@@ -237,7 +237,7 @@ def _is_library_object(item: Any, parent: Any) -> bool:
 
 
 def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
-    """Return the parts of packages, except single attributes, that functions may change."""
+    """Return the parts of packages, except individual attributes, that functions may change."""
     functions = list(functions)
     may_set_any_attribute = any(_SETTERS_AND_EXEC & {*function.__code__.co_names} for function in functions)
     parts: dict[int, LibraryPart] = {}

@@ -92,7 +92,7 @@ def is_called_by_user(frame: FrameType) -> bool:
 
 
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
-    """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
+    """Return whether an event in a frame is an effect of the user's program. Also return the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
     compilers, of imports and of log handlers are ignored, and so are those of the monitor and the lock of a progress

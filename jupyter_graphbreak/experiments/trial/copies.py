@@ -1,4 +1,4 @@
-"""Copy objects so that the original and the copy share no mutable state; in copies for comparison, digests are enough."""
+"""Copy objects so that the original and the copy share no mutable state; in copies to compare, digests may do."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCK_MAKERS,
     belongs_to_process,
     has_attributes_only,
-    is_atom,
     is_bound_to_data,
     is_code,
     is_data,
+    is_immutable,
     is_plain_tensor,
     slot_descriptors,
 )
@@ -114,7 +114,7 @@ class _Copier:
         self._digests = digests
 
     def copy(self, value: Any) -> Any:
-        if is_atom(value):
+        if is_immutable(value):
             return value
         memo = self._memo
         if id(value) in memo:

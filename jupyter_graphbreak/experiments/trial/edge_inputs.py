@@ -229,7 +229,7 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
 
 
 def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one has a different precision, because each branch may use a different argument."""
+    """Yield arguments with one tensor in a different precision, because each branch may use a different argument."""
     named = [
         (name, dtypes)
         for name, tensors in call.tensors_by_name
@@ -250,7 +250,7 @@ def _gradients_of_one_argument(
     call: OriginalCall,
     values: Mapping[str, Change],
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one more requires gradients, because one branch may ignore or detach it."""
+    """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
     names = [name for name, _ in call.tensors_by_name]
     changes = list(_gradient_changes(call)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
@@ -480,7 +480,7 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which only one becomes zero, because a result may not be finite if all of them are zero."""
+    """Yield arguments in which only one tensor becomes zero: if all are zero, a result may not be finite."""
     named = call.tensors_by_name
     for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
@@ -601,7 +601,7 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 conversion = functools.partial(convert_numbers, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number would not
+        if present_dtypes:  # a 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(as_scalar, dtype=small_dtype, is_floating=is_floating)

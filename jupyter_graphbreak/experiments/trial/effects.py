@@ -291,7 +291,7 @@ def seed_torch(seed: int) -> None:
     """Seed the generators that PyTorch has created.
 
     ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which nothing could
-    restore, and it formats the stack in each call.
+    restore, and it formats the stack on every call.
     """
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)

@@ -57,7 +57,7 @@ class Entry:
     ----------
     function : str
         The qualified name of the callable.
-    frame : str or None
+    frame_id : str or None
         The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     call : callable
         The uncompiled function, method or module. To run it without effects, use a
@@ -82,7 +82,7 @@ class Entry:
     """
 
     function: str
-    frame: str | None
+    frame_id: str | None
     call: Callable[..., Any]
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
@@ -182,7 +182,7 @@ class RecordedEntries:
             return
         copy, changeable_parts = copy_or_reason
         entry = replace(
-            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
+            copy, frame_id=entered_call.frame_id, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
         )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
@@ -406,9 +406,9 @@ def callable_name(fn: Any) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
+def why_copies_failed(entry: Entry, error: Exception, run_report: Report) -> str:
     """Return a sentence that says why an entry's uncompiled call on copies raised an error."""
-    if run.error is not None:
+    if run_report.error is not None:
         return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
     return f"{entry.function} could not run again on copies ({error_headline(error)})"
 

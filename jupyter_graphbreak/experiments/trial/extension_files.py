@@ -145,7 +145,7 @@ _COMPILED_FUNCTIONS = frozenset(
 )
 #: The names of the types of methods that are not written in Python, as attributes of their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
-#: Packages whose writes to files PyTorch or Python reports.
+#: Packages that need no wrapper: PyTorch or Python reports their file writes, or they are our own.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
@@ -185,7 +185,7 @@ def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
 
 @functools.cache
 def _may_write(module: object, file: object) -> bool:
-    """Return whether a module belongs to a package whose writes to files neither PyTorch nor Python reports."""
+    """Return whether a module belongs to an installed package whose functions need a wrapper."""
     return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 

@@ -19,7 +19,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import is_bound_to_data, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     ANY_GLOBAL_READERS,
     MISSING,
@@ -92,7 +92,7 @@ class FunctionCopier:
         """Return a copy of an object, which messages call ``name``."""
         if id(value) in self.memo:
             return self.memo[id(value)]
-        if value is MISSING or is_atom(value):
+        if value is MISSING or is_immutable(value):
             return value
         if is_instance(value, LRU_CACHE):
             return self._copy_cache(value, name)

@@ -451,7 +451,7 @@ class FileDescriptors:
             self._to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
-        """Return whether the trial created a descriptor, and not as a duplicate of one that was open before."""
+        """Return whether the trial created a descriptor that does not duplicate one that was open before."""
         return descriptor in self._usable_descriptors
 
     def was_created(self, descriptor: object) -> bool:

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier,
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.memory import SharedMemory
 from jupyter_graphbreak.experiments.trial.named_objects import named_objects
-from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_atom, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
 from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
@@ -190,7 +190,7 @@ class Subject:
             if (
                 value is MISSING
                 or not is_new
-                or (not is_atom(value) and any(value is earlier_value for earlier_value in earlier_values))
+                or (not is_immutable(value) and any(value is earlier_value for earlier_value in earlier_values))
             ):
                 continue
             earlier_values.append(value)

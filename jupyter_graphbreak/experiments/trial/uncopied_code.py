@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
@@ -348,7 +348,7 @@ class UncopiedCode:
             return False
         value = self._values_at_call.get(binding.key, value) if binding.key is not None else value
         count_before = len(self._bindings)
-        if value is MISSING or is_atom(value):
+        if value is MISSING or is_immutable(value):
             self._bindings.append(SwappedBinding(binding, value))
         elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             self._bindings.append(SwappedBinding(binding, refusing_function))

@@ -181,7 +181,7 @@ class ValueRecorder:
             pending += [next_function for next_function, _ in function.next_functions]
 
     def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
-        """Return whether any tensor contains NaN, and whether any tensor contains infinite elements."""
+        """Return two flags: whether any tensor contains NaN, and whether any contains infinite elements."""
         nan = inf = False
         for tensor in tensors:
             known_flags = self._known_flags.get(id(tensor))
@@ -217,9 +217,9 @@ _MAX_FRAMES = 60
 
 
 class NodeKey(NamedTuple):
-    """The key of an operation in a graph: the id of the compiled frame, and the name of the operation."""
+    """The key of an operation in a graph: the compile id of its frame, and the name of the operation."""
 
-    frame: str
+    compile_id: str
     name: str
 
 
@@ -239,12 +239,12 @@ class RecordingBackend:
 
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame, recorder = current_compile_id(), self._recorder
+        compile_id, recorder = current_compile_id(), self._recorder
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
         self.operations += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
 
         def run(*args: Any) -> Any:
-            return _RecordingInterpreter(captured_module, recorder, frame).run(*args)
+            return _RecordingInterpreter(captured_module, recorder, compile_id).run(*args)
 
         return run
 
@@ -255,10 +255,10 @@ _CALL_OPS = frozenset({"call_function", "call_method", "call_module"})
 class _RecordingInterpreter(torch.fx.Interpreter):
     """Runs a graph operation by operation, and records each operation."""
 
-    def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, frame: str) -> None:
+    def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, compile_id: str) -> None:
         super().__init__(module)
         self._recorder = recorder
-        self._frame = frame
+        self._compile_id = compile_id
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run an operation."""
@@ -267,7 +267,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         require_time()
         arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
-            NodeKey(self._frame, n.name),
+            NodeKey(self._compile_id, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
             literal_flags=_nonfinite_flags_of_literals((n.args, n.kwargs)),

@@ -60,7 +60,7 @@ ItemRenderer: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
 def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]:
-    """Return a function that renders the remaining items, by the name of each list that the markup shows in part."""
+    """Return functions that render the remaining items of each list that the static markup does not show in full."""
     report, limits = view.report, view.limits
     makers: dict[str, ItemRenderer] = {}
 

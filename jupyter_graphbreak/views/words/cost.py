@@ -39,10 +39,10 @@ _MIN_BLOCK_SAVING = 0.4
 def startup_sentence(report: Report) -> str:
     """Say which functions took longest to compile; empty if compiling took little time.
 
-    "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7 s for 2 more
-    functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the code of 2 of 6
-    graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the graph's operations):
-    compiling that block alone may save 88% of the graph's compile time".
+    For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
+    s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
+    code of 2 of 6 graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the
+    graph's operations): compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -214,9 +214,9 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
-    "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
-    without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small to measure,
-    or if the entry was still being compiled during the measurement.
+    For example: "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
+    take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
+    to measure, or if the entry was still being compiled during the measurement.
     """
     cost = report.cost
     if cost is None:
@@ -445,7 +445,8 @@ def time_shares(report: Report, entry: EntryCost) -> list[TimeShare]:
 def restoring_sentences(check: Check) -> list[str]:
     """Return sentences about the changes that make a wrong result right or, if none does, about those that were tried.
 
-    "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
+    For example: "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2
+    times as long".
     """
     sentences = []
     for trial in check.restored_by:

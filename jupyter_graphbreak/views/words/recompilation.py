@@ -102,7 +102,7 @@ class Recompilation:
     def warning(self) -> str:
         """A warning if the function comes near the recompile limit; empty otherwise.
 
-        "5 of 8 compilations used: after 3 more it runs eagerly".
+        For example: "5 of 8 compilations used: after 3 more it runs eagerly".
         """
         compilations_left = self.limit - self.compilation_count
         if (
@@ -335,7 +335,7 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
 def limited_functions_text(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
-    "f was compiled 8 times and now runs eagerly (recompile limit)".
+    For example: "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
     limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]

@@ -54,7 +54,8 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 def _first_non_finite_sentence(report: Report, non_finite: NonFinite) -> str:
     """Say where NaN or Inf first appears.
 
-    "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
+    For example: "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN
+    there".
     """
     kind = _KIND_NAMES[non_finite.kind]
     begins = (

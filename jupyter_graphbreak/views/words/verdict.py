@@ -67,8 +67,8 @@ class RunVerdict(NamedTuple):
 def verdict(report: Report) -> RunVerdict:
     """Return the verdict on a run.
 
-    "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled 8 times and
-    now runs eagerly (recompile limit)."
+    For example: "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled
+    8 times and now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
     if left_to_try := untried_targets_text(report):

@@ -152,7 +152,7 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text, str(path), "exec"), scope)  # noqa: S102
     with jupyter_graphbreak.capture(entries=True) as run:
-        scope["train"]((1, 2, 3, 1))  # the imported SCALE is equal in the first and in the last call
+        scope["train"]((1, 2, 3, 1))  # the imported SCALE equals lib.SCALE in the first and last calls only
     remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.strip() == "lib.SCALE = torch.as_tensor(lib.SCALE, dtype=torch.int64)"
@@ -656,7 +656,8 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
             lambda x, callback: callback(torch.relu(x)),
             [pass_value(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
-    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision_for_reader(report)
+    step = decision_for_reader(report)
+    assert "`callback` is a new function on every call, and a number that it keeps varies" in step
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be created again" in (remedy.reason or "")
 

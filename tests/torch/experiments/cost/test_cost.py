@@ -45,8 +45,10 @@ def work(us: float) -> None:
 work_uncompiled: Callable[[float], None] = torch.compiler.disable(work)
 
 
-def measure_call(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
-    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run, budget=SHORT)
+def measure_call(fn: Callable[..., Any], *args: Any, run_report: Report | None = None) -> MeasuredEntry:
+    return measure_entry(
+        Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run_report, budget=SHORT
+    )
 
 
 def times_outside_graphs(cost: EntryCost) -> dict[str | None, float]:

@@ -375,8 +375,6 @@ class Sources:
         ----------
         filename, line : str, int
             The file and line in the code object.
-        function : str or None
-            The name of the code object.
         columns : tuple
             The first and the last column in UTF-8 bytes, and the last line, if known, as in ``dis.Positions``.
         is_branch : bool
@@ -463,8 +461,6 @@ class Sources:
 
         Parameters
         ----------
-        filename, name : str
-            The file and the name in the code object.
         line : int or None
             The first line of the code object, or the line on which a resume function continues.
         """
@@ -494,11 +490,6 @@ class Sources:
         """Return the sources that locations mention, and all recorded cells, with their texts.
 
         Library functions can be long, so a library's source only contains the lines around the given locations.
-
-        Parameters
-        ----------
-        breaks, other_locations : iterable of Location or None
-            The locations of breaks, and all other locations in the report.
         """
         nearby_lines: dict[str, set[int]] = {}
         for locations, distance in ((breaks, _LINES_AROUND_BREAK), (other_locations, _LINES_AROUND_LOCATION)):

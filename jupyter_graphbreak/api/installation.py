@@ -62,8 +62,6 @@ class RequirementFinding:
     ----------
     what : str
         The requirement, such as ``"C++ compiler"``.
-    says : str
-        The finding as a sentence.
     fix : str or None
         The way to fix a fault; ``None`` if there is no fault.
     """

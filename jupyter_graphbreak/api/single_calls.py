@@ -417,12 +417,6 @@ def compare_on_inputs(
     ----------
     first, others : Arguments
         The arguments with which to capture the function, and further inputs.
-    backend : str
-        The backend of ``torch.compile``.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name; for the report.
-    seconds : float or None
-        The time limit; by default 120 seconds.
     copies : CopiedCalls or None
         The copied calls to which ``fn`` belongs, if it is a copy.
     effects : RunEffects or None

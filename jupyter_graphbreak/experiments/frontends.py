@@ -311,8 +311,6 @@ def compare(
     further_arguments : sequence of Arguments
         Further arguments with which to call the captured programs. If empty, inputs are derived from
         ``first_arguments``.
-    find_cell : callable
-        Returns the cell of a code object, given the name of the code's file, for the report.
 
     Raises
     ------

@@ -70,8 +70,6 @@ class GateVerdict(msgspec.Struct, frozen=True):
     ----------
     newly_eager : list of AllowedEager
         The functions that run eagerly for a reason other than a break although the baseline does not allow it.
-    more_recompiles : list of MoreRecompiles
-        The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
         The allowed breaks that no longer occur.
     changed_versions : dict

@@ -77,8 +77,6 @@ def difference_beyond_rounding(
         The results in double precision, which show the size of rounding, if they are available.
     are_gradients : bool
         Whether the results are gradients, which are sums over many elements.
-    ignored_paths, root
-        The same as for :func:`.values.describe_difference`.
     """
     result = describe_difference(expected, actual, ignored_paths=ignored_paths, root=root)
     if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:

@@ -357,8 +357,6 @@ class FurtherMeasurement(NamedTuple):
     time_share : float
         The time that the measurement may take, as a share of the time spent before the first measurement of the table.
         Time left by earlier measurements is added.
-    measure : callable
-        Returns the new value of the field.
     compile_time_share : float
         Additional time that the measurement may take, as a share of the time that compiling took in the run.
     """
@@ -412,8 +410,6 @@ def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, ela
 
     Parameters
     ----------
-    cost : EntryCost
-        The cost of the entry without these measurements.
     elapsed_s : float
         The time in seconds that was spent before these measurements.
     end : float

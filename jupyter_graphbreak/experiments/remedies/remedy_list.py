@@ -49,8 +49,6 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 
     Parameters
     ----------
-    break_ : Break
-        A break that no remedy removes.
     failed_titles : sequence of str
         The titles of the candidates that failed: the sentence does not propose them again.
     """

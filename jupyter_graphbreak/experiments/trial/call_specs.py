@@ -166,8 +166,6 @@ class CallSpec:
     state : dict or None
         The specs of the plain values and tensors that the callable reads besides its arguments, or ``None`` if they
         were not examined.
-    site : CallSite or None
-        The location of the call in the user's code, or ``None`` if it is unknown.
     modes : CallModes or None
         The modes of the call, or ``None`` for those of the first call.
     """

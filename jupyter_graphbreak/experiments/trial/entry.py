@@ -71,8 +71,6 @@ class Entry:
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
-    storage_copies : tuple of StorageCopy
-        The copies of large memory, with their originals.
     name_snapshot : NameSnapshot
         The values of the names in code that is not copied.
     reuses_code : bool

@@ -178,8 +178,6 @@ class _Comparison:
 
     Parameters
     ----------
-    ignored_paths : collection of str
-        The paths at which plain values are not compared.
     collects_paths : bool
         Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
     """

@@ -1,4 +1,4 @@
-"""Find the cell that a code object comes from, and its text in the editor; read what front ends ask for a cell."""
+"""Find the cell that a code object comes from, and its text in the editor; compile an edited text as IPython does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings
 from jupyter_graphbreak.ipython.cell.function import (
     CELL_FUNCTION,
@@ -19,11 +17,17 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, internal_call, is_magic_line, magic_options
+from jupyter_graphbreak.ipython.cell.rewriting import (
+    CellRewriter,
+    internal_call,
+    is_magic_line,
+    magic_options,
+    read_explain_request,
+)
 from jupyter_graphbreak.records.source_texts import CellText, FindCell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import CodeType
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -226,30 +230,3 @@ def _cell_function_codes(module: CodeType) -> list[CodeType]:
     """Return the code of the function that contains the cell's code, as it runs in the notebook."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
     return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]
-
-
-class ExplainRequest(msgspec.Struct, frozen=True):
-    """A front end's request for a report.
-
-    Parameters
-    ----------
-    explain : str
-        The options, as in the magic's line.
-    only_torch : bool
-        Whether to show a report only if the cell uses PyTorch.
-    edited : tuple
-        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
-    """
-
-    explain: str
-    only_torch: bool = False
-    edited: tuple[tuple[str, str], ...] = ()
-
-
-def read_explain_request(request: Mapping[str, Any] | None) -> ExplainRequest | None:
-    """Return the request for a report in an ``execute_request``; ``None`` if it contains no valid one."""
-    metadata = (request or {}).get("metadata")
-    try:
-        return msgspec.convert(metadata["graphbreak"], ExplainRequest) if isinstance(metadata, dict) else None
-    except (KeyError, msgspec.ValidationError):
-        return None

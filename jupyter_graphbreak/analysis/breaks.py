@@ -291,11 +291,7 @@ class BreakTable:
         outcome: Outcome = "error" if refusal.raised else "skipped"
         setting = self._setting_at(refusal, location)
         occurrence = Occurrence(
-            frame=None,
-            attempt=0,
-            stack=[*stack, *([location] if location else [])],
-            outcome=outcome,
-            setting=setting,
+            frame=None, attempt=0, stack=[*stack, *([location] if location else [])], outcome=outcome, setting=setting
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
         if refusal.code_key is not None and not refusal.raised:

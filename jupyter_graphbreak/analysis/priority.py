@@ -44,9 +44,7 @@ def prioritize_breaks(report: AnyReport) -> AnyReport:
     ]
     times = {ident: time.cost_us for ident, time in break_times(report).items()}
     return replace(
-        report,
-        breaks=breaks,
-        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))],
+        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))]
     )
 
 

@@ -205,11 +205,7 @@ class ScopeTable:
         return chain
 
     def _find_scope(
-        self,
-        scope: additions.OpenScope,
-        stack: Sequence[StackEntry],
-        region_index: int | None,
-        parent: str | None,
+        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:

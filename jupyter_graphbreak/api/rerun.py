@@ -236,12 +236,7 @@ class Rerun:
         return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
-        self,
-        ident: str,
-        *,
-        redacted: bool = False,
-        seconds: float | None = None,
-        runner: ScriptRunner | None = None,
+        self, ident: str, *, redacted: bool = False, seconds: float | None = None, runner: ScriptRunner | None = None
     ) -> Reproducer:
         """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 

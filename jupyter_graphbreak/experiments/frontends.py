@@ -113,12 +113,7 @@ class FrontendExamination:
     """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
-        self,
-        name: str,
-        capture: Capture,
-        eager: Reference,
-        cases: list[ReferenceCase],
-        find_cell: FindCell,
+        self, name: str, capture: Capture, eager: Reference, cases: list[ReferenceCase], find_cell: FindCell
     ) -> None:
         self.name = name
         self.report: Report | None = None

@@ -140,10 +140,7 @@ def have_compiled_nothing(reports: Sequence[Report]) -> bool:
 
 
 def _pair_entries(
-    before: Sequence[_Allowed],
-    after: Sequence[_Allowed],
-    keys: _Keys[_Allowed],
-    is_gone: Callable[[_Allowed], bool],
+    before: Sequence[_Allowed], after: Sequence[_Allowed], keys: _Keys[_Allowed], is_gone: Callable[[_Allowed], bool]
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 

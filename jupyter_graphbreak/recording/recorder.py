@@ -50,13 +50,7 @@ from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import (
-    NEEDED_ENTRIES,
-    Record,
-    StackEntry,
-    reduce_record,
-    with_encodable_text,
-)
+from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record, StackEntry, reduce_record, with_encodable_text
 from jupyter_graphbreak.records.source_texts import CellText, collect_sources
 
 if TYPE_CHECKING:

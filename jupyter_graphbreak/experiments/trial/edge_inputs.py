@@ -76,10 +76,7 @@ if TYPE_CHECKING:
 _MAX_SIZES = 2
 _MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
-_EDGE_DTYPES = {
-    True: (torch.int64, torch.float64, torch.float16, torch.bool),
-    False: (torch.float32, torch.int32),
-}
+_EDGE_DTYPES = {True: (torch.int64, torch.float64, torch.float16, torch.bool), False: (torch.float32, torch.int32)}
 #: Numbers that fill all tensors of edge inputs.
 _EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
@@ -147,8 +144,7 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
     yield from _gradients_with_state(call, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _edge_numbers_with_gradients(call, nonzero_variants),
-        _kind_changes(call),
+        _edge_numbers_with_gradients(call, nonzero_variants), _kind_changes(call)
     ):
         yield call.make_input(description, arguments, kind=kind)
     if reads_gradients(original_arguments, fn):
@@ -247,8 +243,7 @@ def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Argu
 
 
 def _gradients_of_one_argument(
-    call: OriginalCall,
-    values: Mapping[str, Change],
+    call: OriginalCall, values: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
     names = [name for name, _ in call.tensors_by_name]
@@ -352,10 +347,7 @@ def _shared_memory_changes(call: OriginalCall) -> Iterator[tuple[str, str, Argum
 def _row_count_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in call.tensors if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
-        yield (
-            f"size 0 instead of {size}",
-            call.map(functools.partial(resize, size=size, new_size=0)),
-        )
+        yield f"size 0 instead of {size}", call.map(functools.partial(resize, size=size, new_size=0))
     for name, description, arguments in _shrunk_arguments(call):
         if not _shares_size(call, name):
             yield description, arguments
@@ -555,19 +547,13 @@ def _edge_numbers_with_gradients(
         )
         # The standard deviation of a single number is nan.
         for description, changed_arguments in itertools.chain(
-            unchanged_numbers,
-            numbers,
-            not_finite,
-            _zero_arguments(call),
-            _length_changes(call, only_length=1),
+            unchanged_numbers, numbers, not_finite, _zero_arguments(call), _length_changes(call, only_length=1)
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
 
 
 def _gradients_with_state(
-    call: OriginalCall,
-    settings: Iterable[dict[str, Any]],
-    variants: Mapping[str, Change],
+    call: OriginalCall, settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
     """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
     for kind, require in _gradient_changes(call):
@@ -613,7 +599,4 @@ def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
     if max_dim > 0:
         yield NOT_CONTIGUOUS, with_gaps
     if max_dim > 1:
-        yield (
-            TRANSPOSED,
-            lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)),
-        )
+        yield (TRANSPOSED, lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)))

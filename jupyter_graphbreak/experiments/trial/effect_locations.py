@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 def with_effects(
-    report: Report,
-    files: Mapping[str, str],
-    effects: Iterable[ObservedEffect],
-    find_cell: FindCell = cell_of_shell,
+    report: Report, files: Mapping[str, str], effects: Iterable[ObservedEffect], find_cell: FindCell = cell_of_shell
 ) -> Report:
     """Return a copy of a report that also lists some effects, without duplicates."""
     sources = list(report.sources)

@@ -117,12 +117,7 @@ class Result:
 
 
 def run(
-    program: Callable[..., Any],
-    subject: Subject,
-    arguments: Arguments,
-    seed: int = 0,
-    *,
-    runs_backward: bool = True,
+    program: Callable[..., Any], subject: Subject, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 

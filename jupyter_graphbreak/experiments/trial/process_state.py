@@ -183,10 +183,7 @@ def _interpreter_parts() -> Iterator[StatePart]:
     for name in _SYS_ATTRIBUTES:
         yield StatePart(f"sets sys.{name}", *_attribute_accessors(sys, name), (name,), ("sys",), is_assigned=True)
     yield StatePart(
-        "sets threading.excepthook",
-        *_attribute_accessors(threading, "excepthook"),
-        ("excepthook",),
-        is_assigned=True,
+        "sets threading.excepthook", *_attribute_accessors(threading, "excepthook"), ("excepthook",), is_assigned=True
     )
     yield from _tracing_parts()
     yield from _default_parts()

@@ -338,9 +338,7 @@ def _state_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
-def _registry_accessors(
-    registries: dict[str, dict[Any, Any]],
-) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _registry_accessors(registries: dict[str, dict[Any, Any]]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def read() -> dict[str, Any]:
         return {name: dict(registry) for name, registry in registries.items()}
 

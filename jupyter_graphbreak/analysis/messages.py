@@ -161,8 +161,6 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
 
     Parameters
     ----------
-    cause : Cause
-        The cause, with its name in the registry.
     reasons : list of str
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """

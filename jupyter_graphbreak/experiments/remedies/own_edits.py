@@ -92,12 +92,6 @@ class Patch:
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by the source's id.
 
-        Parameters
-        ----------
-        names : mapping
-            The path or name of each source in the report, by the source's id: the file name of a cell means nothing to
-            the reader.
-
         Raises
         ------
         CannotApplyError

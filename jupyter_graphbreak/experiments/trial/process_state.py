@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.state_parts import AttributesByObject
 
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
 COMPILER_CHANGE_PREFIX = "sets settings of torch."
@@ -139,8 +138,12 @@ def _parts() -> Iterator[StatePart]:
         _set_warning_filters,
         ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
     )
-    yield StatePart("sets attributes of a thread", _thread_attributes, restore_attributes,
-               ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
+    yield StatePart(
+        "sets attributes of a thread",
+        lambda: attributes_of({threading.current_thread(), threading.main_thread()}),
+        restore_attributes,
+        ("name", "setName", "setattr", "current_thread", "main_thread"),
+    )
     yield from logging_parts()
     yield from _numpy_parts()
     for setting in process_settings():
@@ -182,10 +185,7 @@ def _interpreter_parts() -> Iterator[StatePart]:
     for name in _SYS_ATTRIBUTES:
         yield StatePart(f"sets sys.{name}", *_attribute_accessors(sys, name), (name,), ("sys",), is_assigned=True)
     yield StatePart(
-        "sets threading.excepthook",
-        *_attribute_accessors(threading, "excepthook"),
-        ("excepthook",),
-        is_assigned=True,
+        "sets threading.excepthook", *_attribute_accessors(threading, "excepthook"), ("excepthook",), is_assigned=True
     )
     yield from _tracing_parts()
     yield from _default_parts()
@@ -343,10 +343,6 @@ def _set_warning_filters(saved_filters: Identities) -> None:
     warnings.filters[:] = saved_filters.items  # type: ignore[index]
     with warnings.catch_warnings():  # entering the context makes Python discard its cache of the old filters
         pass
-
-
-def _thread_attributes() -> AttributesByObject:
-    return attributes_of({threading.current_thread(), threading.main_thread()})
 
 
 def _stack_size() -> int:

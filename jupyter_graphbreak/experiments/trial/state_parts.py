@@ -27,8 +27,6 @@ class StatePart(NamedTuple):
     ----------
     description : str
         The effect of changing the part, worded as the rest of a sentence.
-    read, write : callable
-        Functions that return the value and that restore it.
     names : collection of str
         The names that code must call or assign to change the part.
     owners : collection of str

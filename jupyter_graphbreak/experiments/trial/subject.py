@@ -25,8 +25,7 @@ from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
-from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
-from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, SwappedBinding
+from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
 from jupyter_graphbreak.recording.targets import closure_values, user_codes
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 
 def _has_weak_reference(function: types.FunctionType) -> bool:

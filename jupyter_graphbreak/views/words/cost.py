@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
+from jupyter_graphbreak.report.relevance import break_times
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text

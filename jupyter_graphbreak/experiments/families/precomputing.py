@@ -96,9 +96,11 @@ def propose_precomputing(
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for passes_tensors, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if passes_tensors)]
-        new_texts = wrap_function(
-            site, function, ", ".join(names), lambda call, lines=lines: [*lines, f"return {call}"], parts.splices
-        )
+
+        def make_body(call: str, lines: list[str] = lines) -> list[str]:
+            return [*lines, f"return {call}"]
+
+        new_texts = wrap_function(site, function, ", ".join(names), make_body, parts.splices)
         inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
         if new_texts is not None and inner_name is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if passes_tensors else ""

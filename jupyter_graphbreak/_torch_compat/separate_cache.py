@@ -416,13 +416,13 @@ def _restore_frame_counts() -> Iterator[None]:
         counter.subtract(added_counts)
 
 
-def _invalidate(entry: Any) -> None:
+def _invalidate(cache_entry: Any) -> None:
     """Invalidate a cache entry, as Dynamo does when an object that it was compiled for is deleted.
 
     The entry stays in Dynamo's list. To not count towards the recompile limit, it claims to be compiled for a
     different object, with a name that no function has.
     """
-    manager = entry.guard_manager
+    manager = cache_entry.guard_manager
     deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
     deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:

@@ -509,11 +509,11 @@ def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
     return stack
 
 
-def _is_on_lines_of(entry: StackEntry, other: StackEntry) -> bool:
+def _is_on_lines_of(stack_entry: StackEntry, other: StackEntry) -> bool:
     """Return whether a stack entry is on one of the lines of another entry."""
-    if entry.filename != other.filename or entry.line is None or other.line is None:
+    if stack_entry.filename != other.filename or stack_entry.line is None or other.line is None:
         return False
-    return other.line <= entry.line <= (other.end_line or other.line)
+    return other.line <= stack_entry.line <= (other.end_line or other.line)
 
 
 def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding_count: int) -> bool:

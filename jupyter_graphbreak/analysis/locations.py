@@ -21,7 +21,7 @@ from jupyter_graphbreak.analysis.functions import (
 )
 from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import is_inserted_frame, is_resume_name, original_name
+from jupyter_graphbreak.records.records import ExpressionSpan, is_inserted_frame, is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import BranchUse
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import Owner
+
+_UNKNOWN_SPAN = ExpressionSpan()
 
 
 class ExpressionRange(NamedTuple):
@@ -129,8 +131,8 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         node, in_loop = pending.pop()
-        if isinstance(node, ast.If | ast.While):
-            use = _use_of(node, in_loop=in_loop)
+        if isinstance(node, ast.If | ast.While | ast.Assert):
+            use = "error" if isinstance(node, ast.Assert) else _use_of(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -365,7 +367,7 @@ class Sources:
         filename: str,
         line: int | None,
         function: str | None = None,
-        columns: tuple[int | None, int | None, int | None] = (None, None, None),
+        span: ExpressionSpan = _UNKNOWN_SPAN,
         *,
         is_branch: bool = False,
     ) -> Location | None:
@@ -375,8 +377,8 @@ class Sources:
         ----------
         filename, line : str, int
             The file and line in the code object.
-        columns : tuple
-            The first and the last column in UTF-8 bytes, and the last line, if known, as in ``dis.Positions``.
+        span : ExpressionSpan
+            The span of the expression in the code object.
         is_branch : bool
             Whether the frame is at a branch. The location is then the whole test, even if it has several operands.
         """
@@ -388,7 +390,7 @@ class Sources:
         if text is None:
             return Location(source, line, line, function=name)
         source_line = line + text.line_offset
-        expression = self._expression_at(text, source_line, columns)
+        expression = self._expression_at(text, source_line, span)
         if expression is not None and is_branch:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
@@ -435,9 +437,11 @@ class Sources:
         matching_filenames = [filename for filename in self._texts if filename.endswith(path)]
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
-    def entry_location(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
+    def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
         """Return the location of a stack entry."""
-        return self.location(entry.filename, entry.line, entry.function, entry.columns, is_branch=is_branch)
+        return self.location(
+            stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
+        )
 
     def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
@@ -537,11 +541,9 @@ class Sources:
                 lines.update(enumerate(segment.text.split("\n"), start=segment.first_line))
         return lines.get(line)
 
-    def _expression_at(
-        self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
-    ) -> ExpressionRange | None:
-        """Return the range of the expression at the given columns of a line, with the user's line numbers."""
-        column, end_column, last_line = columns
+    def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
+        """Return the range of the expression with the given span on a line, with the user's line numbers."""
+        column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
             return None
@@ -615,12 +617,13 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     return [location for location in map(sources.entry_location, shown_entries) if location is not None]
 
 
-def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
+def _continues_caller(stack_entry: StackEntry, caller: StackEntry) -> bool:
     """Return whether an entry continues its caller, as its resume function or as the function made from a cell."""
     is_same_function = (
-        original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
+        original_name(caller.function) == original_name(stack_entry.function)
+        and caller.filename == stack_entry.filename
     )
-    return is_same_function and (is_resume_name(entry.function) or entry.function == _MODULE)
+    return is_same_function and (is_resume_name(stack_entry.function) or stack_entry.function == _MODULE)
 
 
 #: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.

@@ -89,12 +89,12 @@ def _first_graphs(report: Report) -> set[str]:
     break_of_resume = {resume.id: resume.break_ for resume in report.resumes}
 
     def entry_of(ident: str) -> str:
-        visited_frames = {ident}
+        visited_frame_ids = {ident}
         while (frame := frames.get(ident)) is not None:
             outer_frame = frame.caller or frame_of_break.get(break_of_resume.get(frame.resume or "") or "")
-            if outer_frame is None or outer_frame in visited_frames:
+            if outer_frame is None or outer_frame in visited_frame_ids:
                 break
-            visited_frames.add(outer_frame)
+            visited_frame_ids.add(outer_frame)
             ident = outer_frame
         return ident
 

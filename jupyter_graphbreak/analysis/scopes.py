@@ -315,8 +315,8 @@ def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
     return _function_of(scope.entered) if scope.entered is not None else None
 
 
-def _function_of(entry: StackEntry) -> tuple[str, str]:
-    return entry.filename, original_name(entry.function)
+def _function_of(stack_entry: StackEntry) -> tuple[str, str]:
+    return stack_entry.filename, original_name(stack_entry.function)
 
 
 def _covers(scope: Scope, location: Location | None) -> bool:

@@ -337,7 +337,7 @@ class EventStream:
         self._lock = threading.Lock()
         self._file_name_records: list[Record] = []
         self._records_by_compilation: dict[CompileKey, list[Record]] = {}
-        self._sent_breaks: set[str] = set()
+        self._sent_texts: set[str] = set()
 
     def receive(self, record: Record) -> None:
         """Receive a record; the last record of a compilation triggers the events of the compilation."""
@@ -363,9 +363,9 @@ class EventStream:
             if self._on_event is None:
                 return
             if event.kind == "break":  # send it once, although it recurs in each function that inlines its line
-                if event.text in self._sent_breaks:
+                if event.text in self._sent_texts:
                     continue
-                self._sent_breaks.add(event.text)
+                self._sent_texts.add(event.text)
             try:
                 self._on_event(event)
             except Exception as error:  # noqa: BLE001 - an error in on_event must not reach the user's program

@@ -347,7 +347,7 @@ class Observation:
                 seconds=seconds if self.options.remedies else 0,  # a patch has its own time limit
                 compile_text=compile_text,
                 own_edits=own_edits,
-                first_breaks=self._breaks_left_untried(report),
+                first_break_ids=self._breaks_left_untried(report),
             )
 
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])

@@ -332,12 +332,12 @@ class _TraceHandler(logging.Handler):
         self._claim = claim
         self._named_file_numbers: set[int] = set()
 
-    def emit(self, entry: logging.LogRecord) -> None:
+    def emit(self, log_record: logging.LogRecord) -> None:
         start = time.perf_counter()
         try:
-            envelope = getattr(entry, "metadata", None)
+            envelope = getattr(log_record, "metadata", None)
             if isinstance(envelope, dict) and self._claim.covers_this_thread():
-                self._append_if_needed(Record(envelope, getattr(entry, "payload", None)))
+                self._append_if_needed(Record(envelope, getattr(log_record, "payload", None)))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)

@@ -10,7 +10,7 @@ events that the trace lacks as further records with the same envelope and names 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -100,6 +100,14 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
         return f"{prefix}{self.frame}/{self.compile}"
 
 
+class ExpressionSpan(NamedTuple):
+    """The columns of an expression in UTF-8 bytes, and its last line, as far as Python knows them."""
+
+    column: int | None = None
+    end_column: int | None = None
+    end_line: int | None = None
+
+
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
     """One entry of a stack. In JSON, it is a list of the values of its fields; the last ones may be missing.
 
@@ -124,9 +132,9 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
     end_line: int | None = None
 
     @property
-    def columns(self) -> tuple[int | None, int | None, int | None]:
-        """The first column, last column and last line."""
-        return self.column, self.end_column, self.end_line
+    def span(self) -> ExpressionSpan:
+        """The span of the expression that runs."""
+        return ExpressionSpan(self.column, self.end_column, self.end_line)
 
 
 class Record(msgspec.Struct, frozen=True):

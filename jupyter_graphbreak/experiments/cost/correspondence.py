@@ -34,19 +34,19 @@ class Correspondence:
     def __init__(self, report_on_copies: Report, run_report: Report, first_frame_id: str | None = None) -> None:
         self.report_on_copies = report_on_copies
         self.run_report = run_report
-        frames = [frame.id for frame in run_report.frames]
-        first = frames.index(first_frame_id) if first_frame_id in frames else 0
-        later_frames = set(frames[first:])
+        frame_ids = [frame.id for frame in run_report.frames]
+        first = frame_ids.index(first_frame_id) if first_frame_id in frame_ids else 0
+        later_frame_ids = set(frame_ids[first:])
         names_on_copies, names_in_run = self._names_on_copies, self._names_in_run = (
             _source_name_by_id(report_on_copies),
             _source_name_by_id(run_report),
         )
         self._frames = _pair_ids(
             ((frame.id, _frame_key(frame, names_on_copies)) for frame in report_on_copies.frames),
-            ((frame.id, _frame_key(frame, names_in_run)) for frame in run_report.frames if frame.id in later_frames),
+            ((frame.id, _frame_key(frame, names_in_run)) for frame in run_report.frames if frame.id in later_frame_ids),
         )
         later_graphs = [
-            graph for graph in run_report.graphs if graph.frame in later_frames or graph.frame not in frames
+            graph for graph in run_report.graphs if graph.frame in later_frame_ids or graph.frame not in frame_ids
         ]
         self._graphs = _pair_ids(map(_graph_with_key, report_on_copies.graphs), map(_graph_with_key, later_graphs))
         # If the copies are called by different code, their frames may have a different role, but the same graphs.

@@ -204,9 +204,9 @@ def measure_entry(
         if is_settled:
             locate = correspondence.locator(files, find_cell)
             us_by_graph = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-            used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
+            used_frame_ids = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
             steady = SteadyState(
-                entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frames
+                entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frame_ids
             )
             cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run_report is not None else None
@@ -381,7 +381,7 @@ MEASUREMENTS = (
         "guards", "frame_guards", 0.3,
         lambda state, _: state.compiled.run_between_calls(
             functools.partial(
-                time_guards, state.frame_guards, state.used_frames, state.correspondence.original_frame, state.locate
+                time_guards, state.frame_guards, state.used_frame_ids, state.correspondence.original_frame, state.locate
             )
         ),
     ),

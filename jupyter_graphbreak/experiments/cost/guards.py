@@ -37,7 +37,7 @@ _MAX_TIMED = 5_000
 
 def time_guards(
     frames: Sequence[FrameGuards],
-    used_frames: Collection[str],
+    used_frame_ids: Collection[str],
     frame_id: Callable[[str], str | None],
     locate: Locate,
     call: Callable[[], object] | None = None,
@@ -57,7 +57,7 @@ def time_guards(
     """
     costs: list[GuardCost] = []
     for frame in frames:
-        if frame.compile_id not in used_frames or not frame.check():
+        if frame.compile_id not in used_frame_ids or not frame.check():
             continue
         try:
             all_guards_us = (

@@ -146,9 +146,9 @@ def _recompiles_by_entry(
 
     def entry_frame(ident: str) -> str:
         """Return the first frame of the entry that leads to a frame."""
-        visited_frames: set[str] = set()
-        while ident in frames and ident not in visited_frames:
-            visited_frames.add(ident)
+        visited_frame_ids: set[str] = set()
+        while ident in frames and ident not in visited_frame_ids:
+            visited_frame_ids.add(ident)
             frame = frames[ident]
             outer_frame = frame.caller or frame.recompile_of
             if outer_frame is None:

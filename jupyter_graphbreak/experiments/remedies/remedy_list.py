@@ -73,9 +73,9 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 
 def _user_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
-    user_sources = {source.id for source in report.sources if source.kind != "library"}
+    user_source_ids = {source.id for source in report.sources if source.kind != "library"}
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
-    last = next((location for location in reversed(break_.stack) if location.source in user_sources), None)
+    last = next((location for location in reversed(break_.stack) if location.source in user_source_ids), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
@@ -145,10 +145,10 @@ def with_remedies(
         }
         for candidates_of_search in candidates_of_searches
     ]
-    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    fixed_break_ids = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     steps = [
         *_manual_steps(report, remedies, searches, reasons),
-        *(step for step in part_steps if fixed_breaks.isdisjoint(step.breaks)),
+        *(step for step in part_steps if fixed_break_ids.isdisjoint(step.breaks)),
     ]
     last_number = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
@@ -240,12 +240,12 @@ class _BreakRemedyBuilder:
         functions_inside = {
             (self._source_ids.get(filename), name) for part in parts for filename, name in part.functions
         }
-        frames_of_entry, known_breaks = _frames_within(self._report, frame), set(self._breaks.values())
+        frames_of_entry, known_break_ids = _frames_within(self._report, frame), set(self._breaks.values())
         for break_ in self._report.breaks:
             locations = (location for location in (break_.location, *break_.stack) if location is not None)
             is_inside = any((location.source, location.function) in functions_inside for location in locations)
             if (
-                break_.id not in known_breaks
+                break_.id not in known_break_ids
                 and not is_inside
                 and frames_of_entry.issuperset(occurrence.frame for occurrence in break_.occurrences)
             ):
@@ -365,12 +365,12 @@ def _manual_steps(
     report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
 ) -> list[Remedy]:
     """Return the decisions that remain for breaks without a working remedy, and for functions that run eagerly."""
-    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = any(search.unreached_breaks for search in searches)
+    fixed_break_ids = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    ran_out_of_time = any(search.unreached_break_ids for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:
-        if break_.id not in fixed_breaks:
+        if break_.id not in fixed_break_ids:
             tried_remedies = [
                 remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
             ]

@@ -55,7 +55,7 @@ class BreakComparison:
 
     Parameters
     ----------
-    removed_breaks : frozenset of str
+    removed_break_ids : frozenset of str
         The ids of the program's breaks whose lines no longer break on any input.
     breaks_with_different_cause : dict
         The new break on the same lines, for each break whose lines now break only for a different cause.
@@ -63,7 +63,7 @@ class BreakComparison:
         The breaks on lines where the original program does not break, in the order in which they occurred.
     """
 
-    removed_breaks: frozenset[str]
+    removed_break_ids: frozenset[str]
     breaks_with_different_cause: Mapping[str, Break]
     new_breaks: list[Break]
 
@@ -103,8 +103,8 @@ def compare_breaks(
         for new_break, new_lines in breaks_after
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
-    return BreakComparison(removed_breaks, breaks_with_different_cause, new_breaks)
+    removed_break_ids = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    return BreakComparison(removed_break_ids, breaks_with_different_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):

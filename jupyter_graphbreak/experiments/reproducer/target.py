@@ -202,13 +202,13 @@ def _recompile_target(report: Report, recompile: Recompile) -> Target:
 def _add_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...]:
     """Return the ids of frames, and of the frames that called them."""
     callers = {frame.id: frame.caller for frame in report.frames}
-    all_frames: list[str] = []
+    all_frame_ids: list[str] = []
     for frame in frames:
         outer_frame = frame
-        while outer_frame is not None and outer_frame not in all_frames:
-            all_frames.append(outer_frame)
+        while outer_frame is not None and outer_frame not in all_frame_ids:
+            all_frame_ids.append(outer_frame)
             outer_frame = callers.get(outer_frame)
-    return tuple(all_frames)
+    return tuple(all_frame_ids)
 
 
 def comparable_code_of(break_: Break) -> str:

@@ -93,14 +93,14 @@ def _short_path(filename: str) -> str:
     return filename
 
 
-def _new_location(source: str, entry: StackEntry, find_cell: FindCell) -> Location | None:
-    if entry.line is None:
+def _new_location(source: str, stack_entry: StackEntry, find_cell: FindCell) -> Location | None:
+    if stack_entry.line is None:
         return None
-    cell = find_cell(entry.filename)
-    line = entry.line + (cell.line_offset if cell is not None else 0)
+    cell = find_cell(stack_entry.filename)
+    line = stack_entry.line + (cell.line_offset if cell is not None else 0)
     if cell is not None:
         lines = cell.text.splitlines()
         code = lines[line - 1] if 0 < line <= len(lines) else ""
     else:
-        code = linecache.getline(entry.filename, entry.line)
-    return Location(source, line, line, function=original_name(entry.function), code=code.strip() or None)
+        code = linecache.getline(stack_entry.filename, stack_entry.line)
+    return Location(source, line, line, function=original_name(stack_entry.function), code=code.strip() or None)

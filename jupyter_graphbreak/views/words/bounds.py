@@ -304,12 +304,16 @@ _REPAIRS: dict[type, Callable[[Any], Any]] = {
 def _remove_dangling_references(report: Report) -> Report:
     """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
     changed_fields: dict[str, Any] = {}
-    scopes = {scope.id for scope in report.scopes}
-    cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
-    _replace_list(changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
-    cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
-    _replace_list(changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
-    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    scope_ids = {scope.id for scope in report.scopes}
+    cyclic_scope_ids = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
+    _replace_list(
+        changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scope_ids)
+    )
+    cyclic_frame_ids = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
+    _replace_list(
+        changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frame_ids)
+    )
+    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scope_ids))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed_fields["error"] = msgspec.structs.replace(report.error, break_=None)
     return msgspec.structs.replace(report, **changed_fields) if changed_fields else report

@@ -147,22 +147,27 @@ class Recompilation:
 def recompilations(report: Report) -> list[Recompilation]:
     """Return the functions that were recompiled, in the order of their first recompile."""
     by_function: dict[tuple[str | None, str, int], list[Recompile]] = {}
+    keys_by_frame: dict[str | None, tuple[str | None, str, int]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
-        by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
+        # If the first compilation happened before the run, the first recompile stands for it in later ones.
+        key = keys_by_frame.get(recompile.of, (recompile.of, recompile.function, line))
+        keys_by_frame[recompile.frame] = key
+        by_function.setdefault(key, []).append(recompile)
     limit = report.config.get("recompile_limit")
     limit_or_zero = limit if isinstance(limit, int) else 0
-    inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
-    library_sources = {source.id for source in report.sources if source.kind == "library"}
+    inner_frame_ids = {frame.id for frame in report.frames if frame.role != "entry"}
+    library_source_ids = {source.id for source in report.sources if source.kind == "library"}
     instances = {frame.id: frame.instance for frame in report.frames}
     functions = []
     for recompiles in by_function.values():
         function = _make_recompilation(
             [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
-            library_sources,
-            is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
+            library_source_ids,
+            is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
+            is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):
             function = replace(function, guards=list(map(_name_arguments, function.guards)))
@@ -195,7 +200,7 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         The number of the module that each frame is compiled for, as far as it is known.
     """
     known = {instances.get(recompiles[0].of or "")}
-    first_frames: set[str] = set()
+    first_frame_ids: set[str] = set()
     for recompile in recompiles if known != {None} else ():
         instance = instances.get(recompile.frame)
         is_about_gradients = bool(recompile.reasons) and all(
@@ -204,9 +209,9 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         if is_about_gradients:  # all modules would share the graphs
             continue
         if instance not in {None, *known}:
-            first_frames.add(recompile.frame)
+            first_frame_ids.add(recompile.frame)
         known.add(instance)
-    return first_frames
+    return first_frame_ids
 
 
 def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
@@ -214,8 +219,8 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
 
     They stay if each module was compiled only once, because there are no other reasons then.
     """
-    first_frames = _first_compilations(recompiles, instances)
-    if not first_frames or first_frames.issuperset(
+    first_frame_ids = _first_compilations(recompiles, instances)
+    if not first_frame_ids or first_frame_ids.issuperset(
         recompile.frame for recompile in recompiles if not recompile.limit_hit
     ):
         return recompiles
@@ -223,7 +228,7 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
     for recompile in recompiles:
         instance = instances.get(recompile.frame)
         same = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
-        is_first = recompile.frame in first_frames
+        is_first = recompile.frame in first_frame_ids
         result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
     return result
 
@@ -238,20 +243,20 @@ def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
     return replace_fields(recompile, reasons=same) if same else recompile
 
 
-def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:
+def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:
     """Return the description of a recompiled function with the modules that it was compiled for.
 
     Parameters
     ----------
-    first_frames : set of str
+    first_frame_ids : set of str
         The ids of the recompiled frames that are the first compilation for their module.
     """
-    if not first_frames:
+    if not first_frame_ids:
         return recompilation
-    recompilation = replace(recompilation, instance_count=len(first_frames) + 1)
-    if len(first_frames) < len(recompilation.frames):
+    recompilation = replace(recompilation, instance_count=len(first_frame_ids) + 1)
+    if len(first_frame_ids) < len(recompilation.frames):
         advice = _ADVICE_ON_INSTANCES_AT_LIMIT if recompilation.limit_hit else ""
-        instances = FailedGuard("a different instance", len(first_frames), [], advice)
+        instances = FailedGuard("a different instance", len(first_frame_ids), [], advice)
         return replace(recompilation, guards=[instances, *recompilation.guards])
     advice_once = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
     return replace(
@@ -404,7 +409,13 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
 
 
 def _make_recompilation(
-    recompiles: list[Recompile], limit: int, library_sources: Container[str], *, is_inner: bool, is_library: bool
+    recompiles: list[Recompile],
+    limit: int,
+    library_source_ids: Container[str],
+    *,
+    is_inner: bool,
+    is_library: bool,
+    is_module_method: bool,
 ) -> Recompilation:
     """Return the description of a recompiled function, with its failed guards grouped by what they check."""
     guards = failed_guards(
@@ -413,9 +424,10 @@ def _make_recompilation(
             for index, recompile in enumerate(recompiles)
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
-        library_sources,
+        library_source_ids,
         is_inner=is_inner,
         is_library=is_library,
+        is_module_method=is_module_method,
     )
     last = recompiles[-1]
     return Recompilation(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import re
 import sys
 import weakref
@@ -82,7 +83,7 @@ def gb_type(error: BaseException) -> str | None:
     return getattr(error, "gb_type", None) or None
 
 
-def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameType]:
+def frames_outward(frame: FrameType | None, max_count: float = math.inf) -> Iterator[FrameType]:
     """Yield a frame and its callers, up to a maximum number."""
     while frame is not None and max_count > 0:
         yield frame
@@ -91,10 +92,9 @@ def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameTyp
 
 def program_stack() -> list[StackEntry]:
     """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames."""
-    frame: FrameType | None = sys._getframe(1)
     is_in_dynamo = True
     stack: list[StackEntry] = []
-    while frame is not None:
+    for frame in frames_outward(sys._getframe(1)):
         code = frame.f_code
         filename = code.co_filename
         if is_in_dynamo:
@@ -103,7 +103,6 @@ def program_stack() -> list[StackEntry]:
                 is_in_dynamo = False
         else:
             stack.append(StackEntry(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
-        frame = frame.f_back
     stack.reverse()
     return stack
 
@@ -172,11 +171,10 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 def site_of(frame: FrameType | None) -> StackEntry | None:
     """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package."""
     packages = package_paths()
-    while frame is not None:
-        path = packages.module_path(frame.f_code.co_filename)
+    for outer in frames_outward(frame):
+        path = packages.module_path(outer.f_code.co_filename)
         if path is None or not path.startswith(_MACHINERY_PATHS):
-            return entry_of_frame(frame)
-        frame = frame.f_back
+            return entry_of_frame(outer)
     return None
 
 

@@ -111,7 +111,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
+    """Return the draft of source text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
     return Draft.parse(text, taken_names)
 
 

@@ -37,7 +37,7 @@ RECORDER_NAME = "__graphbreak_record__"
 
 
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
-    """Return a text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
+    """Return source text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
     Line numbers do not change. Tests may be nested.
 

@@ -125,7 +125,7 @@ def changed_files(patch: str) -> list[PatchedFile]:
 
 
 def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
-    """Return a text with the hunks of a patch applied.
+    """Return source text with the hunks of a patch applied.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     Raises
     ------
     CannotApplyError
-        If a text changes code outside of functions, which would have to run again, or how a function is compiled.
+        If an edit changes code outside of functions, which would have to run again, or how a function is compiled.
     """
     moves_compilation = False
     for source, text in texts.items():

@@ -112,7 +112,7 @@ def _run_final_script(
     # Some findings are only in the output, not in the trace.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
-        reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
+        reason = "The script reproduces the finding only in a process that has PyTorch loaded, not when run on its own."
         return Reproducer(target.id, title, reason=reason, steps=step_count, seconds=_seconds_since(start))
     issue = issue_text(title, full_text, final_run.output, script.packages)
     return Reproducer(target.id, title, full_text, issue, steps=step_count, seconds=_seconds_since(start))

@@ -267,11 +267,15 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [one for one in functions if one.is_caused_by_results and not _shows_result(report, one)]
-    with_gradients = [
-        one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
+    caused_by_results = [
+        function for function in functions if function.is_caused_by_results and not _shows_result(report, function)
     ]
-    for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
+    caused_by_gradients = [
+        function
+        for function in functions
+        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
+    ]
+    for similar, merge in ((caused_by_results, _merge_by_results), (caused_by_gradients, _merge_by_gradients)):
         if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
             merged.append(merge(similar))

@@ -650,7 +650,8 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
 
 
 def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
-    # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
+    # Unless this setting is off, older releases do not guard on the defaults of parameters: every call uses the first
+    # number, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
         report = try_on_calls(
             lambda x, callback: callback(torch.relu(x)),

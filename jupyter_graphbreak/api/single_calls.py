@@ -366,7 +366,7 @@ def compare_frontends(
     fn : callable
         A function, a method or a module. It is called a few dozen times.
     *args, **kwargs
-        The arguments with which to capture the function.
+        The arguments for capturing the function.
     also : sequence
         Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
         arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
@@ -416,7 +416,7 @@ def compare_on_inputs(
     Parameters
     ----------
     first, others : Arguments
-        The arguments with which to capture the function, and further inputs.
+        The arguments for capturing the function, and further inputs.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable

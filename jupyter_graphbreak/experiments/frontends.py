@@ -307,9 +307,9 @@ def compare(
     fn : callable
         A function, a method or a module. For a compiled callable, the original callable is compared.
     first_arguments : Arguments
-        The arguments with which each front end captures the function.
+        The arguments that each front end uses to capture the function.
     further_arguments : sequence of Arguments
-        Further arguments with which to call the captured programs. If empty, inputs are derived from
+        Further arguments for calls to the captured programs. If empty, inputs are derived from
         ``first_arguments``.
     find_cell : callable
         Returns the cell of a code object, given the name of the code's file, for the report.

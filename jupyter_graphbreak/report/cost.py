@@ -445,7 +445,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
 
 
 class CacheChange(msgspec.Struct, frozen=True):
-    """A change of PyTorch's settings with which a second start found all graphs of an entry in AOTAutograd's cache.
+    """A change of PyTorch's settings that let a second start find all graphs of an entry in AOTAutograd's cache.
 
     Parameters
     ----------

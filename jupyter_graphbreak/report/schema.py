@@ -517,7 +517,7 @@ class CompiledCall(msgspec.Struct, frozen=True):
     type : str or None
         The class of a module.
     code : str or None
-        The statement with which the program would compile it.
+        The statement that would compile it in the program.
     edit : Edit or None
         The edit that inserts this statement into the cell.
     """

@@ -221,7 +221,7 @@ def has_constant_options(node: ast.expr) -> bool:
 
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
-    """Return the whitespace by which the body of a block is indented; four spaces if the block shows none."""
+    """Return the indentation of the body of a block; four spaces if the block shows none."""
     outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return (
         inner_indent[len(outer_indent) :]

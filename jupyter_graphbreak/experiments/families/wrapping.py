@@ -127,7 +127,7 @@ class _ChangedSources(NamedTuple):
     texts : dict
         The new text of each changed source, by the source's id.
     options : str
-        The options with which they compiled the function, such as ``(dynamic=True)``; empty if there are none.
+        The options that they compiled the function with, such as ``(dynamic=True)``; empty if there are none.
     compiled_names : _CompiledNames
         The names of the function.
     """

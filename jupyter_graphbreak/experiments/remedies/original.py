@@ -238,7 +238,7 @@ class UncompiledOriginal:
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
-        """Return inputs with which the conditions have all required results, and whether all these results occurred.
+        """Return inputs that give the conditions all required results, and whether all these results occurred.
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
 

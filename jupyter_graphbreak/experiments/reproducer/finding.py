@@ -41,7 +41,7 @@ _MAX_RUN_S = 60.0
 #: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT_LENGTH = 6_000
-#: The time, the process and the source location with which each line of PyTorch's logs begins.
+#: The time, the process and the source location at the beginning of each line of PyTorch's logs.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}

@@ -48,7 +48,7 @@ class StatePart(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A change to the state, with the names by which to find the code that makes the change."""
+    """A change to the state, with the names that lead to the code that makes the change."""
 
     description: str
     names: frozenset[str]

@@ -72,10 +72,10 @@ class Recompilation:
     limit : int
         The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool
-        Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
-        varied. The program itself passes none of these to a compiled function.
+        Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
+        nothing else varies. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
-        Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
+        Whether calls differ only in which tensors require gradients: such recompiles are expected.
     is_caused_by_instances : bool
         Whether each compilation is the first one for a different module: such recompiles are expected.
     instance_count : int

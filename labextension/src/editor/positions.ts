@@ -74,7 +74,7 @@ export function containsSelection(
 /** The marks after an edit. */
 export interface IMovedMarks {
   readonly marks: IMark[];
-  /** Whether no mark was removed, and none became stale or current. */
+  /** Whether no mark was removed or became stale or current. */
   readonly areUnchanged: boolean;
 }
 

@@ -364,7 +364,7 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-#: Changes with which programs run only uncompiled, because compiling takes time and shows less for them.
+#: Changes whose programs run only uncompiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
     "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
     "negative integers", "double precision", "half precision", "zero-dimensional half precision", "two elements",

@@ -282,25 +282,31 @@ def context_variables() -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    return _context_variables_for_torch_module_count(sum(name[:5] == "torch" for name in sys.modules.copy()))
-
-
-@functools.lru_cache(maxsize=1)
-def _context_variables_for_torch_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules, but only once for each number of them, because counting them is faster.
-
-    The number is the argument.
-    """
+    """Search PyTorch's modules, but only again after an import. The argument is the number of all modules."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
-        if name.partition(".")[0] == "torch":
-            values = list(getattr(module, "__dict__", {}).values())
-            settings = getattr(module, "__dict__", {}).get("_config")
-            if isinstance(settings, dict):
-                values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            # `isinstance` makes some objects warn.
-            variables.update(value for value in values if type(value) is ContextVar)
+        if name[:6] in {"torch", "torch."}:
+            variables.update(_context_variables_of(module))
     return frozenset(variables)
+
+
+#: The context variables of each module, with the number of its names, because searching all of PyTorch takes long.
+_known_variables: dict[int, tuple[Any, int, list[ContextVar[Any]]]] = {}
+
+
+def _context_variables_of(module: Any) -> list[ContextVar[Any]]:
+    content = getattr(module, "__dict__", {})
+    known_module, name_count, variables = _known_variables.get(id(module), (None, 0, []))
+    if known_module is module and name_count == len(content):
+        return variables
+    values = list(content.values())
+    settings = content.get("_config")
+    if isinstance(settings, dict):
+        values += [getattr(entry, "user_override", None) for entry in settings.values()]
+    # `isinstance` makes some objects warn.
+    variables = [value for value in values if type(value) is ContextVar]
+    _known_variables[id(module)] = module, len(content), variables
+    return variables
 
 
 def _autocast_accessors(device_type: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
@@ -332,9 +338,7 @@ def _state_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
-def _registry_accessors(
-    registries: dict[str, dict[Any, Any]],
-) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _registry_accessors(registries: dict[str, dict[Any, Any]]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def read() -> dict[str, Any]:
         return {name: dict(registry) for name, registry in registries.items()}
 

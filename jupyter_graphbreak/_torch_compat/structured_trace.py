@@ -74,8 +74,6 @@ def restrict_trace(
     on_fault : callable
         Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
         error, because only our handler needs the entry.
-    claim : Claim
-        The claim of the run that reads the entries.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)

@@ -48,9 +48,7 @@ class Claim:
     """
 
     def __init__(
-        self,
-        on_fault: Callable[[str, Exception], None] | None,
-        on_submit: Callable[[FrameType], None] | None,
+        self, on_fault: Callable[[str, Exception], None] | None, on_submit: Callable[[FrameType], None] | None
     ) -> None:
         self.on_fault = on_fault
         self.on_submit = on_submit

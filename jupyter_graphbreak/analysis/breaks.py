@@ -242,7 +242,7 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = self._shown_stack(event)
+            stack = shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
             name, filename, line = frame.code
             if event.conditions.stack:
                 is_branch = message.cause.gb_type == _BRANCHING
@@ -291,11 +291,7 @@ class BreakTable:
         outcome: Outcome = "error" if refusal.raised else "skipped"
         setting = self._setting_at(refusal, location)
         occurrence = Occurrence(
-            frame=None,
-            attempt=0,
-            stack=[*stack, *([location] if location else [])],
-            outcome=outcome,
-            setting=setting,
+            frame=None, attempt=0, stack=[*stack, *([location] if location else [])], outcome=outcome, setting=setting
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
         if refusal.code_key is not None and not refusal.raised:
@@ -401,9 +397,6 @@ class BreakTable:
         """Return the innermost stack entry of a break; for IPython's wrapper of ``open``, the entry that calls it."""
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
-
-    def _shown_stack(self, event: BreakEvent) -> list[Location]:
-        return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
     def _add_occurrence(
         self,

@@ -484,6 +484,9 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         stack = list(hooked_failure.stack)
         if failure_stack := messages.stack_of_backend_failure(parsed.cause):
             stack[-1:] = failure_stack  # torch 2.9 gives the first line of the function
+        if constraint_stack := messages.stack_of_constraint_violation(parsed.cause):
+            stack = constraint_stack  # PyTorch checks the constraints after tracing, when no line is being traced
+            hooked_failure = msgspec.structs.replace(hooked_failure, stack=stack)
         leaf = stack[-1] if stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
         message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)

@@ -131,8 +131,8 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
         node, in_loop = pending.pop()
-        if isinstance(node, ast.If | ast.While):
-            use = _use_of(node, in_loop=in_loop)
+        if isinstance(node, ast.If | ast.While | ast.Assert):
+            use = "error" if isinstance(node, ast.Assert) else _use_of(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -377,8 +377,6 @@ class Sources:
         ----------
         filename, line : str, int
             The file and line in the code object.
-        function : str or None
-            The name of the code object.
         span : ExpressionSpan
             The span of the expression in the code object.
         is_branch : bool
@@ -467,8 +465,6 @@ class Sources:
 
         Parameters
         ----------
-        filename, name : str
-            The file and the name in the code object.
         line : int or None
             The first line of the code object, or the line on which a resume function continues.
         """
@@ -498,11 +494,6 @@ class Sources:
         """Return the sources that locations mention, and all recorded cells, with their texts.
 
         Library functions can be long, so a library's source only contains the lines around the given locations.
-
-        Parameters
-        ----------
-        breaks, other_locations : iterable of Location or None
-            The locations of breaks, and all other locations in the report.
         """
         nearby_lines: dict[str, set[int]] = {}
         for locations, distance in ((breaks, _LINES_AROUND_BREAK), (other_locations, _LINES_AROUND_LOCATION)):

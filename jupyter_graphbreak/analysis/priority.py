@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.break_times import break_times
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import break_times, functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:
@@ -45,9 +44,7 @@ def prioritize_breaks(report: AnyReport) -> AnyReport:
     ]
     times = {ident: time.cost_us for ident, time in break_times(report).items()}
     return replace(
-        report,
-        breaks=breaks,
-        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))],
+        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))]
     )
 
 

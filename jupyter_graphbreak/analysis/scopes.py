@@ -34,8 +34,6 @@ class Region(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    line, end_line, column : int
-        The lines and the first column of the expression.
     first_line, last_line : int
         The lines that the scope covers; a decorated function begins with its first decorator.
     mentions_setting : bool
@@ -207,11 +205,7 @@ class ScopeTable:
         return chain
 
     def _find_scope(
-        self,
-        scope: additions.OpenScope,
-        stack: Sequence[StackEntry],
-        region_index: int | None,
-        parent: str | None,
+        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
@@ -293,7 +287,7 @@ class ScopeTable:
 
     def _region_location(self, filename: str, region: Region) -> Location | None:
         """Return the location of a region, from the line that opens it to its last line."""
-        start = self._sources.location(filename, self._code_line(filename, region.line))
+        start = self._sources.location(filename, region.line - self._sources.line_offset(filename))
         if start is None:
             return None
         return msgspec.structs.replace(start, end_line=region.last_line)
@@ -310,9 +304,6 @@ class ScopeTable:
 
     def _source_line(self, filename: str, line: int) -> int:
         return line + self._sources.line_offset(filename)
-
-    def _code_line(self, filename: str, line: int) -> int:
-        return line - self._sources.line_offset(filename)
 
 
 def _is_reopened(scope: additions.OpenScope) -> bool:

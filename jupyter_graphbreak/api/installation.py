@@ -62,8 +62,6 @@ class RequirementFinding:
     ----------
     what : str
         The requirement, such as ``"C++ compiler"``.
-    says : str
-        The finding as a sentence.
     fix : str or None
         The way to fix a fault; ``None`` if there is no fault.
     """
@@ -153,9 +151,7 @@ def _check_cache_folder() -> RequirementFinding:
         return RequirementFinding(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
     if free < _MIN_FREE_BYTES:
         return RequirementFinding(
-            what,
-            f"{folder} has only {free >> 20} MB left.",
-            "Free some space, or choose a different folder.",
+            what, f"{folder} has only {free >> 20} MB left.", "Free some space, or choose a different folder."
         )
     return RequirementFinding(what, f"{folder} can be written.")
 

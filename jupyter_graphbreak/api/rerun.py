@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import error_headline, redirect_faults
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -236,12 +236,7 @@ class Rerun:
         return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
-        self,
-        ident: str,
-        *,
-        redacted: bool = False,
-        seconds: float | None = None,
-        runner: ScriptRunner | None = None,
+        self, ident: str, *, redacted: bool = False, seconds: float | None = None, runner: ScriptRunner | None = None
     ) -> Reproducer:
         """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 

@@ -17,7 +17,7 @@ from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import collect_sources
@@ -41,6 +41,8 @@ class Run:
     """A watched run; its :attr:`report` is available after the ``with`` block.
 
     An *entry* of the run is a compiled function that the block called, with the arguments and state of its first call.
+    The methods that run entries again raise ``RuntimeError`` unless ``capture(entries=True)`` has kept copies of them.
+    They return the report of the block with their results.
     """
 
     def __init__(self) -> None:
@@ -100,15 +102,8 @@ class Run:
         seconds : float or None
             The time limit; by default 100 seconds.
 
-        Returns
-        -------
-        Report
-            The report of the block, with ``remedies``.
-
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         OSError
             If a patch cannot be read.
         ValueError
@@ -127,16 +122,6 @@ class Run:
         ----------
         seconds : float or None
             The time limit; by default 120 seconds.
-
-        Returns
-        -------
-        Report
-            The report of the block, with ``cost``.
-
-        Raises
-        ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._get_rerun().measure(seconds)
 
@@ -147,16 +132,6 @@ class Run:
         ----------
         seconds : float or None
             The time limit; by default 120 seconds.
-
-        Returns
-        -------
-        Report
-            The report of the block, with ``check``.
-
-        Raises
-        ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._get_rerun().check(seconds)
 
@@ -170,15 +145,8 @@ class Run:
         seconds : float or None
             The time limit; by default 120 seconds.
 
-        Returns
-        -------
-        Report
-            The report of the block, with ``values``.
-
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         ValueError
             If an item of ``at`` is not a line.
         """
@@ -189,8 +157,6 @@ class Run:
 
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         NotReproducedError
             If no standalone script reproduces the finding.
         LookupError

@@ -70,10 +70,7 @@ def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
     """Return the gate's verdict as lines of text; if redacted, only its headline."""
     from jupyter_graphbreak.views.words.plain_text import escape_controls
 
-    return [
-        headline(verdict),
-        *([] if redacted else [escape_controls(f"  {line}") for line in details(verdict)]),
-    ]
+    return [headline(verdict), *([] if redacted else [escape_controls(f"  {line}") for line in details(verdict)])]
 
 
 def _render_text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:

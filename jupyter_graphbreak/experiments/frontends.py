@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -113,12 +113,7 @@ class FrontendExamination:
     """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
-        self,
-        name: str,
-        capture: Capture,
-        eager: Reference,
-        cases: list[ReferenceCase],
-        find_cell: FindCell,
+        self, name: str, capture: Capture, eager: Reference, cases: list[ReferenceCase], find_cell: FindCell
     ) -> None:
         self.name = name
         self.report: Report | None = None
@@ -311,8 +306,6 @@ def compare(
     further_arguments : sequence of Arguments
         Further arguments for calls to the captured programs. If empty, inputs are derived from
         ``first_arguments``.
-    find_cell : callable
-        Returns the cell of a code object, given the name of the code's file, for the report.
 
     Raises
     ------
@@ -394,7 +387,7 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function, of its inputs, of their large memory, and of the objects to which uncopied code refers."""
+    """Copies of a function, of its inputs, of their large memory, and of the objects that uncopied code refers to."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]

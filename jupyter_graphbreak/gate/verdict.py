@@ -70,8 +70,6 @@ class GateVerdict(msgspec.Struct, frozen=True):
     ----------
     newly_eager : list of AllowedEager
         The functions that run eagerly for a reason other than a break although the baseline does not allow it.
-    more_recompiles : list of MoreRecompiles
-        The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
         The allowed breaks that no longer occur.
     changed_versions : dict
@@ -142,10 +140,7 @@ def have_compiled_nothing(reports: Sequence[Report]) -> bool:
 
 
 def _pair_entries(
-    before: Sequence[_Allowed],
-    after: Sequence[_Allowed],
-    keys: _Keys[_Allowed],
-    is_gone: Callable[[_Allowed], bool],
+    before: Sequence[_Allowed], after: Sequence[_Allowed], keys: _Keys[_Allowed], is_gone: Callable[[_Allowed], bool]
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 

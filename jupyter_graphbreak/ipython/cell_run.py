@@ -21,7 +21,7 @@ from jupyter_graphbreak.ipython.cell.mentions import (
     note_on_methods,
     notes_on_saving,
 )
-from jupyter_graphbreak.ipython.cell.requests import read_explain_request
+from jupyter_graphbreak.ipython.cell.rewriting import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
-    from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
-    from jupyter_graphbreak.ipython.cell.rewriting import Plan
+    from jupyter_graphbreak.ipython.cell.rewriting import ExplainRequest, Plan
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -173,10 +172,6 @@ class CellRuns:
         ----------
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
-        only_torch : bool
-            Whether to show a report only if the cell uses PyTorch.
-        edited_cells : sequence of tuple
-            The texts, before and after, of cells that were edited but not run, to try as remedies.
         """
         self._inner_cell_count = 0
         self.end(None)  # in case IPython did not announce the end of the previous cell

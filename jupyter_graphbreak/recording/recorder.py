@@ -8,8 +8,10 @@ context, even after an error.
 from __future__ import annotations
 
 import contextlib
+import linecache
 import logging
 import platform
+import sys
 import threading
 import time
 import traceback
@@ -46,17 +48,10 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import (
-    NEEDED_ENTRIES,
-    Record,
-    StackEntry,
-    reduce_record,
-    with_encodable_text,
-)
-from jupyter_graphbreak.records.source_texts import collect_sources
+from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record, StackEntry, reduce_record, with_encodable_text
+from jupyter_graphbreak.records.source_texts import CellText, collect_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +63,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import Addition
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Device
+
+
+def cell_of_shell(filename: str) -> CellText | None:
+    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
+
+    The text of the cell is the one that tracebacks show.
+    """
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find_shell() if find_shell is not None else None
+    numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    text = "".join(linecache.getlines(filename)) if filename in numbers else ""
+    return CellText(f"Cell In[{numbers[filename]}]", text.rstrip("\n")) if text else None
 
 
 class Recording:

@@ -218,7 +218,8 @@ def reduce_record(record: Record) -> Record:
     if needed_keys is _METRIC_FIELDS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    needed_data = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
+    values = {key: data.get(key) for key in needed_keys}
+    needed_data = {key: sorted(part) if isinstance(part, set | frozenset) else part for key, part in values.items()}
     context = {key: value for key, value in record.envelope.items() if value is not data}
     return Record({**context, record.kind: needed_data})
 
@@ -231,10 +232,6 @@ def _bypass_reason(payload: str | None) -> str | None:
         return None
     reason = data.get("cache_bypass_reason") if isinstance(data, dict) else None
     return reason if isinstance(reason, str) else None
-
-
-def _sorted_if_set(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set | frozenset) else value
 
 
 def with_encodable_text(record: Record) -> Record:

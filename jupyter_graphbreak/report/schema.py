@@ -138,7 +138,7 @@ class Graph(msgspec.Struct, frozen=True):
     name : str
         The function from which it was captured.
     lines : list of GraphLine
-        The lines of cells and files from which its operations come; lines of libraries are left out.
+        The lines of cells and files that its operations come from; lines of libraries are left out.
     code : str
         The graph as readable Python.
     ends : {"return", "break"}

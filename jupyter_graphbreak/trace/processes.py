@@ -148,11 +148,6 @@ def read_processes(
 ) -> Iterator[ProcessTrace]:
     """Yield the traces of the processes, one file after the other.
 
-    Parameters
-    ----------
-    folders : SourceFolders or None
-        The folders from which source files may be read. By default, the working folder and the folders of packages.
-
     Raises
     ------
     UnreadableTrace

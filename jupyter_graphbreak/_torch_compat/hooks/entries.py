@@ -98,15 +98,11 @@ def watch_entries(
     ----------
     on_entry : callable
         Receives the call. An exception in it never reaches PyTorch.
-    emit, add_time : callable
-        See :class:`Observer`.
     on_start : callable
         Receives every call from eager code, before it runs.
     on_end : callable
         Receives such a call and its result, after the call has ended, on the same thread. The result is ``None`` if the
         call raised, and always before torch 2.12, whose wrapper has no variable for the result.
-    on_compiling : callable
-        Called before each compilation of a frame.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
@@ -172,8 +168,6 @@ def watch_call_boundaries(
     ----------
     on_boundary : callable
         Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
-    emit, add_time : callable
-        See :class:`Observer`.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     observer = Observer(emit, add_time)

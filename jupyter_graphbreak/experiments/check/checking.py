@@ -37,7 +37,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_paths
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
+from jupyter_graphbreak.experiments.trial.copies import clone, digest, shape_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
@@ -78,8 +77,6 @@ def difference_beyond_rounding(
         The results in double precision, which show the size of rounding, if they are available.
     are_gradients : bool
         Whether the results are gradients, which are sums over many elements.
-    ignored_paths, root
-        The same as for :func:`.values.describe_difference`.
     """
     result = describe_difference(expected, actual, ignored_paths=ignored_paths, root=root)
     if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:

@@ -198,7 +198,12 @@ def computes_differently(
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
             change = functools.partial(to_double, noise_size=noise_size, precision=precision)
             exact_results.append(
-                _compute_in_double(module, inputs, subject, change, computes_gradients=compares_gradients)
+                _compute(
+                    _interpreter(_copy_graph(module, change)),
+                    change(inputs),
+                    subject,
+                    computes_gradients=compares_gradients,
+                )
             )
             if not noise_size:
                 continue
@@ -240,19 +245,6 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
         subject.memory.restore(unchanged_keys)
         subject.memory.return_free_memory()
         saved_state.restore()
-
-
-def _compute_in_double(
-    module: torch.fx.GraphModule,
-    inputs: Inputs,
-    subject: Subject,
-    change: Callable[[Any], Any],
-    *,
-    computes_gradients: bool,
-) -> Any:
-    return _compute(
-        _interpreter(_copy_graph(module, change)), change(inputs), subject, computes_gradients=computes_gradients
-    )
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:

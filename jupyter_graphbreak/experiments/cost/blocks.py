@@ -28,8 +28,6 @@ class RepeatedBlocks:
 
     Parameters
     ----------
-    name : str
-        The name of their class.
     paths : tuple of str
         Their paths, such as ``self.layers.0``.
     compiles_in_place : bool

@@ -60,7 +60,7 @@ from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
 
@@ -357,8 +357,6 @@ class FurtherMeasurement(NamedTuple):
     time_share : float
         The time that the measurement may take, as a share of the time spent before the first measurement of the table.
         Time left by earlier measurements is added.
-    measure : callable
-        Returns the new value of the field.
     compile_time_share : float
         Additional time that the measurement may take, as a share of the time that compiling took in the run.
     """
@@ -412,8 +410,6 @@ def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, ela
 
     Parameters
     ----------
-    cost : EntryCost
-        The cost of the entry without these measurements.
     elapsed_s : float
         The time in seconds that was spent before these measurements.
     end : float

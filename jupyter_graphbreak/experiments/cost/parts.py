@@ -112,8 +112,6 @@ class TimeOwners:
     lookup_us_by_frame : mapping
         The time to select a frame's code, by the frame's id. It is subtracted from the time of the code before the
         frame.
-    overhead : Overhead
-        The times to subtract from those of the user's code.
     """
 
     def __init__(

@@ -22,9 +22,9 @@ from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
 
 if TYPE_CHECKING:

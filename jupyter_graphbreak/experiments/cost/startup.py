@@ -63,9 +63,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
             )
         )
     return Startup(
-        first_s=round(correspondence.compile_seconds(), 4),
-        second_s=round(sum(compile_s.values()), 4),
-        graphs=starts,
+        first_s=round(correspondence.compile_seconds(), 4), second_s=round(sum(compile_s.values()), 4), graphs=starts
     )
 
 

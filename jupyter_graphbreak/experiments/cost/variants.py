@@ -310,8 +310,6 @@ class Variant:
 
         Parameters
         ----------
-        observe : callable
-            Receives a function that makes the call and the backward pass.
         on_tensor : callable
             Receives copies of the tensors in the result, and of the gradients.
         """
@@ -361,11 +359,6 @@ class Variant:
         """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call receives new copies of the arguments, but not of tensors that collect gradients, such as parameters.
-
-        Parameters
-        ----------
-        backward : bool
-            Whether a backward pass follows each call whose results require gradients.
         """
         original_values, copied_values = (
             (arguments.args, arguments.kwargs) for arguments in (self._original_arguments, self._arguments)

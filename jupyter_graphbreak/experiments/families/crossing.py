@@ -455,8 +455,6 @@ class HiddenEffects:
         ----------
         names_in_progress : frozenset of str
             The names of the functions that callers are examining, which are not examined again.
-        are_constructors : bool
-            Whether the functions initialize the object that is their first parameter.
         """
         for function in functions:
             if function.name in names_in_progress:

@@ -42,8 +42,6 @@ class CompiledEntry:
 
     Parameters
     ----------
-    name : str
-        The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
     parameters : tuple of str

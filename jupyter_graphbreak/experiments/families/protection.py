@@ -209,11 +209,24 @@ def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
     definitions = [
         part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name
     ]
-    return any(
-        (isinstance(part, ast.Try) and bool(part.handlers)) or (isinstance(part, ast.Return) and part.value is not None)
-        for definition in definitions
-        for part in ast.walk(definition)
-    )
+    return any(_definition_may_suppress(part) for definition in definitions for part in ast.walk(definition))
+
+
+def _definition_may_suppress(part: ast.AST) -> bool:
+    """Return whether a part of a context's definition may suppress errors: a handler, or the result of ``__exit__``."""
+    match part:
+        case ast.Try(handlers=handlers):
+            return bool(handlers)
+        case ast.Call(func=function):
+            return dotted_name(function).rpartition(".")[2] == "suppress"
+        case ast.FunctionDef(name="__exit__"):
+            results = [node.value for node in ast.walk(part) if isinstance(node, ast.Return)]
+            return any(result is not None and not _is_false(result) for result in results)
+    return False
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _nodes_in_branches(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:

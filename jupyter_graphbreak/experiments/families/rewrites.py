@@ -291,3 +291,19 @@ _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "leave requires_grad_() out": _leave_requires_grad_out,
     "replace the requires_grad assignment": _replace_requires_grad,
 }
+
+
+MARKER_FAMILY = "marker"
+
+
+_BREAKING_FUNCTIONS = {"graph_break", "skip_frame", "step_unsupported"}
+
+
+def propose_without_markers(problem: Problem) -> Iterator[Proposal]:
+    """Yield a change that removes the call, if it breaks the graph on purpose."""
+    site = site_of(problem)
+    if site is None or not isinstance(site.statement, ast.Expr) or not isinstance(site.statement.value, ast.Call):
+        return
+    name = called_name(site.statement.value)
+    if name in _BREAKING_FUNCTIONS:
+        yield from site.propose_edit(MARKER_FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])

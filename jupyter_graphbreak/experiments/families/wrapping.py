@@ -69,8 +69,6 @@ def wrap_function(
         Additional first parameters of the inner function, separated by commas.
     make_body : callable
         Returns the lines of the outer function, given the code of the call to the inner function.
-    splices : sequence of Splice or None
-        The edits to the compiled function.
     """
     draft = site.draft
     torch_name, imports = torch_name_and_imports(draft, function)
@@ -94,12 +92,8 @@ class _WrapperParts(NamedTuple):
 
     Parameters
     ----------
-    inner_name : str
-        The new name of the compiled function.
     extra_parameters : str or None
         Additional first parameters of the compiled function, separated by commas.
-    imports : list of str
-        The lines that import torch, if the source does not.
     other_sources : _ChangedSources
         The other sources, which no longer compile the function.
     """
@@ -124,12 +118,8 @@ class _ChangedSources(NamedTuple):
 
     Parameters
     ----------
-    texts : dict
-        The new text of each changed source, by the source's id.
     options : str
         The options that they compiled the function with, such as ``(dynamic=True)``; empty if there are none.
-    compiled_names : _CompiledNames
-        The names of the function.
     """
 
     texts: dict[str, str]

@@ -166,15 +166,7 @@ class Circumstances:
 def propose_candidates(
     mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield changes, smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
-
-    Parameters
-    ----------
-    mentioned_variations : Variations
-        The variations that failed guards mention.
-    variations : Variations
-        All variations.
-    """
+    """Yield changes, smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit."""
     has_mentioned_numbers = bool(mentioned_variations.numbers or mentioned_variations.lists)
     sizes = (
         _all_varied_dimensions(mentioned_variations.sizes, variations.sizes)

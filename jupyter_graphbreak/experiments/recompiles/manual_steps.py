@@ -15,6 +15,7 @@ from jupyter_graphbreak.report.guards import (
     changed_settings,
     is_about_number_from_break,
     name_of_function_variable,
+    names_of_keeping_function,
     plain_guard,
     tensor_index_advice,
 )
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
 
 #: A guard on the length of a container. The cause is not a line that makes a constant of a size or a number.
 _LENGTH_GUARD = re.compile(r"len\(")
-#: A value that a function or a partial stores: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
-_STORED_VALUE = re.compile(
-    r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
-    r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
-)
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
@@ -274,16 +270,16 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    stored_value = _STORED_VALUE.search(plain_guard(guard))
-    if stored_value is None:
+    function, partial = names_of_keeping_function(plain_guard(guard))
+    name = function or partial
+    if not name:
         return ""
-    name = stored_value["function"] or stored_value["partial"]
     partials = {
         str(variation.path)
         for variation in variations.other_variations
         if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
-    if stored_value["function"] is not None or name in partials:
+    if function or name in partials:
         return (
             f"`{name}` is a new function on every call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."

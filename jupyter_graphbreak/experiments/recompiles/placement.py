@@ -53,8 +53,6 @@ def insert_lines_before_calls(
 
     Parameters
     ----------
-    callee : callable
-        The callable that the calls run.
     settings_statements : sequence of str
         The statements that change settings. They run once, before the loops around the first call of each function.
     reserved_names : collection of str

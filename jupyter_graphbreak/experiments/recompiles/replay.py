@@ -48,8 +48,6 @@ class RepeatedCall:
         The phrase for the call in a sentence: "call 2".
     is_unseen : bool
         Whether the run did not make the call.
-    keyword_names : frozenset of str
-        The names of the arguments to pass by keyword.
     modes : CallModes or None
         The modes of the call; ``None`` for the entry's modes.
     """
@@ -74,8 +72,6 @@ class Adjustment:
         The paths of the numbers that ``lines`` replace with tensors.
     dynamic : bool or None
         The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
-    settings : mapping
-        Full dotted names of settings, and their values.
     """
 
     lines: tuple[str, ...] = ()

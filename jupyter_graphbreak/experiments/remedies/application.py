@@ -18,9 +18,9 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:

@@ -61,8 +61,6 @@ class PartWithOneBreak:
     ----------
     name : str
         The module's path, with a method if only the method can be compiled, or the function's name.
-    break_ : str
-        The id of the break.
     share : float
         The share of the entry's operations that the part performs.
     """

@@ -192,7 +192,9 @@ class UncompiledOriginal:
         ]
         # Dynamo also captures a number in a global or attribute as a symbol if the number changes between calls.
         kinds_with_number = [
-            kind for kind, case in accepted_cases.items() if any(map(_is_number, case.input.state.values()))
+            kind
+            for kind, case in accepted_cases.items()
+            if any(type(value) in {int, float} for value in case.input.state.values())
         ]
         important_cases = [
             *(accepted_cases.pop(kind) for kind in kinds_with_number[:_MAX_STATE_NUMBERS]),
@@ -412,10 +414,6 @@ def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
 def _all_finite(arguments: Arguments) -> bool:
     tensors = (value for value in arguments.values() if isinstance(value, torch.Tensor))
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in {int, float}
 
 
 def _kind_of_edge_case(case: ReferenceCase) -> str:

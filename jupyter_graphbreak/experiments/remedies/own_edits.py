@@ -92,12 +92,6 @@ class Patch:
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by the source's id.
 
-        Parameters
-        ----------
-        names : mapping
-            The path or name of each source in the report, by the source's id: the file name of a cell means nothing to
-            the reader.
-
         Raises
         ------
         CannotApplyError
@@ -420,7 +414,7 @@ def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
 
 
 def _resolve_patch_path(path: str) -> str:
-    """Return the file to which a path in a patch refers: that of a loaded module, or one in the working directory."""
+    """Return the file that a path in a patch refers to: that of a loaded module, or one in the working directory."""
     for module in sys.modules.copy().values():
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):

@@ -12,11 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.experiments.remedies.change import (
-    decision_remedy,
-    do_settings_conflict,
-    remedy_of_change,
-)
+from jupyter_graphbreak.experiments.remedies.change import decision_remedy, do_settings_conflict, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
@@ -49,8 +45,6 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 
     Parameters
     ----------
-    break_ : Break
-        A break that no remedy removes.
     failed_titles : sequence of str
         The titles of the candidates that failed: the sentence does not propose them again.
     """

@@ -338,10 +338,6 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     return diffs
 
 
-def _is_of_different_kind(case: ReferenceCase) -> bool:
-    return bool(case.input.different_kind)
-
-
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
     """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
@@ -357,8 +353,6 @@ class EdgeFindings:
     ----------
     differences : list of Difference
         The differences, without those that are only noted.
-    input_count : int
-        The number of inputs.
     disqualifying_difference : str or None
         A difference that means that the change does not work.
     noted_difference : str or None
@@ -374,7 +368,7 @@ class EdgeFindings:
         self,
         pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
         *,
-        is_only_noted: Callable[[ReferenceCase], bool] = _is_of_different_kind,
+        is_only_noted: Callable[[ReferenceCase], bool] = lambda case: bool(case.input.different_kind),
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 

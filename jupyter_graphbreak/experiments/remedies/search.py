@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.inner_calls import describe_entry
 from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
-from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
+from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.causes import belongs_outside

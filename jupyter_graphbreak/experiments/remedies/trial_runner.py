@@ -14,12 +14,7 @@ from jupyter_graphbreak._torch_compat.configuration import force_backend, use_ea
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
-from jupyter_graphbreak.experiments.remedies.application import (
-    Program,
-    compile_file,
-    find_compiling_cells,
-    source_text,
-)
+from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
@@ -47,7 +42,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 

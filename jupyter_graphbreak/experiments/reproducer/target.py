@@ -29,12 +29,8 @@ class Target:
     ----------
     id : str
         The id of a break or of a recompile, ``error`` or ``check``.
-    title : str
-        The finding in a few words.
     frames : tuple of str
         The frames in which the finding occurs, and the callers of these frames.
-    kind : {"break", "recompile", "error", "check"}
-        The kind of finding.
     cause : str
         The GB id of a break, or its type if the break has no id.
     is_logged : bool
@@ -72,8 +68,6 @@ class Target:
 
         Parameters
         ----------
-        new_names : mapping
-            The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
             Whether to ignore code, names of functions and messages, which differ in a redacted script.
         """

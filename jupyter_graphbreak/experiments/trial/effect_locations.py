@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import original_name
 from jupyter_graphbreak.report.location import Location, Segment, Source
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
 
 def with_effects(
-    report: Report,
-    files: Mapping[str, str],
-    effects: Iterable[ObservedEffect],
-    find_cell: FindCell = cell_of_shell,
+    report: Report, files: Mapping[str, str], effects: Iterable[ObservedEffect], find_cell: FindCell = cell_of_shell
 ) -> Report:
     """Return a copy of a report that also lists some effects, without duplicates."""
     sources = list(report.sources)

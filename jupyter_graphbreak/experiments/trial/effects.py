@@ -223,9 +223,7 @@ def suppress_logging() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _capture_records(
-    receive: Callable[[tuple[str, str, str]], None],
-    handlers: Mapping[int, logging.Handler],
-    filters: Mapping[int, Any],
+    receive: Callable[[tuple[str, str, str]], None], handlers: Mapping[int, logging.Handler], filters: Mapping[int, Any]
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 

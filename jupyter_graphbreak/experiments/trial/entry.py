@@ -21,8 +21,8 @@ from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpe
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
-from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
 from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
+from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
@@ -71,8 +71,6 @@ class Entry:
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
-    storage_copies : tuple of StorageCopy
-        The copies of large memory, with their originals.
     name_snapshot : NameSnapshot
         The values of the names in code that is not copied.
     reuses_code : bool

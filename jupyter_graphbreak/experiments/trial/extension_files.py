@@ -32,8 +32,6 @@ class _Opener(NamedTuple):
     ----------
     parameter : str
         The parameter that says whether a file is only read. Empty if the file is always written.
-    position : int
-        The position of this parameter.
     reading_values : tuple
         The values of this parameter for which a file is only read.
     reads_by_default : bool

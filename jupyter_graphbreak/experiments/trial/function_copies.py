@@ -20,14 +20,15 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.object_kinds import is_bound_to_data, is_data, is_immutable
-from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
+    ANY_GLOBAL_READERS,
     MISSING,
     Binding,
     SwappedBinding,
     cell_binding,
     fixed_binding,
     function_bindings,
+    global_names,
     item_binding,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 _THIS_PACKAGE = __name__.partition(".")[0]
 #: The type of a function decorated with ``functools.lru_cache``.

@@ -18,8 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import hide_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing, forget_new_backends
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, in_place_change_count
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import is_large
+from jupyter_graphbreak.experiments.trial.copies import clone, is_large
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     allow_repeated_warnings,
@@ -118,12 +117,7 @@ class Result:
 
 
 def run(
-    program: Callable[..., Any],
-    subject: Subject,
-    arguments: Arguments,
-    seed: int = 0,
-    *,
-    runs_backward: bool = True,
+    program: Callable[..., Any], subject: Subject, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 

@@ -291,13 +291,7 @@ class Reference:
         arguments = subject.replace_with_copies(input_.arguments)
         return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
-    def _call(
-        self,
-        arguments: Arguments,
-        seed: int = 0,
-        *,
-        runs_backward: bool = True,
-    ) -> Result:
+    def _call(self, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True) -> Result:
         self.subject.restore()
         copies = self.subject.replace_with_copies(arguments)
         with force_eager_on_thread(), announce_sleep():

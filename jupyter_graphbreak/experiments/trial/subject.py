@@ -25,8 +25,7 @@ from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
-from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
-from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, SwappedBinding
+from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
 from jupyter_graphbreak.recording.targets import closure_values, user_codes
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 
 def _has_weak_reference(function: types.FunctionType) -> bool:
@@ -121,7 +120,7 @@ class Subject:
     Attributes
     ----------
     owner : object
-        The copied module, the object to which a copied method belongs, or any other copied object that can be called.
+        The copied module, the object that a copied method belongs to, or any other copied object that can be called.
         ``None`` for a function or a class.
     memory : SharedMemory
         Large memory shared with other subjects.
@@ -200,7 +199,7 @@ class Subject:
             yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
-        """Return the copies to which names refer while this subject runs, for code that is not copied."""
+        """Return the copies that names refer to while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
         return NameSnapshot(

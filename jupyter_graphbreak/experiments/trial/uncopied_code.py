@@ -23,15 +23,9 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data, is_immutable
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
-from jupyter_graphbreak.experiments.trial.shared_names import (
-    change_functions_of,
-    functions_in,
-    global_names,
-    mentioned_loggers,
-    used_modules,
-)
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
@@ -41,19 +35,23 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     attribute_binding,
     attributes_binding,
     cell_binding,
+    change_functions_of,
+    functions_in,
+    global_names,
     item_binding,
+    mentioned_loggers,
     part_binding,
+    used_modules,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.recording.targets import is_user_class, may_be_user_defined, reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 _LOGGING_MODULES = frozenset({"logging", "logging.handlers"})
 _ASSIGNING_INSTRUCTIONS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from jupyter_graphbreak.experiments.trial.digests import shape_of
+from jupyter_graphbreak.experiments.trial.copies import shape_of
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target
@@ -178,8 +178,6 @@ class _Comparison:
 
     Parameters
     ----------
-    ignored_paths : collection of str
-        The paths at which plain values are not compared.
     collects_paths : bool
         Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
     """

@@ -16,6 +16,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from IPython.core.inputtransformer2 import cell_magic
 
 from jupyter_graphbreak import faults
@@ -27,7 +28,6 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
 from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 if TYPE_CHECKING:
@@ -84,6 +84,33 @@ def without_magic_line(lines: list[str]) -> list[str]:
 def is_magic_line(line: str) -> bool:
     """Return whether a line is the magic's line."""
     return _MAGIC_LINE.match(line) is not None
+
+
+class ExplainRequest(msgspec.Struct, frozen=True):
+    """A front end's request for a report.
+
+    Parameters
+    ----------
+    explain : str
+        The options, as in the magic's line.
+    only_torch : bool
+        Whether to show a report only if the cell uses PyTorch.
+    edited : tuple
+        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
+    """
+
+    explain: str
+    only_torch: bool = False
+    edited: tuple[tuple[str, str], ...] = ()
+
+
+def read_explain_request(request: Mapping[str, Any] | None) -> ExplainRequest | None:
+    """Return the request for a report in an ``execute_request``; ``None`` if it contains no valid one."""
+    metadata = (request or {}).get("metadata")
+    try:
+        return msgspec.convert(metadata["graphbreak"], ExplainRequest) if isinstance(metadata, dict) else None
+    except (KeyError, msgspec.ValidationError):
+        return None
 
 
 class CellRewriter:

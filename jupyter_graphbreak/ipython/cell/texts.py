@@ -17,8 +17,13 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, internal_call, is_magic_line, magic_options
+from jupyter_graphbreak.ipython.cell.rewriting import (
+    CellRewriter,
+    internal_call,
+    is_magic_line,
+    magic_options,
+    read_explain_request,
+)
 from jupyter_graphbreak.records.source_texts import CellText, FindCell
 
 if TYPE_CHECKING:

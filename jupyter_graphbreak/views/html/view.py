@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import OptionalPart, style_sheet
 from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import graph_names, join_words

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
+from jupyter_graphbreak.report.relevance import break_times
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text
@@ -93,13 +93,25 @@ def _cache_sentence(report: Report) -> list[str]:
 
 def _block_sentence(report: Report) -> list[str]:
     """Return a sentence, in a list, about the block that a graph repeats, if compiling it alone would save time."""
-    block = max(filter(None, map(largest_repeated_block, report.graphs)), key=lambda block: block.saving, default=None)
+    blocks = [
+        block for block in map(largest_repeated_block, report.graphs) if block and _can_compile_alone(report, block)
+    ]
+    block = max(blocks, key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
     start, share = location_text(report, block.start), f"{block.share:.0%} of the graph's operations"
     copies = f"graph {block.graph} contains {block.copy_count} copies of the block that starts at {start} ({share})"
     return [f"{copies}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
+
+
+def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
+    """Return whether the reader can compile a block alone: their own code, or a library's module.
+
+    A library's loop, such as that of an optimizer over the parameters, is no function that can be compiled.
+    """
+    is_library = any(source.id == block.start.source and source.kind == "library" for source in report.sources)
+    return not is_library or block.start.function == "forward"
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,13 @@ class Recompilation:
 def recompilations(report: Report) -> list[Recompilation]:
     """Return the functions that were recompiled, in the order of their first recompile."""
     by_function: dict[tuple[str | None, str, int], list[Recompile]] = {}
+    keys_by_frame: dict[str | None, tuple[str | None, str, int]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
-        by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
+        # If the first compilation happened before the run, the first recompile stands for it in later ones.
+        key = keys_by_frame.get(recompile.of, (recompile.of, recompile.function, line))
+        keys_by_frame[recompile.frame] = key
+        by_function.setdefault(key, []).append(recompile)
     limit = report.config.get("recompile_limit")
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frame_ids = {frame.id for frame in report.frames if frame.role != "entry"}
@@ -163,6 +167,7 @@ def recompilations(report: Report) -> list[Recompilation]:
             library_source_ids,
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
+            is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):
             function = replace(function, guards=list(map(_name_arguments, function.guards)))
@@ -408,7 +413,13 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
 
 
 def _make_recompilation(
-    recompiles: list[Recompile], limit: int, library_source_ids: Container[str], *, is_inner: bool, is_library: bool
+    recompiles: list[Recompile],
+    limit: int,
+    library_source_ids: Container[str],
+    *,
+    is_inner: bool,
+    is_library: bool,
+    is_module_method: bool,
 ) -> Recompilation:
     """Return the description of a recompiled function, with its failed guards grouped by what they check."""
     guards = failed_guards(
@@ -420,6 +431,7 @@ def _make_recompilation(
         library_source_ids,
         is_inner=is_inner,
         is_library=is_library,
+        is_module_method=is_module_method,
     )
     last = recompiles[-1]
     return Recompilation(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
-from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.analysis.locations import Sources, SourceText, branch_uses, shown_stack
 from jupyter_graphbreak.records.records import ExpressionSpan, StackEntry, original_name
 from jupyter_graphbreak.report.location import Segment
 
@@ -260,3 +262,10 @@ def test_pytorchs_messages_are_shown_without_folders_of_the_machine() -> None:
     sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
     text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/job/y.py) / `/v/lib/python3.12/z.py`"
     assert sources.with_user_names(text) == "`f` in file `torch/x.py` (~/job/y.py) / `z.py`"
+
+
+def test_an_assertion_is_a_branch_that_raises_an_error() -> None:
+    assert branch_uses(ast.parse("assert x.sum() > 0, f'{x}'\nif x.any():\n    raise ValueError\n")) == {
+        1: "error",
+        2: "error",
+    }

@@ -31,7 +31,7 @@ from jupyter_graphbreak.report.cost import (
     Startup,
     UnfusedKernels,
 )
-from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.report.summary import Timing
 from jupyter_graphbreak.results import Report
@@ -290,6 +290,21 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding states the measured savings instead
     assert "copies" not in startup_sentence(measured)
     assert largest_repeated_block(layers(1)) is None
+
+
+def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
+    frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
+    report = with_entry(cost())
+    library = Source("library", "layers.py", "library")
+    for function, is_shown in (("forward", True), ("_single_tensor_adam", False)):
+        ops = [
+            replace(op, location=Location("library", op.location.line, op.location.line, function=function))
+            for op in layers(6).ops
+            if op.location is not None
+        ]
+        graph = replace(layers(6), ops=ops)
+        changed = replace(report, frames=frames, graphs=[graph], sources=[*report.sources, library])
+        assert ("copies of the block" in startup_sentence(changed)) is is_shown
 
 
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:

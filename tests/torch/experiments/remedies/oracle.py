@@ -469,7 +469,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _observe_original(
     path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
-    """Return the calls to which a claim applies, with the observations of the original."""
+    """Return the calls that a claim applies to, with the observations of the original."""
     ways = ways_to_call(loaded)
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}

@@ -125,8 +125,8 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
-    libraries = {source.id for source in problem.report.sources if source.kind == "library"}
-    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    library_ids = {source.id for source in problem.report.sources if source.kind == "library"}
+    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in library_ids}
     return Site(location.source, draft, node, statement, user_texts)
 
 

@@ -337,9 +337,9 @@ def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
 
 
 def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
-    for names_in_place, before in zip(_LEVEL_NAMES, names, strict=True):
-        names_in_place.clear()
-        names_in_place.update(before)
+    for current_names, names_before in zip(_LEVEL_NAMES, names, strict=True):
+        current_names.clear()
+        current_names.update(names_before)
 
 
 def _logger_states() -> dict[Any, tuple[Any, ...]]:

@@ -788,7 +788,7 @@ def test_a_line_that_turns_a_size_into_a_constant_is_named() -> None:
 
     report = try_on_calls(label, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
     assert "len(f" in decision_for_reader(report)
-    assert "makes a constant" in decision_for_reader(report)
+    assert "into a constant" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 

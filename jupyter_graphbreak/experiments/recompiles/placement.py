@@ -35,7 +35,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """A replacement for a range of a text. A position is a line, counted from 1, and a byte in the line, from 0."""
+    """Replaces a range of source text. A position is a line, counted from 1, and a byte in the line, from 0."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -50,7 +50,7 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return a text with code inserted before some calls; ``None`` if it cannot be inserted.
+    """Return source text with code inserted before some calls; ``None`` if it cannot be inserted.
 
     Parameters
     ----------

@@ -331,8 +331,8 @@ def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
 
 
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
-    lookup = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
-    assert largest_repeated_block(Graph("A", "graph", "0/0", [lookup] * 4)) is None
+    getitem = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
+    assert largest_repeated_block(Graph("A", "graph", "0/0", [getitem] * 4)) is None
 
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.families.branch_values import (
 from jupyter_graphbreak.experiments.families.case_guards import rewrite_guard_as_if
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.element_counts import requires_elements
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -41,7 +42,7 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.branch_values import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -532,43 +533,6 @@ def _calls_in_place_method(statement: ast.stmt) -> bool:
     """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None
-
-
-def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
-
-    Parameters
-    ----------
-    is_element_count : callable, optional
-        Returns whether an expression counts elements; by default :func:`counts_elements`.
-    """
-    is_element_count = is_element_count or counts_elements
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = requires_elements(test.operand, is_element_count)
-        return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        key = type(test.ops[0]), test.comparators[0].value
-        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
-    return True if is_element_count(test) else None
-
-
-def counts_elements(node: ast.expr) -> bool:
-    """Return whether an expression counts elements, like ``x.numel()``, ``x.shape[0]`` and ``mask.sum()``."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        return counts_elements(node.func.value)
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
-    return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
-
-
-#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
-_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
-    (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
-    (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
-}  # fmt: skip
 
 
 def _propose_in_place(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import names_read_after
-from jupyter_graphbreak.experiments.families.branches import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.element_counts import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, names_bound, names_read, site_of
 
 if TYPE_CHECKING:

@@ -36,6 +36,11 @@ _SKIPPED_INLINING = re.compile(r"\ASKIPPED INLINING <code object [^\n]{0,8192}?,
 _INLINING = ", in inline_call\n"
 _OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
 
+#: The message about a size that is marked as dynamic, and constant in the code: a general sentence, the marks, and the
+#: stack at which the first of them became constant.
+_CONSTRAINT_VIOLATION = re.compile(r"\AConstraints violated [^\n]*\n\s*- (?P<details>.*)", re.DOTALL)
+_CONSTRAINT_STACK = "\nUser stack:\n"
+
 # The opening sentences of a message.
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from."
 _FAILED_SENTENCE = "Failed to handle graph break gracefully."
@@ -68,14 +73,10 @@ class BreakMessage(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    cause : Cause
-        The reason for the break.
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
         The fate of the frame; ``None`` if the message does not state it.
-    file, line : str or None, int or None
-        The location in the message.
     stack : list of StackEntry
         The stack in the message, outermost entry first.
     operation : str or None
@@ -101,8 +102,6 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     ----------
     exception : str or None
         The class of the underlying exception. It becomes the name of the cause if the message has none.
-    packages : PackagePaths
-        The folders of the run's packages.
     """
     header = _HEADER.search(text)
     reason = _reason_part(text)
@@ -132,6 +131,7 @@ def parse_error(text: str, exception: str | None = None, packages: PackagePaths 
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)
+    stack = stack_of_constraint_violation(message.cause) or stack
     file, line = _innermost_location(stack)
     return BreakMessage(message.cause, message.consequence, None, file, line, stack)
 
@@ -151,13 +151,16 @@ def stack_of_backend_failure(cause: Cause) -> list[StackEntry]:
     return read_stack(context.partition("\nTraceback:\n")[2]) if context.startswith("Backend: ") else []
 
 
+def stack_of_constraint_violation(cause: Cause) -> list[StackEntry]:
+    """Return the stack, from the frame's function on, at which a size that is marked as dynamic became constant."""
+    return read_stack((cause.explanation or "").partition(_CONSTRAINT_STACK)[2].partition("\n\n")[0])
+
+
 def other_names(cause: Cause, reasons: list[str]) -> list[str]:
     """Return the other names under which PyTorch's outputs report a cause.
 
     Parameters
     ----------
-    cause : Cause
-        The cause, with its name in the registry.
     reasons : list of str
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
@@ -185,6 +188,8 @@ def _cause(text: str, exception: str | None) -> Cause:
         # unless the text is known.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = cause_name_of_former_text(first) or exception
+        violation = _CONSTRAINT_VIOLATION.match(first)
+        first = violation["details"] if violation is not None else first
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
     body, _, context = after_explanation.partition("\n  Developer debug context:")
@@ -205,7 +210,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason_part(text: str) -> str | None:
-    """Return the part of a text that explains the break, ``None`` if there is none."""
+    """Return the part of a message that explains the break, ``None`` if there is none."""
     start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None

@@ -126,6 +126,11 @@ _TIMING_STEP = ManualStep(
 _CLOCK_ADVICE = (
     "read the clock before and after the call: inside the compiled function, it is read before any operation has run"
 )
+_GROUPING_ADVICE = "or compute sums per value with torch.nn.functional.one_hot(labels, n).float().T @ x"
+_SPARSE_ADVICE = (
+    "write a product with a sparse matrix with dense tensors, out.index_add(0, rows, values * x[columns]); or compute "
+    "with the sparse tensor outside of the compiled function"
+)
 _MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
 
 CAUSES = (
@@ -245,7 +250,7 @@ CAUSES = (
         "GB0015",
         ("Attempted to wrap sparse Tensor",),
         title="Sparse tensor",
-        advice="convert the sparse tensor with to_dense() before the compiled function",
+        advice=f"convert the sparse tensor with to_dense() before the compiled function; or {_SPARSE_ADVICE}",
         manual_step=ManualStep("Decide whether the tensor can be dense in the compiled function."),
     ),
     KnownCause("GB0016", ("Attempted to wrap strided NestedTensor",), title="Nested tensor"),
@@ -770,8 +775,8 @@ CAUSES = (
             (
                 "error",
                 (
-                    "return the condition and raise the error after the call; or check within the graph: "
-                    "torch._assert_async(~condition, message)"
+                    "return the condition and raise the error after the call; or check within the graph with "
+                    "torch._assert_async(ok, message), where ok is a tensor that must be true"
                 ),
             ),
             (
@@ -1390,6 +1395,7 @@ CAUSES = (
         ("failed to bind arguments when attempting to inline",),
         title="Call whose arguments do not fit the function",
         advice="write `forward` of an autograd.Function with @staticmethod and without `cls`, if it is a class method",
+        since="2.11",
     ),
     KnownCause(
         "GB7324",
@@ -1508,6 +1514,25 @@ CALLS = (
         ),
     ),
     KnownCall(
+        pattern=r"^[\w.]+\[[^\[\]:]+\]$",
+        causes=("GB0070", "GB0124"),
+        title="Python list indexed with a tensor",
+        advice=(
+            "make a tensor of the list once, for example a buffer of the module, and index it with a tensor of one "
+            "element: table[i.reshape(1)][0]"
+        ),
+    ),
+    KnownCall(
+        pattern=r"^[^()\[\]]*:[^()\[\]]*$",
+        causes=("GB0124",),
+        title="Tensor used as a bound of a slice",
+        advice=(
+            "keep the whole tensor, and set the other elements to a neutral value with torch.where; or slice after the "
+            "call"
+        ),
+        manual_step=_DATA_DEPENDENT_SHAPE_STEP,
+    ),
+    KnownCall(
         context=_RANDOM_NUMBER,
         causes=("GB0213",),
         title="Arithmetic with a Python random number",
@@ -1549,8 +1574,13 @@ CALLS = (
         pattern=r"\bunique\(",
         causes=("GB0036",),
         advice=(
-            "if a loop runs over the result, loop over all values that can occur, such as range(len(self.experts)); "
-            f"otherwise set {_CAPTURE_SHAPES}"
+            "if a loop runs over the result, loop over all values that can occur, such as range(len(self.experts)), "
+            f"{_GROUPING_ADVICE}; otherwise set {_CAPTURE_SHAPES}"
+        ),
+        manual_step=ManualStep(
+            "Decide how many different values can occur: a loop over range(n) needs no data; for sums, means and "
+            "counts per value, write torch.nn.functional.one_hot(labels, n).float().T @ x, or x.new_zeros(n, "
+            "x.shape[1]).index_add(0, labels, x)."
         ),
     ),
     KnownCall(
@@ -1663,11 +1693,16 @@ CALLS = (
         ),
         page="where_to_compile.md#generate",
     ),
-    KnownCall(pattern=r"\b(np|numpy)\.random\b", title="NumPy's random numbers", manual_step=_NUMPY_STEP),
+    KnownCall(
+        pattern=r"\b(np|numpy)\.random\b",
+        title="NumPy's random numbers",
+        advice="draw before the call and pass the numbers as arguments, or draw a tensor with torch.rand()",
+        manual_step=_NUMPY_STEP,
+    ),
     KnownCall(
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
         title="Random number from Python's `random`",
-        advice="draw before the call and pass the number, or draw with torch.rand()",
+        advice="draw before the call and pass the number as an argument, or draw a tensor with torch.rand()",
         manual_step=_RANDOM_NUMBER_STEP,
     ),
     KnownCall(
@@ -1681,8 +1716,17 @@ CALLS = (
         manual_step=ManualStep("Decide what else to sort by, or sort the values with torch.sort."),
     ),
     KnownCall(
-        names=("open",),
-        pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(",
+        pattern=r"\bsparse_\w+_tensor\(|\.to_sparse\w*\(",
+        title="Sparse tensor made in compiled code",
+        advice=_SPARSE_ADVICE,
+        manual_step=ManualStep(
+            "Decide whether to make the sparse tensor before the call, and to multiply by it in code that is not "
+            "compiled; or write the product with dense tensors: out.index_add(0, rows, values * x[columns])."
+        ),
+    ),
+    KnownCall(
+        names=("open", "posix.stat", "posix.listdir", "posix.lstat"),
+        pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(|\bos\.path\.(exists|is(file|dir)|getsize)\(",
         title="File access",
         advice="read or write the file before or after the compiled function",
         manual_step=ManualStep("Decide whether to use the file before or after the call."),
@@ -1725,12 +1769,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
     Parameters
     ----------
-    name : str
-        PyTorch's name of the cause.
     context : str or None
         PyTorch's debug context of the break, which may contain the name of the called function.
-    code : str or None
-        The source code of the break.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
@@ -1749,18 +1789,18 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = cause.is_deliberate and cause.manual_step is not None
     call_in_code = None if is_disabled else _find_call_in_code(code or "")
-    if call_in_context is not None:
-        cause = replace(
-            cause,
-            advice=call_in_context.advice or cause.advice,
-            setting_advice=call_in_context.setting_advice or cause.setting_advice,
-        )
     if call_in_code is not None and call_in_code.manual_step is not None:
         cause = replace(cause, manual_step=call_in_code.manual_step)
-    call = (call_in_context or call_in_code) if cause.is_named_by_call else None
-    if call is not None and call_in_context is None:
-        cause = replace(cause, advice=call.advice or cause.advice)
-    return replace(cause, title=call.title, page=call.page or cause.page) if call and call.title else cause
+    call = call_in_context or call_in_code
+    if call is None or not cause.is_named_by_call:
+        return cause
+    return replace(
+        cause,
+        title=call.title or cause.title,
+        advice=call.advice or cause.advice,
+        setting_advice=call.setting_advice or cause.setting_advice,
+        page=(call.page if call.title else None) or cause.page,
+    )
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:

@@ -63,7 +63,7 @@ def plain_guard(guard: str) -> str:
 
 
 def tensor_index_advice(name: str) -> str:
-    """Return advice on a tensor of one element, such as an index, of whose value PyTorch makes a constant."""
+    """Return advice on a tensor of one element, such as an index, whose value PyTorch treats as a constant."""
     return f"for an index, write `x[{name}.reshape(1)][0]` instead of `x[{name}]`; or pass `{name}` as a number"
 
 

@@ -1,16 +1,26 @@
-"""Rewrite the test of an ``if`` as a boolean tensor."""
+"""Examine the tests of branches, and rewrite them: as boolean tensors, or a case's guard as an ``if``."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import as_operand
-from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted_name
+from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    arguments_of,
+    called_name,
+    dotted_name,
+    draft_of,
+    indentation_step,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions in torch that return a boolean tensor.
@@ -281,3 +291,101 @@ def _is_exact_number(number: object) -> bool:
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)
+
+
+def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
+
+    Parameters
+    ----------
+    is_element_count : callable, optional
+        Returns whether an expression counts elements; by default :func:`counts_elements`.
+    """
+    is_element_count = is_element_count or counts_elements
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = requires_elements(test.operand, is_element_count)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        key = type(test.ops[0]), test.comparators[0].value
+        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
+    return True if is_element_count(test) else None
+
+
+def counts_elements(node: ast.expr) -> bool:
+    """Return whether an expression counts elements, like ``x.numel()``, ``x.shape[0]`` and ``mask.sum()``."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        return counts_elements(node.func.value)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+    return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
+
+
+#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
+_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
+    (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
+    (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
+}  # fmt: skip
+
+
+def rewrite_guard_as_if(site: Site) -> Site | None:
+    """Rewrite the guard of the ``case`` at a site as an ``if``, and return its site; ``None`` if that is impossible.
+
+    The ``else`` contains the body of the case that matches if the guard is false.
+    """
+    draft = site.draft
+    statement, case = draft.enclosing(site.node, ast.Match), draft.enclosing(site.node, ast.match_case)
+    if statement is None or case is None or case.guard is None or site.node not in ast.walk(case.guard):
+        return None
+    later_cases = statement.cases[statement.cases.index(case) + 1 :]
+    fallback = next((part for part in later_cases if not _are_disjoint(part.pattern, case.pattern)), None)
+    bodies = [case.body] if fallback is None else [case.body, fallback.body]
+    indents = {draft.indent_of(body[0]) for body in bodies}
+    (indent,) = indents if len(indents) == 1 else (None,)
+    if indent is None or (
+        fallback is not None and (fallback.guard is not None or not _includes(fallback.pattern, case.pattern))
+    ):
+        return None
+    literals = (node for body in bodies for part in body for node in ast.walk(part) if isinstance(node, ast.expr))
+    if any(isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno for node in literals):
+        return None  # the lines of a string would be indented
+    step = indentation_step(draft, site.function) if site.function is not None else "    "
+    texts = [draft.text[draft.line_start(body[0].lineno) : draft.end_of(body[-1])].split("\n") for body in bodies]
+    lines = [
+        line
+        for header, text in zip((f"if {draft.text_of(case.guard)}:", "else:"), texts, strict=False)
+        for line in (f"{indent}{header}", *(f"{step}{line}" if line.strip() else line for line in text))
+    ]
+    start, end = draft.end_of(case.pattern), draft.end_of(case.guard)
+    splices = [
+        Splice(start, end, ""),
+        Splice(draft.line_start(case.body[0].lineno), draft.end_of(case.body[-1]), "\n".join(lines)),
+    ]
+    text = draft.apply_splices(splices)
+    new_draft = draft_of(text, draft.taken_names) if text is not None else None
+    line = case.body[0].lineno - draft.text.count("\n", start, end)
+    if_statement = new_draft.find_node(line, None, line, None) if new_draft is not None else None
+    if new_draft is None or not isinstance(if_statement, ast.If):
+        return None
+    return replace(site, draft=new_draft, node=if_statement, statement=if_statement)
+
+
+def _includes(outer: ast.pattern, inner: ast.pattern) -> bool:
+    """Return whether the first pattern matches everything that the second one matches, judging by their syntax."""
+    alternatives = outer.patterns if isinstance(outer, ast.MatchOr) else [outer]
+    inner_alternatives = inner.patterns if isinstance(inner, ast.MatchOr) else [inner]
+    is_wildcard = isinstance(outer, ast.MatchAs) and outer.name is None
+    return is_wildcard or {ast.dump(part) for part in inner_alternatives} <= {ast.dump(part) for part in alternatives}
+
+
+def _are_disjoint(first: ast.pattern, second: ast.pattern) -> bool:
+    """Return whether two patterns match only strings and have no string in common."""
+    alternatives = [part.patterns if isinstance(part, ast.MatchOr) else [part] for part in (first, second)]
+    values = [
+        {part.value.value if isinstance(part, ast.MatchValue) and isinstance(part.value, ast.Constant) else None
+         for part in parts}
+        for parts in alternatives
+    ]  # fmt: skip
+    return all(isinstance(value, str) for part in values for value in part) and values[0].isdisjoint(values[1])

@@ -115,7 +115,7 @@ def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
 
 
 def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
+    """Return the names in the indices or labels that an expression, or a function it calls, uses to look items up."""
     if not isinstance(node, ast.Call):
         return _names_in_direct_lookup(draft, node)
     name = called_name(node)
@@ -125,7 +125,7 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
 
 
 def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression directly looks items up."""
+    """Return the names in the indices or labels that an expression itself uses to look items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)
@@ -209,11 +209,24 @@ def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
     definitions = [
         part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name
     ]
-    return any(
-        (isinstance(part, ast.Try) and bool(part.handlers)) or (isinstance(part, ast.Return) and part.value is not None)
-        for definition in definitions
-        for part in ast.walk(definition)
-    )
+    return any(_definition_may_suppress(part) for definition in definitions for part in ast.walk(definition))
+
+
+def _definition_may_suppress(part: ast.AST) -> bool:
+    """Return whether a part of a context's definition may suppress errors: a handler, or the result of ``__exit__``."""
+    match part:
+        case ast.Try(handlers=handlers):
+            return bool(handlers)
+        case ast.Call(func=function):
+            return dotted_name(function).rpartition(".")[2] == "suppress"
+        case ast.FunctionDef(name="__exit__"):
+            results = [node.value for node in ast.walk(part) if isinstance(node, ast.Return)]
+            return any(result is not None and not _is_false(result) for result in results)
+    return False
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _nodes_in_branches(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:

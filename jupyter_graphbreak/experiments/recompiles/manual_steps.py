@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-#: A guard on the length of a container. The cause is not a line that makes a constant of a size or a number.
+#: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
@@ -158,15 +158,7 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 def manual_steps(
     variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
-
-    Parameters
-    ----------
-    variations : Variations
-        The variations between the calls.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    """
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles."""
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
@@ -256,7 +248,7 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 
 def _sentence_about_tensor_value(guard: str) -> str:
-    """Return a sentence about a tensor of whose value PyTorch makes a constant, or ``""`` for any other guard."""
+    """Return a sentence about a tensor whose value PyTorch treats as a constant, or ``""`` for any other guard."""
     match = _TENSOR_VALUE.match(plain_guard(guard))
     if match is None or match[1].startswith(BREAK_RESULT_PREFIX):
         return ""
@@ -289,13 +281,13 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
     }
     if function or name in partials:
         return (
-            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            f"`{name}` is a new function on every call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
-            "and pass the number in each call."
+            "and pass the number on every call."
         )
     return ""
 
@@ -320,7 +312,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         return f"Line {line.line}{location}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
-            f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "
+            f"Line {line.line} of {line.library_file}, `{code}`, turns a size or a number into a constant: each value "
             "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
             "it to the library."
         )
@@ -336,7 +328,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (
-        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
+        f"Line {line.line}, `{code}`, turns a size or a number into a constant: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
     )
 

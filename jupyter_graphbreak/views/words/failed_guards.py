@@ -91,6 +91,11 @@ _ADVICE_ON_AUTOCAST = "nothing: each setting of autocast has its own graph, whic
 _ADVICE_ON_SETTING = "set it once, before the first call"
 #: The advice for functions that are called in inference mode as well.
 _ADVICE_ON_INFERENCE = "nothing: calls in inference mode have their own graph, which is expected"
+#: The advice for a container that was empty in the first call, such as a cache.
+_ADVICE_ON_EMPTY_CONTAINER = (
+    "if the code fills `{name}`, as for a cache, ignore this one recompile, or fill it before the first compiled call; "
+    "otherwise always pass the same length"
+)
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -118,8 +123,6 @@ class FailedGuard:
         The lines that created the guard, if PyTorch reports them.
     advice : str
         Advice on avoiding the recompiles; empty if there is none.
-    is_size : bool
-        Whether the guard checks the size of a tensor.
     is_about_number_from_break : bool
         Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
@@ -160,7 +163,7 @@ def guard_lines_text(report: Report, guard: FailedGuard) -> str:
 
 def failed_guards(
     failures: Iterable[tuple[int, _Failure]],
-    library_sources: Container[str] = (),
+    library_source_ids: Container[str] = (),
     *,
     is_inner: bool = False,
     is_library: bool = False,
@@ -172,8 +175,6 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each preceded by the index of the recompile.
-    library_sources : container of str
-        The ids of the sources of libraries.
     is_inner : bool
         Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
@@ -183,7 +184,7 @@ def failed_guards(
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        is_read_by_library = reason.location is not None and reason.location.source in library_sources
+        is_read_by_library = reason.location is not None and reason.location.source in library_source_ids
         variation = _find_variation(
             reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
         )
@@ -208,6 +209,13 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, 
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
     if "condition" in heads and any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group):
         advice = _advice_on_constant_size({"condition"})
+    if (
+        last_advice != _ADVICE_ON_FIRST_STEP
+        and variations
+        and {variation.old for _, variation in variations} == {"0"}
+        and variations[0][1].name.startswith("len(")
+    ):
+        advice = _ADVICE_ON_EMPTY_CONTAINER.format(name=variations[0][1].name[4:-1])
     number = _varied_number(group, places, is_module_method=is_module_method)
     if number is not None:
         advice = advice_on_number(number)

@@ -126,3 +126,18 @@ def test_a_message_of_torch_2_9_without_a_header() -> None:
 def test_no_message_makes_the_parser_raise(text: str) -> None:
     for parsed in (parse_break(text), parse_error(text), parse_reason(text)):
         assert parsed.cause.gb_type
+
+
+def test_a_violated_constraint_is_at_the_line_that_made_the_size_constant() -> None:
+    reason = (
+        "Constraints violated (L['x'].size()[1])! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+        "  - You marked L['x'].size()[1] as dynamic but your code specialized it to be a constant (12).\n\n"
+        'User stack:\n  File "/a b/cell.py", line 12, in fn\n    y = inner(x)\n        ^^^^^^^^\n'
+        '  File "/a b/cell.py", line 4, in inner\n    return x + position\n           ^^^^^^^^^^^^\n\n'
+    )
+    text = f'Traceback (most recent call last):\n  File "/torch/a.py", line 1, in f\nConstraintViolationError: {reason}'
+    message = parse_error(text)
+    assert message.cause.gb_type == "ConstraintViolationError"
+    assert (message.cause.explanation or "").startswith("You marked L['x'].size()[1] as dynamic")
+    assert (message.file, message.line) == ("/a b/cell.py", 4)
+    assert message.stack == [StackEntry("/a b/cell.py", 12, "fn"), StackEntry("/a b/cell.py", 4, "inner")]

@@ -127,6 +127,26 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 
 
+@pytest.mark.parametrize(
+    ("gb_id", "code", "title", "advice"),
+    [
+        ("GB0007", "tqdm(zip(xs, ys))", "Progress bar", "compile the model, or a function for one step"),
+        ("GB0007", "random.sample(memory, n)", "Random number from Python's `random`", "draw before the call"),
+        ("GB0007", "torch.sparse_coo_tensor(i, v)", "Sparse tensor made in compiled code", "index_add"),
+        ("GB0007", "os.path.exists(path)", "File access", "before or after the compiled function"),
+        ("GB0033", "np.random.rand()", "NumPy's random numbers", "draw before the call"),
+        ("GB0033", "x[i]", "Tensor used as an index", "x[i.reshape(1)][0]"),
+        ("GB0124", "self.sigmas[t]", "Python list indexed with a tensor", "buffer"),
+        ("GB0124", "first:last + 1", "Tensor used as a bound of a slice", "torch.where"),
+        ("GB0124", "sizes[i].item()", "Tensor turned into a Python number", "keep the value as a tensor"),
+    ],
+)
+def test_the_code_of_a_break_determines_its_title_and_advice(gb_id: str, code: str, title: str, advice: str) -> None:
+    cause = known_cause(gb_id, "", code=code)
+    assert cause.title.startswith(title)
+    assert advice in (cause.advice or "")
+
+
 def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:
     cause = known_cause(None, "UserError", code="range(int(n))")
     assert cause.title == "Number from a tensor that Dynamo needs while tracing"

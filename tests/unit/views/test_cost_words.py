@@ -31,7 +31,7 @@ from jupyter_graphbreak.report.cost import (
     Startup,
     UnfusedKernels,
 )
-from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.report.summary import Timing
 from jupyter_graphbreak.results import Report
@@ -87,6 +87,15 @@ def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == [
         "compiled, a call is as fast as eager, within measurement error (3.71 ms against 3.71 ms)"
+    ]
+
+
+def test_times_that_vary_too_much_are_not_called_equal() -> None:
+    report = with_entry(
+        cost(), compiled=Spread(34_000, 20_000, 400_000, 3), eager=Spread(246_000, 240_000, 250_000, 3), remedied=[]
+    )
+    assert cost_verdicts(report) == [
+        "compiled, a call is not comparable with eager, because the times vary too much (34.00 ms against 246.00 ms)"
     ]
 
 
@@ -306,9 +315,24 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     assert largest_repeated_block(layers(1)) is None
 
 
+def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
+    frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
+    report = with_entry(cost())
+    library = Source("library", "layers.py", "library")
+    for function, is_shown in (("forward", True), ("_single_tensor_adam", False)):
+        ops = [
+            replace(op, location=Location("library", op.location.line, op.location.line, function=function))
+            for op in layers(6).ops
+            if op.location is not None
+        ]
+        graph = replace(layers(6), ops=ops)
+        changed = replace(report, frames=frames, graphs=[graph], sources=[*report.sources, library])
+        assert ("copies of the block" in startup_sentence(changed)) is is_shown
+
+
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
-    lookup = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
-    assert largest_repeated_block(Graph("A", "graph", "0/0", [lookup] * 4)) is None
+    getitem = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
+    assert largest_repeated_block(Graph("A", "graph", "0/0", [getitem] * 4)) is None
 
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:

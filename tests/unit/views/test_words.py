@@ -391,8 +391,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "pass the same backend, mode and options each time; make a backend function once",
         ),
         (
-            report_with_recompiles("not args"),
-            "len(args): 0 -> 1 or more",
+            report_with_recompiles("not L['self'].__dict__['cache']"),
+            "len(self.cache): 0 -> 1 or more",
+            "if the code fills `self.cache`, as for a cache, ignore this one recompile, or fill it before the first "
+            "compiled call; otherwise always pass the same length",
+        ),
+        (
+            report_with_recompiles("not args", "len(args) == 1"),
+            "len(args): 0 -> 1 -> different value",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (
@@ -774,6 +780,20 @@ def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: boo
     report = report_with_recompiles(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
     assert recompilation.times_text == times
+
+
+def test_a_version_for_a_different_grad_mode_is_not_the_cause_if_there_is_one_for_the_same_mode() -> None:
+    grad_mode = GuardFailure("GLOBAL_STATE changed: grad_mode ")
+    report = report_with_recompiles(grad_mode.guard, "k == 0", "k == 1")
+    recompiles = [
+        replace(recompile, reasons=[*recompile.reasons, grad_mode]) if index else recompile
+        for index, recompile in enumerate(report.recompiles)
+    ]
+    (recompilation,) = recompilations(replace(report, recompiles=recompiles))
+    assert [(guard.variation, recompilation.share_text(guard)) for guard in recompilation.guards] == [
+        ("k: 0 -> 1 -> different value", "2 of 3 times"),
+        ("the grad mode changed", "1 of 3 times"),
+    ]
 
 
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:

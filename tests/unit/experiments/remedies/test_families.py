@@ -351,6 +351,22 @@ def print_entry():
 class Quiet:
     def __exit__(self, *error):
         return True
+
+
+class Timer:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+
+def make_context():
+    return Timer()
+
+
+def make_quiet_context():
+    return contextlib.suppress(ValueError)
 """
 
 
@@ -362,6 +378,9 @@ class Quiet:
         ("try:\n        {}\n    finally:\n        pass", False),
         ("with contextlib.suppress(ValueError):\n        {}", True),
         ("with Quiet():\n        {}", True),
+        ("with Timer():\n        {}", False),
+        ("with make_context():\n        {}", False),
+        ("with make_quiet_context():\n        {}", True),
         ("with print_entry(), torch.no_grad():\n        {}", False),
     ],
 )

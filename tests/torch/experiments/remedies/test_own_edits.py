@@ -16,6 +16,8 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import Remedy
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 MODULE = """import torch
 
 SCALE = 2

@@ -20,6 +20,8 @@ from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.subject import Subject
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
 

@@ -107,7 +107,7 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
     "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
 }
-#: The same with small tensors and in reverse order.
+# The same programs with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
 TOLERANCE = 0.05

@@ -189,7 +189,7 @@ _MIN_NOISY_RATIO = 1.25
 _NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
-#: At most this many entries, and remedies of one entry, are described.
+#: The maximum number of entries, and of remedies of one entry, to describe.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
 

@@ -60,7 +60,7 @@ def entry_of(report: Report) -> EntryCost:
 
 
 def with_entry(report: Report, **fields: object) -> Report:
-    """Return a report whose entry has different fields, and by default no findings about regions and kernels."""
+    """Return the report with the given fields in its entry, and by default no findings about regions and kernels."""
     assert report.cost is not None
     changed = {"regions": None, "unfused": []} | fields
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.site import (
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
 
@@ -96,9 +96,7 @@ def propose_precomputing(
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for passes_tensors, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if passes_tensors)]
-        new_texts = wrap_function(
-            site, function, ", ".join(names), lambda call, lines=lines: [*lines, f"return {call}"], parts.splices
-        )
+        new_texts = wrap_function(site, function, ", ".join(names), _lines_before_return(lines), parts.splices)
         inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
         if new_texts is not None and inner_name is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if passes_tensors else ""
@@ -109,6 +107,11 @@ def propose_precomputing(
                 inner_name,
                 passes_tensors,
             )
+
+
+def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
+    """Return a function that takes a call, and returns the lines followed by a ``return`` of that call."""
+    return lambda call: [*lines, f"return {call}"]
 
 
 def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:

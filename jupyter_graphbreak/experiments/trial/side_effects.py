@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
@@ -229,11 +230,11 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         _busy_threads.discard(thread)
     if (description := describe_import(name)) is None:
         return
-    while frame is not None and not is_user_code(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is not None:
-        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imported_module=name)
-        _active_listeners()[-1].on_effect(effect, frame)
+    user_frame = next((outer for outer in frames_outward(frame) if is_user_code(outer.f_code.co_filename)), None)
+    if user_frame is not None:
+        line = line_that_imports(name, [user_frame.f_code])
+        effect = ObservedEffect("state", description, line, imported_module=name)
+        _active_listeners()[-1].on_effect(effect, user_frame)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import operator
@@ -88,7 +87,6 @@ def attributes_of(items: Iterable[Any]) -> AttributesByObject:
     return AttributesByObject({item: Attributes(item, _ignored_attributes(type(item))) for item in items})
 
 
-@functools.lru_cache(maxsize=256)
 def _ignored_attributes(cls: type) -> frozenset[str]:
     if issubclass(cls, logging.Logger):
         return _IGNORED_LOGGER_ATTRIBUTES
@@ -166,7 +164,7 @@ class Attributes(Identities):
         """Return the attributes that are not ignored, by name."""
         return {name: value for name, value in super().as_dict().items() if name not in self._ignored_names}
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 #: No objects. Most loggers have no handlers and no filters.

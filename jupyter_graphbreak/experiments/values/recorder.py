@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -298,16 +299,13 @@ class EagerRecordingMode(TorchFunctionMode):
 
     def _line_outside_torch(self, frame: FrameType | None) -> StackEntry | None:
         """Return the innermost line outside of PyTorch and this package, or ``None`` after too many frames inside."""
-        for _ in range(_MAX_FRAMES):
-            if frame is None:
-                return None
-            filename = frame.f_code.co_filename
+        for outer in frames_outward(frame, _MAX_FRAMES):
+            filename = outer.f_code.co_filename
             if filename not in self._is_in_torch:
                 path = package_paths().module_path(filename) or ""
                 self._is_in_torch[filename] = path.startswith("torch/") or filename.startswith(OWN_FOLDER)
             if not self._is_in_torch[filename]:
-                return StackEntry(filename, frame.f_lineno, frame.f_code.co_name)
-            frame = frame.f_back
+                return StackEntry(filename, outer.f_lineno, outer.f_code.co_name)
         return None
 
 

@@ -313,7 +313,7 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     evidence = None
     if one.evidence is not None and other.evidence is not None:
         first, second = one.evidence, other.evidence
-        branch_coverage = [both for both in (first.both_sides, second.both_sides) if both is not None]
+        branch_coverage = [covers for covers in (first.both_sides, second.both_sides) if covers is not None]
         evidence = Evidence(
             backend=first.backend,
             inputs=first.inputs + second.inputs,

@@ -577,7 +577,7 @@ def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
 
     lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
     report = try_on_calls(scale, [pass_value(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
-    assert best_remedy(report).title == "Compile with `dynamic=True`"  # the other remedy has no line to be inserted at
+    assert best_remedy(report).title == "Compile with `dynamic=True`"  # the other remedy's code has no place
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.title == "Make `weights` one tensor"]
     assert remedy.verdict == "works"
     assert remedy.code == "weights = torch.as_tensor(weights, dtype=torch.int64)"

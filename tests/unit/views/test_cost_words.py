@@ -153,8 +153,8 @@ def test_slow_compiled_calls_never_pay_off() -> None:
         return " ".join(coverage_sentences(report))
 
     assert sentence(11, 34, 19).endswith(
-        "compiling never pays off: a call has too little work, so compile a function that does more, or do not "
-        "compile it"
+        "compiling never pays off: a call does too little work, so compile a function that does more, or leave "
+        "this one uncompiled"
     )
     assert sentence(3000, 3400, 19).endswith("compiling never pays off")
     assert "pays off" not in sentence(3400, 3400, 19)

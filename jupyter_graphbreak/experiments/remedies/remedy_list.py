@@ -268,11 +268,11 @@ class _BreakRemedyBuilder:
 
 def _frames_within(report: Report, ident: str) -> set[str]:
     """Return a frame, its recompiles, and all frames that these call or that continue after their breaks."""
-    within = {ident}
+    frame_ids = {ident}
     for frame in report.frames:  # callers come first
-        if frame.caller in within or frame.recompile_of in within:
-            within.add(frame.id)
-    return within
+        if frame.caller in frame_ids or frame.recompile_of in frame_ids:
+            frame_ids.add(frame.id)
+    return frame_ids
 
 
 def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:

@@ -32,7 +32,7 @@ project = "jupyter_graphbreak"
 project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-# `make demo` runs the demo; the pages cover the same in more detail.
+# `make demo` runs the demo; the pages cover the same topics in more detail.
 exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples", "bypass_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show outdated reports.

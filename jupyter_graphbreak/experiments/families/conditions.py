@@ -190,14 +190,14 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | 
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None
-    is_any, deciding = called_name(test) == "any", items.elt
+    is_any, deciding_test = called_name(test) == "any", items.elt
     if not is_any:
-        match deciding:
+        match deciding_test:
             case ast.UnaryOp(op=ast.Not(), operand=negated):
-                deciding = negated
+                deciding_test = negated
             case _:
-                deciding = ast.UnaryOp(ast.Not(), deciding)
-    condition = tensor_condition(draft, deciding, torch_name)
+                deciding_test = ast.UnaryOp(ast.Not(), deciding_test)
+    condition = tensor_condition(draft, deciding_test, torch_name)
     loops = [
         f"for {draft.text_of(loop.target)} in {as_operand(draft.text_of(loop.iter))}"
         + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)

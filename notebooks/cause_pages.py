@@ -432,7 +432,7 @@ def _explained(entry: dict[str, Any]) -> list[str]:
 
 
 def _verbatim(text: str) -> str:
-    """Escape Markdown outside of code in backticks; a text of PyTorch's may have a backtick too few or too many."""
+    """Escape Markdown outside of code in backticks; PyTorch's messages may have a backtick too few or too many."""
     pieces = " ".join(text.split()).split("`")
     if len(pieces) % 2 == 0:
         pieces = ["".join(pieces)]

@@ -91,7 +91,7 @@ _NON_COMMUNICATING_METHODS = frozenset({"rank", "size", "name", "boxed", "unbox"
 
 
 def collectives() -> list[tuple[Any, str]]:
-    """Return the functions with which processes communicate: the owner and the name; none for a single process."""
+    """Return the owner and name of each function that processes use to communicate; none for a single process."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return []
@@ -126,7 +126,7 @@ class ProcessSetting(NamedTuple):
     Parameters
     ----------
     names : frozenset of str
-        The names of the functions and attributes with which code changes the setting.
+        The names of the functions and attributes that code uses to change the setting.
     """
 
     name: str
@@ -165,7 +165,7 @@ _SETTING_FUNCTIONS = (
         )
     ),
 )
-#: Further names by which code changes a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
+#: Further names that code uses to change a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
 _FURTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),

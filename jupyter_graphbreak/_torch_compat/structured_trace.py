@@ -162,7 +162,7 @@ def interned_name(number: int) -> str | None:
 
 
 def trace_writer(folder: str) -> logging.Handler:
-    """Return the handler with which ``TORCH_TRACE`` writes the structured trace of a process into a folder."""
+    """Return the handler that writes a process's structured trace into a folder if ``TORCH_TRACE`` is set."""
     internal = importlib.import_module("torch._logging._internal")
     handler: logging.Handler = internal.LazyTraceHandler(folder)
     handler.setFormatter(internal.TorchLogsFormatter(trace=True))

@@ -50,8 +50,8 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
     """Return whether a line is in the head of a loop or of a condition; ``None`` if it is in neither.
 
-    A comprehension is treated as a loop. If a line contains the head of a loop and of a condition, the result is the
-    loop.
+    A condition that only looks a key up, such as ``key not in self.cache``, does not count. A comprehension is treated
+    as a loop. If a line contains the head of a loop and of a condition, the result is the loop.
     """
     kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
     return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None
@@ -75,10 +75,18 @@ def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
         case ast.While(test=test) if _spans_line(test, line, node.lineno):
             return "loop"
         case ast.If(test=test) | ast.Assert(test=test) if _spans_line(test, line, node.lineno):
-            return "condition"
+            return None if _is_lookup(test) else "condition"
         case ast.IfExp(test=test) if _spans_line(test, line):
-            return "condition"
+            return None if _is_lookup(test) else "condition"
     return None
+
+
+def _is_lookup(test: ast.expr) -> bool:
+    """Return whether a test looks a key up in a variable, such as ``key not in self.cache``: each key is a constant."""
+    match test:
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute()]):
+            return True
+    return False
 
 
 def _is_break_in_iterable(iterable: ast.expr, body: Sequence[ast.AST], line: int, first: int | None = None) -> bool:

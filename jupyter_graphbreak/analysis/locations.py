@@ -579,7 +579,7 @@ def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
 
 
 def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
-    """Return whether two texts are one cell. A magic such as ``%%time`` runs its code under a different file name."""
+    """Return whether two source texts are one cell. Magics such as ``%%time`` run its code under another file name."""
     if one is None or other is None or one.kind != "cell" or other.kind != "cell":
         return False
     return (one.name, one.segments) == (other.name, other.segments)

@@ -366,7 +366,7 @@ def compare_frontends(
     fn : callable
         A function, a method or a module. It is called a few dozen times.
     *args, **kwargs
-        The arguments with which to capture the function.
+        The arguments for capturing the function.
     also : sequence
         Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
         arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
@@ -416,9 +416,9 @@ def compare_on_inputs(
     Parameters
     ----------
     first, others : Arguments
-        The arguments with which to capture the function, and further inputs.
+        The arguments for capturing the function, and further inputs.
     copies : CopiedCalls or None
-        The copied calls to which ``fn`` belongs, if it is a copy.
+        The copied calls that ``fn`` belongs to, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """

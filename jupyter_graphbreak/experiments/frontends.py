@@ -302,9 +302,9 @@ def compare(
     fn : callable
         A function, a method or a module. For a compiled callable, the original callable is compared.
     first_arguments : Arguments
-        The arguments with which each front end captures the function.
+        The arguments that each front end uses to capture the function.
     further_arguments : sequence of Arguments
-        Further arguments with which to call the captured programs. If empty, inputs are derived from
+        Further arguments for calls to the captured programs. If empty, inputs are derived from
         ``first_arguments``.
 
     Raises
@@ -387,7 +387,7 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function, of its inputs, of their large memory, and of the objects to which uncopied code refers."""
+    """Copies of a function, of its inputs, of their large memory, and of the objects that uncopied code refers to."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
 _Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
-#: The ways to pair old and new entries, most certain first: a function that returns the key by which to pair, and
+#: The ways to pair old and new entries, most certain first: a function that returns the key for pairing, and
 #: whether to pair only entries whose function no longer exists.
 _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),

@@ -62,7 +62,7 @@ class Observation:
     Parameters
     ----------
     mentioned_objects : dict
-        The objects of the notebook to which the code refers.
+        The objects of the notebook that the code refers to.
     cell_id : str or None
         The front end's id of the running cell, if it sends one.
     is_worth_showing : callable or None

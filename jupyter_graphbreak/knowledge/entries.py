@@ -105,7 +105,7 @@ class KnownCall:
     pattern : str or None
         A regular expression for the source code of the call.
     causes : tuple of str
-        The GB ids of the causes to which the entry applies, if its pattern matches the code; empty for any cause.
+        The GB ids of the causes that the entry applies to, if its pattern matches the code; empty for any cause.
     context : str
         A part of Dynamo's context of a break, which an entry with ``causes`` needs as well.
     title, advice, setting_advice, manual_step, page

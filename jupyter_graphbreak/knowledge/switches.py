@@ -37,7 +37,7 @@ class KnownSwitch:
     Parameters
     ----------
     library : str
-        The name by which Python imports the library that has the switch.
+        The import name of the library that has the switch.
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
     search_strings : tuple of str

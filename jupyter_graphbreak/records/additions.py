@@ -259,7 +259,7 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
     is_module : bool
         Whether the module itself was pickled.
     is_part : bool
-        Whether only a part of the saved module is compiled, and not the module itself.
+        Whether only a part of the saved module is compiled, not the module itself.
     site : StackEntry or None
         The line that saves the module.
     """
@@ -405,7 +405,7 @@ class CompiledForReport(Addition, frozen=True, kw_only=True):
     type : str or None
         The class of a module.
     code : str or None
-        The statement with which the program would compile it; ``None`` if the program has no name for it.
+        The statement that would compile it in the program; ``None`` if the program has no name for it.
     filename, line : str and int, or None
         The file and the line of the statement before which ``code`` belongs.
     """

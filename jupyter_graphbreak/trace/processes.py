@@ -110,7 +110,7 @@ def _validate(record: Record) -> Record | None:
 
 
 _REQUESTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
-#: Further graphs are listed without operations, to limit memory, after this many characters of code in total.
+#: To limit memory, graphs are listed without operations after this many characters of code in total.
 _MAX_TOTAL_CODE_LENGTH = 24 << 20
 #: Longer messages are cut; PyTorch's messages about breaks and errors, with their stacks, are shorter.
 _MAX_MESSAGE_LENGTH = 1 << 20

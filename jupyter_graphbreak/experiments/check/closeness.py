@@ -33,7 +33,7 @@ _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that large noise causes.
 _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
-#: The numbers of rounding errors by which noise changes the inputs. Small noise shows the size of rounding in a result.
+#: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
 
@@ -162,7 +162,7 @@ def _is_rounding(
 
 
 def precision_of(graph: torch.fx.Graph) -> float:
-    """Return the largest relative rounding error of the dtypes with which a captured graph computes."""
+    """Return the largest relative rounding error of the dtypes that a captured graph computes in."""
     values = [node.meta.get("example_value") for node in graph.nodes]
     dtypes = {value.dtype for value in values if is_instance(value, torch.Tensor) and value.is_floating_point()}
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
@@ -176,8 +176,7 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
     memo : dict
         Objects that are not copied, by their ids.
     noise_size : int
-        The maximum number of rounding errors by which each number is changed, in the same random directions in each
-        call.
+        The maximum change of each number, in rounding errors. All calls use the same random directions.
     precision : float
         The smallest rounding error to assume; see :func:`precision_of`.
     """

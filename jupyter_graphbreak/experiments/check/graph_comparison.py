@@ -117,7 +117,7 @@ class GraphComparison:
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Compile prefixes of the wrong graph, and return the name of the operation with which they become wrong.
+        """Compile prefixes of the wrong graph; return the name of the operation that makes them wrong.
 
         If the backend does not reproduce the error, return the first operation that the backend has changed in the
         graph, or else the operation of the first wrong output. Without a wrong graph, return ``None``.

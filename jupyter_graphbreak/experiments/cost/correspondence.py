@@ -28,7 +28,7 @@ class Correspondence:
     run_report : Report
         The report of the original run; ``report_on_copies`` itself if there was no original run.
     first_frame_id : str or None
-        The id of the frame in ``run_report`` with which the repeated part begins.
+        The id of the first frame of the repeated part in ``run_report``.
     """
 
     def __init__(self, report_on_copies: Report, run_report: Report, first_frame_id: str | None = None) -> None:

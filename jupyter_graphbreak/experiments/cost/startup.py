@@ -77,7 +77,7 @@ def _cache_messages(records: Iterable[Record]) -> defaultdict[str, dict[str, str
 
 
 def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
-    """Try settings that avoid the bypasses of an entry's graphs; return those with which the cache has all graphs.
+    """Try settings that avoid the bypasses of an entry's graphs; return those that let the cache keep all graphs.
 
     Each bypass mentions only one operation, so settings are added from one start to the next.
     """

@@ -148,7 +148,7 @@ class Variant:
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
         self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
-        #: Whether calls change their arguments, and their state. Until the warm-up finds out, every change is undone.
+        #: Whether calls change their arguments or their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
         #: The content of the arguments before each call; ``None`` if it cannot be restored in place.

@@ -438,7 +438,7 @@ def _is_sum(test: ast.expr) -> bool:
 
 
 def _counting_method(test: ast.expr) -> str | None:
-    """Return the method with which a test counts the true values of a mask; ``None`` if it reads a size instead."""
+    """Return the method that a test uses to count a mask's true values; ``None`` if it reads a size instead."""
     attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
     return next((name for name in attributes if name in {"any", "count_nonzero", "sum"}), None)
 

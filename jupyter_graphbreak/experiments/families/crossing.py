@@ -57,7 +57,7 @@ _IMPURE_BUILTINS = {
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
 #: The usual names of these packages, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
-#: Parts of the names by which functions of these packages show that they change an argument or global state.
+#: Parts of names that show that a function of these packages changes an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {

@@ -82,7 +82,7 @@ def defer(
     parts = _needed_expressions(statement, local_names, parameters_of(function))
     if parts is None or (may_end_call(statement) and is_in_try_or_with(draft, statement)):
         return None
-    # Code that the test protects is computed after the test, from the names that it reads.
+    # Code that the statement's test protects is computed after the test, from the names that the code reads.
     is_protected = isinstance(statement, ast.If)
     leaves = [
         leaf

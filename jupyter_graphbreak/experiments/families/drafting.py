@@ -50,7 +50,7 @@ class Draft:
 
     @classmethod
     def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-        """Return the draft of a text; ``None`` if it is not Python, or if Python may count its lines differently."""
+        """Return the draft of source text; ``None`` if it is not Python, or if its lines may be counted differently."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)

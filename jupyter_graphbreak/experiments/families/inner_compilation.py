@@ -232,7 +232,7 @@ class _InnerCompilationWriter:
         self.is_possible = False
 
     def _expression_for(self, path: str, *, starts_at_owner: bool) -> str | None:
-        """Return the expression with which top-level code refers to a path; ``None`` if it is not known."""
+        """Return the expression that top-level code uses for a path; ``None`` if it is not known."""
         root = path.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (starts_at_owner or root == self._entry.receiver):
             owner = self._owner_expression()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.branch_values import (
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 FAMILY = "loops"
 _RUN_TO_END_TITLE = "Run the loop to its end, and use torch.where to keep the values that it would have stopped with"
+_INTEGER_COUNT_TITLE = (
+    "Run the loop to its end, use torch.where to keep the values that it would have stopped with, and turn the number "
+    "of iterations into an int"
+)
+#: Makes a tensor's value a number without a graph break.
+_CAPTURE_SCALARS = {"torch._dynamo.config.capture_scalar_outputs": True}
 _WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
 
 
@@ -88,14 +94,40 @@ def _propose_for_if(site: Site, loop: ast.For | ast.While, if_statement: ast.If)
         return
     exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], if_statement.test, condition)
     if isinstance(last_statement, ast.Break):
-        splices = _splices_to_run_to_end(site, exit_, if_statement, if_statement.body[:-1])
+        yield from _propose_run_to_end(site, exit_, if_statement, if_statement.body[:-1])
     elif isinstance(last_statement, ast.Return) and len(if_statement.body) == 1:
         splices = _splices_to_return_after_end(site, exit_, if_statement, last_statement)
-    else:
-        return
-    if splices is not None:
-        assumptions = [*assumptions_of(draft, [if_statement.test], loop.body), *_assumptions_about_items(site, loop)]
-        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [if_statement.test], assumptions)
+        if splices is not None:
+            assumptions = _assumptions_of_exit(site, exit_)
+            yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [exit_.test], assumptions)
+
+
+def _propose_run_to_end(
+    site: Site,
+    exit_: _LoopExit,
+    if_statement: ast.If | None,
+    exit_statements: Sequence[ast.stmt],
+    further_splices: Sequence[Splice | None] = (),
+) -> Iterator[Proposal]:
+    """Yield changes that run a loop to its end; a number of iterations becomes a tensor, or stays a number.
+
+    The parameters are those of :func:`_splices_to_run_to_end`.
+    """
+    counter = _counter_to_keep(site.draft, exit_.loop)
+    variants = {_RUN_TO_END_TITLE: False} | ({_INTEGER_COUNT_TITLE: True} if counter is not None else {})
+    for title, keeps_number in variants.items():
+        splices = _splices_to_run_to_end(site, exit_, if_statement, exit_statements, keeps_number=keeps_number)
+        if splices is None:
+            return
+        for proposal in site.propose_edit(
+            FAMILY, title, [*splices, *further_splices], [exit_.test], _assumptions_of_exit(site, exit_)
+        ):
+            yield replace(proposal, settings=_CAPTURE_SCALARS) if keeps_number else proposal
+
+
+def _assumptions_of_exit(site: Site, exit_: _LoopExit) -> list[str]:
+    loop = exit_.loop
+    return [*assumptions_of(site.draft, [exit_.test], loop.body), *_assumptions_about_items(site, loop)]
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -128,11 +160,8 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     if continue_condition is None or is_host_test(other_tests[0]):
         return
     exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch_name}.logical_not({continue_condition})")
-    splices = _splices_to_run_to_end(site, exit_, None, [])
-    if splices is not None:
-        splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
-        assumptions = [*assumptions_of(draft, [other_tests[0]], loop.body), *_assumptions_about_items(site, loop)]
-        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [other_tests[0]], assumptions)
+    remaining_test = draft.replacement(test, draft.text_of(counting_tests[0]))
+    yield from _propose_run_to_end(site, exit_, None, [], [remaining_test])
 
 
 def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
@@ -151,7 +180,12 @@ def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[
 
 
 def _splices_to_run_to_end(
-    site: Site, exit_: _LoopExit, if_statement: ast.If | None, exit_statements: Sequence[ast.stmt]
+    site: Site,
+    exit_: _LoopExit,
+    if_statement: ast.If | None,
+    exit_statements: Sequence[ast.stmt],
+    *,
+    keeps_number: bool,
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
@@ -161,6 +195,8 @@ def _splices_to_run_to_end(
         The ``if`` that exits the loop; ``None`` if the loop's own test ends the loop.
     exit_statements : sequence of ast.stmt
         The statements of the ``if`` before the exit.
+    keeps_number : bool
+        Whether the counter of the loop is a number after the loop, and not a tensor.
     """
     draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
@@ -181,9 +217,10 @@ def _splices_to_run_to_end(
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
         *selections(set_before_exit),
     ]
-    last_name = fresh_name(draft, f"last_{counter}") if counter is not None else None
-    if last_name is not None:
-        lines.append(f"{last_name} = {torch_name}.where({is_over_name}, {last_name}, {counter})")
+    last_name = fresh_name(draft, f"last_{counter}")
+    keeping_line = f"{last_name} = {torch_name}.where({is_over_name}, {last_name}, {counter})"
+    if counter is not None:
+        lines.append(keeping_line)
     for statement in exit_statements:
         assignment = _assignment(statement)
         if assignment is None:
@@ -198,7 +235,9 @@ def _splices_to_run_to_end(
         f"{is_over_name} = {is_over_name} | {stops_name}",
         *(f"{saved_names[name]} = {name}" for name in set_after_exit),
     ]
-    lines_before = [f"{is_over_name} = False", *([f"{last_name} = 0"] if last_name is not None else [])]
+    is_while = isinstance(loop, ast.While)
+    first_count = [f"{last_name} = {counter if is_while else 0}"] if counter is not None else []
+    lines_before = [f"{is_over_name} = False", *first_count]
     splices = [draft.insertion_before(loop, lines_before)]
     if set_before_exit:
         splices.append(
@@ -208,9 +247,15 @@ def _splices_to_run_to_end(
         splices.append(draft.statement_replacement(if_statement, lines))
     else:
         splices.append(draft.insertion_before(loop.body[0], lines))
-    lines_at_end = selections(set_after_exit) + ([f"{counter} = {last_name}"] if last_name is not None else [])
+    lines_at_end = selections(set_after_exit)
+    if counter is not None:  # the test of a ``while`` needs the number, which the body has changed
+        lines_at_end.append(keeping_line if is_while else f"{counter} = {last_name}")
     if lines_at_end:
         splices.append(draft.insertion_after(loop.body[-1], lines_at_end))
+    if counter is not None and (is_while or keeps_number):
+        count = last_name if is_while else counter  # after an empty ``for`` loop, the counter stays unbound
+        final_count = f"int({count})" if keeps_number else count
+        splices.append(draft.insertion_after(loop, [f"{counter} = {final_count}"]))
     return [*splices, *_out_of_place_splices(site, [*exit_.statements_before, *exit_.statements_after], state)]
 
 
@@ -295,11 +340,15 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
 
 
 def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
-    """Return the counter of ``for i in range(n)`` if code after the loop reads it; else ``None``."""
+    """Return the counter of ``for i in range(n)`` or ``while i < n`` if code after the loop reads it; else ``None``."""
     match loop:
         case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
-            return name if name in names_read_after(draft, loop) else None
-    return None
+            counters = {name}
+        case ast.While():
+            counters = _counters(loop)
+        case _:
+            return None
+    return next(iter(sorted(counters & names_read_after(draft, loop))), None)
 
 
 def _carried_names(

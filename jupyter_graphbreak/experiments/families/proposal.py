@@ -116,7 +116,7 @@ class Proposal:
     conditions : tuple of Condition
         The tests that the change edits or crosses.
     compiles_inner_function : bool
-        Whether the changed function compiles an inner function, and must be called uncompiled.
+        Whether the changed function compiles an inner function. It must then be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall

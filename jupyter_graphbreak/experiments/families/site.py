@@ -111,7 +111,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
+    """Return the draft of source text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
     return Draft.parse(text, taken_names)
 
 
@@ -125,8 +125,8 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
-    libraries = {source.id for source in problem.report.sources if source.kind == "library"}
-    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    library_ids = {source.id for source in problem.report.sources if source.kind == "library"}
+    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in library_ids}
     return Site(location.source, draft, node, statement, user_texts)
 
 
@@ -221,7 +221,7 @@ def has_constant_options(node: ast.expr) -> bool:
 
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
-    """Return the whitespace by which the body of a block is indented; four spaces if the block shows none."""
+    """Return the indentation of the body of a block; four spaces if the block shows none."""
     outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return (
         inner_indent[len(outer_indent) :]

@@ -119,7 +119,7 @@ class _ChangedSources(NamedTuple):
     Parameters
     ----------
     options : str
-        The options with which they compiled the function, such as ``(dynamic=True)``; empty if there are none.
+        The options that they compiled the function with, such as ``(dynamic=True)``; empty if there are none.
     """
 
     texts: dict[str, str]

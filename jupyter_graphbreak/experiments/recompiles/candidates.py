@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": Fals
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
 _SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The factor by which the recompile limit is raised.
+#: The factor for raising the recompile limit.
 _LIMIT_FACTOR = 8
 _LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
@@ -151,8 +151,8 @@ class Circumstances:
     owner : str
         The name of the called module.
     is_limit_worth_raising : bool
-        Whether the limit was reached, and some calls used the code of earlier calls. If none did, every further call
-        would cause a recompile.
+        Whether the limit was reached although some calls used the code of earlier calls. If none did, every further
+        call would cause a recompile.
     visible_names : frozenset of str
         The names of variables that both the function and the code around its calls use.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-#: A guard on the length of a container. The cause is not a line that makes a constant of a size or a number.
+#: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
@@ -312,7 +312,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         return f"Line {line.line}{location}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
-            f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "
+            f"Line {line.line} of {line.library_file}, `{code}`, turns a size or a number into a constant: each value "
             "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
             "it to the library."
         )
@@ -328,7 +328,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (
-        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
+        f"Line {line.line}, `{code}`, turns a size or a number into a constant: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
     )
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, join_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import find_compile_calls
+from jupyter_graphbreak.experiments.trial.call_specs import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Root
 
 #: Statements before which code can be inserted.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
@@ -34,7 +35,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """A replacement for a range of a text. A position is a line, counted from 1, and a byte in the line, from 0."""
+    """Replaces a range of source text. A position is a line, counted from 1, and a byte in the line, from 0."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -49,7 +50,7 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return a text with code inserted before some calls; ``None`` if it cannot be inserted.
+    """Return source text with code inserted before some calls; ``None`` if it cannot be inserted.
 
     Parameters
     ----------
@@ -191,6 +192,7 @@ class _CallWriter:
 
     def _write_argument(self, preparation: CallPreparation) -> bool:
         """Write the code that changes an argument, and return whether that is possible."""
+        preparation = self._for_variadic_argument(preparation)
         name = preparation.path.root.name
         argument = self._arguments_by_name.get(name)
         if not self._has_known_arguments:
@@ -212,6 +214,17 @@ class _CallWriter:
         argument_text = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         self._code_blocks.append(preparation.lines(lambda path: f"{argument_text}{''.join(map(str, path.steps))}"))
         return True
+
+    def _for_variadic_argument(self, preparation: CallPreparation) -> CallPreparation:
+        """Return a preparation whose root is the argument itself if it is an item of ``*args`` or ``**kwargs``."""
+        root, steps = preparation.path
+        name = _name_of_variadic_argument(root.name, steps[0].key) if steps else ""
+        if name not in self._arguments_by_name or root.name in self._arguments_by_name:
+            return preparation
+        optional_path = preparation.optional_path
+        if optional_path is not None:
+            optional_path = Path(root._replace(name=name), optional_path.steps[1:])
+        return replace(preparation, path=Path(root._replace(name=name), steps[1:]), optional_path=optional_path)
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the unpacked mapping, and return whether that is possible."""
@@ -315,7 +328,10 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 
 
 def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
-    """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
+    """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping.
+
+    Items of ``*args`` and ``**kwargs`` have the names of :func:`_name_of_variadic_argument`.
+    """
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (
         unpacks and _unpacked_mapping(node) is None
@@ -325,9 +341,22 @@ def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping
         signature = inspect.signature(getattr(callee, "forward", callee))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
         # bind() would require all arguments, because a function that is known only from its frame has no defaults.
-        return dict(signature.bind_partial(*node.args, **keywords).arguments)
+        arguments = signature.bind_partial(*node.args, **keywords).arguments
     except (TypeError, ValueError):
         return None
+    expressions: dict[str, ast.expr] = {}
+    for name, value in arguments.items():
+        if isinstance(value, tuple | dict):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            expressions |= {_name_of_variadic_argument(name, key): item for key, item in items}
+        else:
+            expressions[name] = value
+    return expressions
+
+
+def _name_of_variadic_argument(parameter: str, key: object) -> str:
+    """Return the name for an item of ``*args`` or ``**kwargs``, such as ``args_0``."""
+    return f"{parameter}_{key}"
 
 
 def _unpacked_mapping(node: ast.Call) -> ast.expr | None:

@@ -62,7 +62,7 @@ class RepeatedCall:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change with which calls are repeated.
+    """A change to make when calls are repeated.
 
     Parameters
     ----------

@@ -113,7 +113,9 @@ class LiveFunctions:
 
 
 def _functions_in(objects: Iterable[Any]) -> list[types.FunctionType]:
-    return [value for value in objects if type(value) is types.FunctionType]
+    """Return the functions among objects, except our copies without globals, which only serve comparisons."""
+    functions = [value for value in objects if type(value) is types.FunctionType]
+    return [function for function in functions if function.__globals__.keys() - {"__builtins__"}]
 
 
 class _FrozenFunctions:

@@ -95,7 +95,7 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
         if tag == "equal":
             continue
         hunk = first, last, new_first, new_last
-        if new[new_first:new_last] == [""]:  # include an equal line after or before the range
+        if new[new_first:new_last] == [""]:  # include the unchanged line after or before the range
             if last < len(old):
                 hunk = first, last + 1, new_first, new_last + 1
             elif first:
@@ -108,7 +108,7 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
 
 
 def apply_edits(text: str, edits: list[Edit]) -> str:
-    """Return a text with edits of one source applied.
+    """Return the text of a source with its edits applied.
 
     Raises
     ------

@@ -328,7 +328,7 @@ class CallNode:
 
     @property
     def is_helper(self) -> bool:
-        """Whether code calls the function or method by its name, and it is not a module's ``forward``."""
+        """Whether code calls this function or method by its name, unlike a module's ``forward``."""
         return self.method not in {"", "forward"}
 
     @property

@@ -37,7 +37,7 @@ RECORDER_NAME = "__graphbreak_record__"
 
 
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
-    """Return a text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
+    """Return source text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
@@ -240,7 +240,7 @@ class UncompiledOriginal:
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
-        """Return inputs with which the conditions have all required results, and whether all these results occurred.
+        """Return inputs that give the conditions all required results, and whether all these results occurred.
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
 

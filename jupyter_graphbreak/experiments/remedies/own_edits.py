@@ -119,7 +119,7 @@ def changed_files(patch: str) -> list[PatchedFile]:
 
 
 def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
-    """Return a text with the hunks of a patch applied.
+    """Return source text with the hunks of a patch applied.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     Raises
     ------
     CannotApplyError
-        If a text changes code outside of functions, which would have to run again, or how a function is compiled.
+        If an edit changes code outside of functions, which would have to run again, or how a function is compiled.
     """
     moves_compilation = False
     for source, text in texts.items():
@@ -414,7 +414,7 @@ def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
 
 
 def _resolve_patch_path(path: str) -> str:
-    """Return the file to which a path in a patch refers: that of a loaded module, or one in the working directory."""
+    """Return the file that a path in a patch refers to: that of a loaded module, or one in the working directory."""
     for module in sys.modules.copy().values():
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):

@@ -41,7 +41,7 @@ _MAX_RUN_S = 60.0
 #: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT_LENGTH = 6_000
-#: The time, the process and the source location with which each line of PyTorch's logs begins.
+#: The time, the process and the source location at the beginning of each line of PyTorch's logs.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
@@ -112,7 +112,7 @@ def _run_final_script(
     # Some findings are only in the output, not in the trace.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
-        reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
+        reason = "The script reproduces the finding only in a process that has PyTorch loaded, not when run on its own."
         return Reproducer(target.id, title, reason=reason, steps=step_count, seconds=_seconds_since(start))
     issue = issue_text(title, full_text, final_run.output, script.packages)
     return Reproducer(target.id, title, full_text, issue, steps=step_count, seconds=_seconds_since(start))

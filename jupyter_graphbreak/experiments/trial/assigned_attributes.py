@@ -109,7 +109,7 @@ class LibraryModuleOrClass(NamedTuple):
 class LibraryNamespace(NamedTuple):
     """The globals of a library module that user code may change by calling a function such as ``register``.
 
-    ``function_names`` contains the function's name, and the name by which the user's code calls it.
+    ``function_names`` contains the function's name, and the name that the user's code uses for it.
     """
 
     variables: dict[str, Any]

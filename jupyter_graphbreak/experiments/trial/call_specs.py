@@ -316,7 +316,7 @@ def _undecorated_function(function: Any) -> Any:
 
 
 def owner_of(fn: Any) -> Any:
-    """Return the object to which a method belongs, or the callable itself if it is not a method.
+    """Return the object that a method belongs to, or the callable itself if it is not a method.
 
     A learning rate scheduler replaces ``optimizer.step`` with a function that has a weak reference to the optimizer.
     """

@@ -189,7 +189,7 @@ def _loggers() -> list[Any]:
     return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
-#: A filter with which PyTorch's warnings about compiling are always captured and never become errors.
+#: A filter that lets PyTorch's warnings about compiling always be captured and never become errors.
 _COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
 _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
 #: The process's warning filters on entry to each open :func:`allow_repeated_warnings`.

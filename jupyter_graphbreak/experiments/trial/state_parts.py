@@ -48,7 +48,7 @@ class StatePart(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A change to the state, with the names by which to find the code that makes the change."""
+    """A change to the state, with the names that lead to the code that makes the change."""
 
     description: str
     names: frozenset[str]
@@ -335,9 +335,9 @@ def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
 
 
 def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
-    for names_in_place, before in zip(_LEVEL_NAMES, names, strict=True):
-        names_in_place.clear()
-        names_in_place.update(before)
+    for current_names, names_before in zip(_LEVEL_NAMES, names, strict=True):
+        current_names.clear()
+        current_names.update(names_before)
 
 
 def _logger_states() -> dict[Any, tuple[Any, ...]]:

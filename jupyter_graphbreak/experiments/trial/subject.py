@@ -120,7 +120,7 @@ class Subject:
     Attributes
     ----------
     owner : object
-        The copied module, the object to which a copied method belongs, or any other copied object that can be called.
+        The copied module, the object that a copied method belongs to, or any other copied object that can be called.
         ``None`` for a function or a class.
     memory : SharedMemory
         Large memory shared with other subjects.
@@ -199,7 +199,7 @@ class Subject:
             yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
-        """Return the copies to which names refer while this subject runs, for code that is not copied."""
+        """Return the copies that names refer to while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
         return NameSnapshot(

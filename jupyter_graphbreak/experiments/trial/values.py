@@ -111,7 +111,7 @@ def describe_difference(
     ignored_paths : collection of str
         The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
-        The path to the result, with which these paths begin.
+        The path to the result; these paths begin with it.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.

@@ -213,7 +213,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(list(value.values()))
 
 
-#: The maximum number of frames between an operation and the line from which it comes.
+#: The maximum number of frames between an operation and the line that it comes from.
 _MAX_FRAMES = 60
 
 

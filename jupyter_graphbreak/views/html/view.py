@@ -326,7 +326,7 @@ class View:
         return {remedy.id: index for index, remedy in enumerate(self.report.remedies or [])}
 
     def remedy_index(self, remedy: Remedy) -> int:
-        """Return the index of a remedy in the report, by which the front end identifies it."""
+        """Return the index of a remedy in the report, which identifies it in the front end."""
         return self._remedy_indexes[remedy.id]
 
     @property

@@ -340,7 +340,7 @@ def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
 
 def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
     """Return, for each cycle of parents, the id whose parent closes the cycle."""
-    closing: set[str] = set()
+    closing_ids: set[str] = set()
     visited: set[str] = set()
     for start in parents:
         path: set[str] = set()
@@ -348,8 +348,8 @@ def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
         while current is not None and current in parents and current not in visited:
             path.add(current)
             if parents[current] in path:
-                closing.add(current)
+                closing_ids.add(current)
                 break
             current = parents[current]
         visited |= path
-    return closing
+    return closing_ids

@@ -189,6 +189,11 @@ _MIN_NOISY_RATIO = 1.25
 _NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
+#: Eager calls that take less time, in microseconds, have too little work to gain from compiling if guards are notable.
+_MAX_SMALL_CALL_US = 200.0
+_ADVICE_ON_SMALL_CALLS = ": a call has too little work, so compile a function that does more, or do not compile it"
+#: Calls in the run take longer than in the measurement, because they are watched.
+_MAX_WATCHED_RATIO = 1.5
 #: At most this many entries, and remedies of one entry, are described.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
@@ -315,8 +320,7 @@ def coverage_sentences(report: Report) -> list[str]:
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
-        if entry.break_even_calls is not None:
-            parts.append(f"compiling pays off after {count_text(entry.break_even_calls, 'call')}")
+        parts += _break_even_text(entry)
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -324,10 +328,25 @@ def coverage_sentences(report: Report) -> list[str]:
     return sentences
 
 
+def _break_even_text(entry: EntryCost) -> list[str]:
+    """Say, in a list, after how many calls compiling pays off, or that it never does."""
+    if entry.break_even_calls is not None:
+        return [f"compiling pays off after {count_text(entry.break_even_calls, 'call')}"]
+    times = [entry.compiled, *(remedied.time for remedied in entry.remedied)]
+    is_slower = all(time.median_us > entry.eager.median_us and not may_be_equal(entry.eager, time) for time in times)
+    if not entry.settled or not is_slower:
+        return []
+    is_small = bool(_guard_time_text(entry)) and entry.eager.median_us < _MAX_SMALL_CALL_US
+    return [f"compiling never pays off{_ADVICE_ON_SMALL_CALLS if is_small else ''}"]
+
+
 def _time_in_run_text(entry: EntryCost) -> list[str]:
-    """Return, in a list, the time of the calls in the run itself after the last compilation."""
+    """Return, in a list, the time of the calls in the run itself after the last compilation.
+
+    A time that is much longer than in the measurement is left out: most of it may be the time for watching the calls.
+    """
     time = entry.in_run
-    if time is None:
+    if time is None or time.median_us > _MAX_WATCHED_RATIO * entry.compiled.median_us:
         return []
     spread = f"{time_text(time.low_us)} to {time_text(time.high_us)}"
     return [f"in the run itself {count_text(time.runs, 'warm call')} took {time_text(time.median_us)} each ({spread})"]

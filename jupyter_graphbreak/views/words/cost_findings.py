@@ -244,9 +244,8 @@ def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledW
     For example: "compiled alone, the 12 `Block` modules need 8 compilations, and the rest of them runs eagerly
     (recompile limit), because of these differences: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
     """
-    guards = failed_guards(
-        ((difference.compilation, difference) for difference in way.differences), is_module_method=True
-    )
+    differences = ((difference.compilation, difference) for difference in way.differences)
+    guards = failed_guards(differences, is_module_method=True)
     variations = []
     for guard in guards[:_MAX_DIFFERENCES]:
         where = guard_lines_text(report, guard)

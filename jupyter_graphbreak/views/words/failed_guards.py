@@ -413,8 +413,9 @@ def _tensor_variation(
         mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
         advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
     elif tensor_property == "size":
+        # PyTorch names only the first size that differs, and raises if a marked size must equal one that is not marked.
         mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
-        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
+        advice = f"use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: {mark}"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):

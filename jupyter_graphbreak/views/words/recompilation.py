@@ -72,10 +72,10 @@ class Recompilation:
     limit : int
         The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool
-        Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
-        varied. The program itself passes none of these to a compiled function.
+        Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
+        nothing else varies. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
-        Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
+        Whether calls differ only in which tensors require gradients: such recompiles are expected.
     is_caused_by_instances : bool
         Whether each compilation is the first one for a different module: such recompiles are expected.
     instance_count : int
@@ -272,11 +272,15 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [one for one in functions if one.is_caused_by_results and not _shows_result(report, one)]
-    with_gradients = [
-        one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
+    caused_by_results = [
+        function for function in functions if function.is_caused_by_results and not _shows_result(report, function)
     ]
-    for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
+    caused_by_gradients = [
+        function
+        for function in functions
+        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
+    ]
+    for similar, merge in ((caused_by_results, _merge_by_results), (caused_by_gradients, _merge_by_gradients)):
         if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
             merged.append(merge(similar))

@@ -101,7 +101,7 @@ export function rowOf(element: HTMLElement): HTMLElement {
   );
 }
 
-/** The maximum length of a text for screen readers. */
+/** The maximum length of an announcement to screen readers. */
 const MAX_ANNOUNCED = 160;
 
 /** The text of an element for screen readers; of a card, its title and location only. */

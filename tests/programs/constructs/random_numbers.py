@@ -8,7 +8,7 @@ from torch.distributions import Bernoulli, Categorical, Normal
 # %% `random.randint(1, 3)`, `random.uniform(0, 1)`, `random.randrange(5)`
 # says: call_function random.randint
 # says: torch.compile does not work for layer drop
-# do: Each call draws anew, as eager code does; a branch on the number compiles each side.
+# do: Each call draws a new number, as in eager code; a branch on the number compiles each side.
 def f(x):
     return x * random.randint(1, 3) + random.uniform(0, 1) + random.randrange(5)
 # %% `random.random()`

@@ -650,7 +650,8 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
 
 
 def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
-    # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
+    # Unless this setting is off, older releases do not guard on the defaults of parameters: every call uses the first
+    # number, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
         report = try_on_calls(
             lambda x, callback: callback(torch.relu(x)),
@@ -787,7 +788,7 @@ def test_a_line_that_turns_a_size_into_a_constant_is_named() -> None:
 
     report = try_on_calls(label, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
     assert "len(f" in decision_for_reader(report)
-    assert "makes a constant" in decision_for_reader(report)
+    assert "into a constant" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 

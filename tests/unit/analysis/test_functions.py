@@ -155,6 +155,8 @@ def test_lines_in_the_head_of_a_loop_or_condition_are_recognized(text: str, line
     [
         ("for t in range(n):", "loop"),
         ("elif x.shape[0] == 5:", "condition"),
+        ("if x.shape[0] in (5, 6):", "condition"),
+        ("if x.shape not in self.cache:", None),
         ("else:", None),
         ("f(x,", None),
         ("total = sum(part for part in x.split(2))", "loop"),

@@ -145,6 +145,29 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
     assert coverage_sentences(without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
 
 
+def test_slow_compiled_calls_never_pay_off() -> None:
+    def sentence(eager_us: float, compiled_us: float, guards_us: float) -> str:
+        spreads = [Spread(us, us - 1, us + 1, 9) for us in (eager_us, compiled_us, guards_us)]
+        parts = [CostPart("guards", spreads[2])]
+        report = with_entry(cost(), eager=spreads[0], compiled=spreads[1], remedied=[], parts=parts)
+        return " ".join(coverage_sentences(report))
+
+    assert sentence(11, 34, 19).endswith(
+        "compiling never pays off: a call has too little work, so compile a function that does more, or do not "
+        "compile it"
+    )
+    assert sentence(3000, 3400, 19).endswith("compiling never pays off")
+    assert "pays off" not in sentence(3400, 3400, 19)
+    assert "pays off" not in " ".join(coverage_sentences(cost()))  # without the break, calls are faster
+
+
+def test_times_of_watched_calls_are_left_out_if_watching_dominates() -> None:
+    compiled = Spread(34, 33, 35, 9)
+    for in_run, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
+        report = with_entry(cost(), compiled=compiled, in_run=in_run)
+        assert ("in the run itself" in " ".join(coverage_sentences(report))) == is_shown
+
+
 def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:
     report = cost()
     entry = entry_of(report)
@@ -308,8 +331,8 @@ def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
 
 
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
-    lookup = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
-    assert largest_repeated_block(Graph("A", "graph", "0/0", [lookup] * 4)) is None
+    getitem = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
+    assert largest_repeated_block(Graph("A", "graph", "0/0", [getitem] * 4)) is None
 
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:

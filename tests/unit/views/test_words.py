@@ -258,7 +258,8 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
             "dimension 0 of x: 2 -> 3",
-            "use `torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
+            "use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: "
+            "`torch._dynamo.mark_dynamic(x, 0)`",
         ),
         (
             report_with_recompiles("___stack0.__self__.n == 0"),
@@ -353,8 +354,8 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "2 <= x.size()[1]",
             ),
             "dimension 1 of x: 8 -> 16 -> 1",
-            "use `torch._dynamo.mark_dynamic(x, 1)` before the call, or `torch.compile(..., dynamic=True)`; sizes 0 "
-            "and 1 get their own graphs even then",
+            "use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: "
+            "`torch._dynamo.mark_dynamic(x, 1)`; sizes 0 and 1 get their own graphs even then",
         ),
         (
             report_with_recompiles("L['self'].adapter is None", "L['self'].adapter is not None"),

@@ -136,6 +136,24 @@ def test_an_argument_that_becomes_a_tensor_keeps_its_position_in_the_evaluation_
     assert insert_preparations("f(n + 1, make(m))", as_tensor, mark) is None
 
 
+def forwarding(*args: Any, **kwargs: Any) -> None:
+    """Do nothing; a placeholder for a function that passes all arguments on."""
+
+
+@pytest.mark.parametrize(
+    ("text", "parameter", "key", "expected"),
+    [
+        ("f(a, b)", "args", 1, "mark(b, 0)\nf(a, b)"),
+        ("f(make(3))", "args", 0, "args_0 = make(3)\nmark(args_0, 0)\nf(args_0)"),
+        ("f(a, mask=b)", "kwargs", "mask", "mark(b, 0)\nf(a, mask=b)"),
+        ("f(a)", "args", 1, None),
+    ],
+)
+def test_an_item_of_variadic_arguments_is_marked(text: str, parameter: str, key: Any, expected: str | None) -> None:
+    mark = CallPreparation(Path(Root("argument", parameter)).child("item", key), "mark(NAME, 0)")
+    assert insert_lines_before_calls(text, [call_site_in(text)], forwarding, [mark]) == expected
+
+
 def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:
     assert insert_preparations("f(a, n + 1)", AS_TENSOR) == "f(a, tensor(n + 1))"
 

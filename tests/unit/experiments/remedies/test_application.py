@@ -312,3 +312,16 @@ def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
             assert module.f(2) == 20
     assert module.f(2) == 2
     assert not {"functools", "inner"} & vars(module.module).keys()
+
+
+def test_copies_of_functions_without_globals_are_not_changed(tmp_path: Path) -> None:
+    module = SourceModule(tmp_path, """
+        import functools
+
+        def f(x):
+            return x
+        """)  # fmt: skip
+    original, copy = module.f, types.FunctionType(module.f.__code__, {})
+    with module.apply("def f(x)", "@functools.cache\ndef f(x)") as change, change.add_definitions():
+        assert change.functions == [original]
+        assert copy(2) == module.f(2)

@@ -97,11 +97,30 @@ def test_a_loop_whose_steps_cannot_be_undone_is_not_changed(loop: str) -> None:
 
 def test_a_counter_that_is_read_after_the_loop_is_kept() -> None:
     text = f"{HEAD}    for i in range(n):\n        if x.sum() > 3: break\n        x = x * 2\n    return x + i\n"
-    (new_text,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
+    new_text, text_with_number = proposed_texts("loops", problem(text, "x.sum() > 3"))
     lines = [line.strip() for line in new_text.splitlines()]
     assert lines.index("last_i = 0") < lines.index("for i in range(n):")
     assert lines.index("last_i = torch.where(over, last_i, i)") < lines.index("over = over | stop")
     assert lines[-2:] == ["i = last_i", "return x + i"]
+    assert text_with_number == new_text.replace("    return x + i", "    i = int(i)\n    return x + i")
+
+
+def test_the_counter_of_a_while_loop_is_kept_as_a_tensor_or_as_a_number() -> None:
+    text = (
+        f"{HEAD}    n = 0\n    while n < 6:\n        if x.sum() > 3:\n            break\n        x = x * 2\n"
+        "        n += 1\n    return x, n\n"
+    )
+    as_tensor, as_number = proposals_of("loops", problem(text, "x.sum() > 3"))
+    assert as_tensor.texts["s1"] == (
+        f"{HEAD}    n = 0\n    over = False\n    last_n = n\n    while n < 6:\n        stop = x.sum() > 3\n"
+        "        over = over | (stop & False)\n        last_n = torch.where(over, last_n, n)\n"
+        "        over = over | stop\n        x_kept = x\n        x = x * 2\n        n += 1\n"
+        "        x = torch.where(over, x_kept, x)\n        last_n = torch.where(over, last_n, n)\n"
+        "    n = last_n\n    return x, n\n"
+    )
+    assert not as_tensor.settings
+    assert as_number.texts["s1"] == as_tensor.texts["s1"].replace("n = last_n\n", "n = int(last_n)\n")
+    assert as_number.settings == {"torch._dynamo.config.capture_scalar_outputs": True}
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,16 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     rows = elements[:elements_in_rows].view(-1, _ROW_ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
     weights = _random_weights().to(value.device)
-    sums = torch.empty(len(rows), _ROW_SUMS, dtype=value.dtype, device=value.device)
+    sum_count = len(rows) * _ROW_SUMS
+    rest = elements[elements_in_rows:]
+    result = torch.empty(sum_count + rest.numel(), dtype=value.dtype, device=value.device)
+    sums = result[:sum_count].view(-1, _ROW_SUMS)
     # All chunks use one buffer: small results between large temporaries would keep the C library from reusing memory.
     buffer = torch.empty(_CHUNK_ROWS, _ROW_ELEMENTS, dtype=torch.float64, device=value.device)
     for chunk, chunk_sums in zip(rows.split(_CHUNK_ROWS), sums.split(_CHUNK_ROWS), strict=True):
         chunk_sums.copy_(buffer[: len(chunk)].copy_(chunk) @ weights)
-    return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
+    result[sum_count:].copy_(rest)
+    return result
 
 
 def store_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:

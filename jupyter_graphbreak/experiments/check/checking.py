@@ -18,6 +18,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
     SMALL_NOISE,
+    CastToDouble,
     DoublePrecisionResults,
     convert_state_to_double,
     difference_beyond_rounding,
@@ -278,7 +279,7 @@ def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precis
             args, kwargs = to_double(
                 (arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size, precision=precision
             )
-            with force_eager_on_thread():
+            with force_eager_on_thread(), CastToDouble():
                 observation = _observe(subject.call, subject, Arguments(*args, **kwargs), call_count=call_count)
         finally:
             subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
@@ -34,6 +36,10 @@ _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that large noise causes.
 _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
+#: Methods that cast a tensor to one of these dtypes.
+_CASTS = {torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float}
+#: The names of functions of a tensor that make a new one, or that read its bytes as numbers of a dtype.
+_KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: The numbers of rounding errors by which noise changes the inputs. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
@@ -199,6 +205,28 @@ def convert_state_to_double(subject: Subject, *, noise_size: int, precision: flo
         for _, tensor in named_tensors(root, name, seen_ids):
             if tensor.dtype in _CONVERTED_DTYPES:
                 tensor.data = _to_double_tensor(tensor.data, noise)
+
+
+class CastToDouble(TorchFunctionMode):
+    """While this mode is active, casts of a tensor to a lower precision cast it to double precision instead.
+
+    Otherwise, the operations after ``x.float()`` or ``x.to(torch.bfloat16)`` would mix precisions, which many of them
+    and many backward passes refuse. New tensors keep their dtype, because random numbers depend on it.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a PyTorch function, with double precision if it would cast a tensor to a lower precision."""
+        kwargs = kwargs or {}
+        if func in _CASTS:
+            return torch.Tensor.double(*args, **kwargs)
+        if args and is_instance(args[0], torch.Tensor) and not _KEEPS_DTYPE.match(getattr(func, "__name__", "")):
+            args = tuple(map(_to_double_dtype, args))
+            kwargs = {name: _to_double_dtype(value) for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _to_double_dtype(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _CONVERTED_DTYPES else value
 
 
 class _Noise:

@@ -82,7 +82,7 @@ lint-ruff:
 lint-mypy:
 	$(BIN)/mypy --strict --no-error-summary --num-workers 2
 
-# The order of the rooms, from pyproject.toml.
+# The order of the layers, from pyproject.toml.
 lint-imports:
 	$(BIN)/lint-imports --no-cache --no-logo 2>/dev/null > $(VENV)/imports.log || { cat $(VENV)/imports.log >&2; exit 1; }
 

@@ -199,7 +199,7 @@ def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
         times.append((time.perf_counter() - start) * 1e6)
     whole = statistics.median(times[100:])
     parts = sum(part.time.median_us for part in measured_entry.cost.parts)
-    print(f"  uninstrumented   {whole:8,.0f} us, of which the parts are {parts / whole:.1%}")
+    print(f"  uninstrumented   {whole:8,.0f} us; the parts add up to {parts / whole:.1%} of it")
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""Make each of our functions raise in turn, and check that the user's cells run as without the package.
+"""Make each of our functions raise in turn, and check that the user's cells run as they do without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
 Each fault runs in a separate process, which explains two cells and runs a third one: in the first cell the function
 raises whenever it is called, in the others it works as usual. The first cell compiles something itself, or has its
-calls compiled by the magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the
-first cell when it calls the function for the first time.
+calls compiled by the magic, or is compiled as one function, or raises. With ``--interrupt``, the script sends SIGINT
+instead, when the first cell first calls the function.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Outcome(NamedTuple):
     seen: list[str]
     has_report: bool
     is_reported: bool
-    #: Whether the report of the next run is the same as without a fault.
+    #: Whether the report of the next run is the same as it is without a fault.
     is_next_right: bool
 
 
@@ -177,7 +177,7 @@ def functions() -> dict[FunctionLocation, list[tuple[types.FunctionType, tuple[i
 
 
 def _is_ours(code: types.CodeType) -> bool:
-    """Return whether a code object belongs to our modules, and not to a template compiled on first rendering."""
+    """Return whether a code object belongs to our modules. Templates compiled on first rendering do not count."""
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 

@@ -139,7 +139,7 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], run_co
         note_work("switch notebooks, panel open", _SWITCH, notebooks[0])
         page.evaluate(_HIDE)
         note_work("switch notebooks, panel hidden", _SWITCH, notebooks[1])
-    print(f"main-thread work in ms, median and maximum of {run_count}; the first time apart")
+    print(f"main-thread work in ms, median and maximum of {run_count}; the first time is listed separately")
     for name, measured in times.items():
         first, *others = measured
         print(f"  {name:<32} {statistics.median(others):6.0f} {max(others):6.0f}   first {first:6.0f}")

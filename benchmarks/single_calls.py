@@ -1,4 +1,4 @@
-"""Time the single calls that cost.md quotes, eager and compiled alternately, with one thread.
+"""Time the calls that cost.md quotes, eager and compiled alternately, with one thread.
 
 python benchmarks/single_calls.py   # the quantized layers need torchao
 """

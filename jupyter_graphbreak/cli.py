@@ -1,6 +1,6 @@
 """The command ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status; see ``commands/exit_statuses.py``. ``graphbreak script`` exits with the status
+In: the arguments. Out: the exit status; see ``commands/options.py``. ``graphbreak script`` exits with the status
 of its program if that fails.
 May import ``commands``, click, and the exception for a missing PyTorch.
 """
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import click
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.version import TorchUnavailable
+from jupyter_graphbreak._torch_compat.toolchain import TorchUnavailable
 from jupyter_graphbreak.commands.checkpoint import checkpoint_command
 from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
-from jupyter_graphbreak.commands.exit_statuses import CRASHED, INTERRUPTED, MISUSE, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
+from jupyter_graphbreak.commands.options import CRASHED, INTERRUPTED, MISUSE, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.repro import repro_command
 from jupyter_graphbreak.commands.script import script_command
 

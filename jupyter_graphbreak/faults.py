@@ -140,16 +140,10 @@ def with_fallback(
 
     Parameters
     ----------
-    activity : str
-        The activity of ``function``, in a form that follows "while".
-    function : callable
-        Our function; it must not call user code.
     fallback : callable
         The function to call with the same arguments instead. It must not depend on anything that ``function`` needs.
     on_fault : callable
         Receives the activity and the error.
-    errors_to_raise : tuple of type
-        The classes of errors that are raised because they are meant for the user.
     """
 
     @functools.wraps(function)
@@ -173,10 +167,6 @@ def finalize(owner: object, activity: str, function: Callable[..., Any], *args: 
     ----------
     owner : object
         The object whose release triggers the call.
-    activity : str
-        The activity of ``function``, in a form that follows "while".
-    function : callable
-        Our function.
     *args
         The arguments of ``function``; they must not refer to the owner, which would keep it alive.
     """

@@ -50,7 +50,7 @@ class ReportRenderer:
 
 
 def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
-    """Return all data of the output to which ``data`` belongs, by MIME type; empty if MyST-NB does not provide it."""
+    """Return all data of the output that ``data`` belongs to, by MIME type; empty if MyST-NB does not provide it."""
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # these attributes of MyST-NB may change

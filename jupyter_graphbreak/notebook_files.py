@@ -49,19 +49,19 @@ def parse_notebook(path: Path) -> dict[str, Any]:
         why = getattr(error, "strerror", None) or str(error)
         raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
     if _estimated_weight(content) > _MAX_WEIGHT and _weight_without_strings(content) > _MAX_WEIGHT:
-        raise UnreadableNotebook(f"{path}: too large: clear the outputs that have millions of numbers or entries")
+        raise UnreadableNotebook(f"{path} is too large: clear the outputs that have millions of numbers or entries")
     try:
         notebook = json.loads(content)
     except (ValueError, RecursionError):
-        raise UnreadableNotebook(f"{path}: not a notebook: it is not JSON") from None
+        raise UnreadableNotebook(f"{path} is not a notebook: the file is not JSON") from None
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
-        raise UnreadableNotebook(f"{path}: not a notebook: it has no nbformat")
+        raise UnreadableNotebook(f"{path} is not a notebook: the JSON has no `nbformat`")
     if notebook["nbformat"] != _NOTEBOOK_FORMAT:
         advice = "convert it with `jupyter nbconvert --to notebook`"
-        raise UnreadableNotebook(f"{path}: the notebook has format {_describe_format(notebook['nbformat'])}; {advice}")
+        raise UnreadableNotebook(f"{path} has format {_describe_format(notebook['nbformat'])}; {advice}")
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-        raise UnreadableNotebook(f"{path}: not a notebook: it has no list of cells")
+        raise UnreadableNotebook(f"{path} is not a notebook: the JSON has no list of cells")
     return notebook
 
 
@@ -162,7 +162,7 @@ def execute(
         notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
         why = " ".join(str(error).split())[:_MAX_RUN_ERROR_LENGTH]
-        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {why or type(error).__name__}") from None
+        raise UnreadableNotebook(f"{path} cannot be run: {why or type(error).__name__}") from None
     options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
     folder = str(path.resolve().parent)
     client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)
@@ -190,7 +190,7 @@ def execute(
         reason = _why_invalid(notebook)
         if reason is None:
             raise
-        raise UnreadableNotebook(f"{path}: the notebook cannot be run: {reason}") from error
+        raise UnreadableNotebook(f"{path} cannot be run: {reason}") from error
     _remove_widgets(notebook)
     executed: dict[str, Any] = notebook
     return executed, failure

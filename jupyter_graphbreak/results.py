@@ -171,7 +171,7 @@ class Report(schema.Report, frozen=True, dict=True):
         return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
 
     def set_reproduce_function(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
-        """Set the function with which :meth:`reproducer` repeats the calls and makes a script; return this report."""
+        """Set the function that :meth:`reproducer` uses to repeat the calls and make a script; return this report."""
         self.__dict__[_REPRODUCE_ATTRIBUTE] = reproduce
         return self
 

@@ -165,7 +165,7 @@ KINDS = {
     ),
 }
 _IS_AN_ERROR = (
-    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs of single "
+    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs in individual "
     "releases."
 )
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
@@ -432,7 +432,7 @@ def _explained(entry: dict[str, Any]) -> list[str]:
 
 
 def _verbatim(text: str) -> str:
-    """Escape Markdown outside of code in backticks; a text of PyTorch's may have a backtick too few or too many."""
+    """Escape Markdown outside of code in backticks; PyTorch's messages may have a backtick too few or too many."""
     pieces = " ".join(text.split()).split("`")
     if len(pieces) % 2 == 0:
         pieces = ["".join(pieces)]

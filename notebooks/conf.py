@@ -80,7 +80,7 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
-    """Spread the pages with cells evenly over all pages, of which each process reads a part in turn."""
+    """Spread the pages with cells evenly over all pages, because each process reads a part of them in turn."""
     with_cells = {page for page in pages if "\n```{code-cell}" in app.env.doc2path(page).read_text(encoding="utf-8")}
     ranks: dict[str, float] = {}
     for group in (sorted(with_cells), sorted(set(pages) - with_cells)):

@@ -105,7 +105,7 @@ def hatches() -> str:
     questions = [
         ("Can the code run before or after?", "move it there"),
         ("Does a switch or a setting bring it in?", "--try finds it"),
-        ("Must Python run it at each call?", "a break is fine: disable"),
+        ("Must Python run it on every call?", "a break is fine: disable"),
         ("", "no break: custom_op"),
         ("Only tensor operations, traced once?", "nonstrict_trace"),
         ("Only for a while, or to find the fault?", "set_stance"),

@@ -1,4 +1,4 @@
-"""Make tables and a picture of the reference pages from the code: options, the fields of a report, the rooms."""
+"""Make tables and a diagram of the reference pages from the code: options, the fields of a report, the layers."""
 
 from __future__ import annotations
 
@@ -95,36 +95,36 @@ def _type(kind: Any) -> str:
     return {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}[kind]
 
 
-def rooms() -> str:
-    """Return a drawing of the package's rooms as SVG, each row above those that it may import, from the contracts."""
+def layers() -> str:
+    """Return a diagram of the package's layers as SVG, each above those that it may import, from the contracts."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
-    rows = [[room.strip() for room in row.split("|")] for row in contracts[0]["layers"]]
+    rows = [[name.strip() for name in row.split("|")] for row in contracts[0]["layers"]]
     width, height, gap = 760, 46, 10
     shapes = []
     for number, row in enumerate(rows):
         top = number * (height + gap)
-        room_width = (width - gap * (len(row) - 1)) / len(row)
-        for column, room in enumerate(row):
-            left = column * (room_width + gap)
-            middle = f'x="{left + room_width / 2:.0f}" text-anchor="middle"'
+        box_width = (width - gap * (len(row) - 1)) / len(row)
+        for column, name in enumerate(row):
+            left = column * (box_width + gap)
+            middle = f'x="{left + box_width / 2:.0f}" text-anchor="middle"'
             shapes.append(
-                f'<rect x="{left:.0f}" y="{top}" width="{room_width:.0f}" height="{height}" rx="6" fill="none" '
-                f'stroke="currentColor"/><text {middle} y="{top + 19}" font-weight="600">{room}</text>'
-                f'<text {middle} y="{top + 36}" font-size="11">{_purpose(room, room_width)}</text>'
+                f'<rect x="{left:.0f}" y="{top}" width="{box_width:.0f}" height="{height}" rx="6" fill="none" '
+                f'stroke="currentColor"/><text {middle} y="{top + 19}" font-weight="600">{name}</text>'
+                f'<text {middle} y="{top + 36}" font-size="11">{_purpose(name, box_width)}</text>'
             )
     total = len(rows) * (height + gap) - gap
-    label = "The rooms of the package, from the top to the bottom: " + "; ".join(", ".join(row) for row in rows)
+    label = "The layers of the package, from top to bottom: " + "; ".join(", ".join(row) for row in rows)
     return (
         f'<svg viewBox="-1 -1 {width + 2} {total + 2}" role="img" aria-label="{label}" fill="currentColor" '
         f'font-family="sans-serif" font-size="14">{"".join(shapes)}</svg>'
     )
 
 
-def _purpose(room: str, width: float) -> str:
-    """Return the first clause of a room's docstring, shortened to the width of its box."""
-    path = ROOT / "jupyter_graphbreak" / room
+def _purpose(name: str, width: float) -> str:
+    """Return the first clause of a folder's or module's docstring, shortened to the width of its box."""
+    path = ROOT / "jupyter_graphbreak" / name
     module = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "").partition("\n")[0]
     words = re.split(r"[:;,.]", text, maxsplit=1)[0].replace("``", "")

@@ -130,7 +130,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text as code in one cell of a table."""
+    """Return text as code in one cell of a table."""
     plain = " ".join(text.split())
     short = plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3].rstrip()}..."
     return f"``{short.replace('|', chr(92) + '|').replace('`', chr(39))}``" if short else ""

@@ -21,12 +21,8 @@ class CallModes:
 
     Parameters
     ----------
-    records_gradients, is_inference : bool
-        Whether gradients are recorded, and whether inference mode is on.
     autocast : tuple of (str, dtype)
         The device types with active autocast, each with its dtype.
-    caches_casts : bool
-        Whether autocast caches casts.
     dtype : dtype
         The dtype of new floating-point tensors.
     device : str or None

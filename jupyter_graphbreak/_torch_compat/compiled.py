@@ -124,7 +124,7 @@ class CompileArguments(NamedTuple):
 
 
 def compile_arguments(value: Any) -> CompileArguments | None:
-    """Return the arguments with which a function or module was compiled; ``None`` if they are unknown."""
+    """Return the arguments that a function or module was compiled with; ``None`` if they are unknown."""
     torch = sys.modules.get("torch")
     if torch is not None and is_instance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
@@ -146,7 +146,7 @@ def innermost_backend(callback: Any) -> Any:
 
 
 def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
-    """Return the function with which one of Dynamo's callbacks selects the guards to keep; ``None`` if it has none."""
+    """Return the function that one of Dynamo's callbacks uses to select guards; ``None`` if it has none."""
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 

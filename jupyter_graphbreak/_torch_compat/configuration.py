@@ -75,24 +75,12 @@ def _patch_dynamo_config(**settings: Any) -> Iterator[None]:
 
 
 def backend_names() -> list[str]:
-    """Return the names that ``torch.compile(backend=...)`` accepts.
-
-    Raises
-    ------
-    ValueError
-        If this PyTorch does not list them.
-    """
+    """Return the names that ``torch.compile(backend=...)`` accepts."""
     return sorted(set(_names_from_torch("torch._dynamo", "list_backends", "backends", exclude_tags=())))
 
 
 def mode_names() -> list[str]:
-    """Return the names that ``torch.compile(mode=...)`` accepts.
-
-    Raises
-    ------
-    ValueError
-        If this PyTorch does not list them.
-    """
+    """Return the names that ``torch.compile(mode=...)`` accepts."""
     return _names_from_torch("torch._inductor", "list_mode_options", "modes")
 
 
@@ -334,13 +322,7 @@ def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def named_object(dotted_name: str) -> Any:
-    """Return the object that a dotted name refers to.
-
-    Raises
-    ------
-    LookupError
-        If there is no such object.
-    """
+    """Return the object that a dotted name refers to."""
     parts = dotted_name.split(".")
     for count in range(len(parts), 0, -1):
         try:

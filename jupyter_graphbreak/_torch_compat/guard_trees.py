@@ -43,17 +43,13 @@ class FrameGuards:
 
     Parameters
     ----------
-    frame : str
+    compile_id : str
         The compile id.
-    check : callable
-        Checks all guards; returns whether they hold.
-    tree : callable
-        Returns the guards as a tree.
     stacks : dict
         The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
     """
 
-    frame: str
+    compile_id: str
     check: Callable[[], bool]
     tree: Callable[[], GuardNode]
     stacks: dict[str, list[StackEntry]]

@@ -156,8 +156,6 @@ def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) ->
     ----------
     fullgraph : bool
         Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
-    draws_as_eager : bool
-        Whether Inductor draws the same random numbers as eager code, which is slower.
     """
     random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
     with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:

@@ -170,8 +170,6 @@ class SubstituteCall(NamedTuple):
     ----------
     on_failure : callable
         Receives the exception of the call; returns the exception to raise instead, or ``None``.
-    end : callable
-        Called after the call.
     """
 
     function: Callable[..., Any]

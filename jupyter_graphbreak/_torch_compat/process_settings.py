@@ -91,7 +91,7 @@ _NON_COMMUNICATING_METHODS = frozenset({"rank", "size", "name", "boxed", "unbox"
 
 
 def collectives() -> list[tuple[Any, str]]:
-    """Return the functions with which processes communicate: the owner and the name; none for a single process."""
+    """Return the owner and name of each function that processes use to communicate; none for a single process."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return []
@@ -126,7 +126,7 @@ class ProcessSetting(NamedTuple):
     Parameters
     ----------
     names : frozenset of str
-        The names of the functions and attributes with which code changes the setting.
+        The names of the functions and attributes that code uses to change the setting.
     """
 
     name: str
@@ -165,7 +165,7 @@ _SETTING_FUNCTIONS = (
         )
     ),
 )
-#: Further names by which code changes a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
+#: Further names that code uses to change a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
 _FURTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -282,25 +282,31 @@ def context_variables() -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    return _context_variables_for_torch_module_count(sum(name[:5] == "torch" for name in sys.modules.copy()))
-
-
-@functools.lru_cache(maxsize=1)
-def _context_variables_for_torch_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules, but only once for each number of them, because counting them is faster.
-
-    The number is the argument.
-    """
+    """Search PyTorch's modules, but only again after an import. The argument is the number of all modules."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
-        if name.partition(".")[0] == "torch":
-            values = list(getattr(module, "__dict__", {}).values())
-            settings = getattr(module, "__dict__", {}).get("_config")
-            if isinstance(settings, dict):
-                values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            # `isinstance` makes some objects warn.
-            variables.update(value for value in values if type(value) is ContextVar)
+        if name[:6] in {"torch", "torch."}:
+            variables.update(_context_variables_of(module))
     return frozenset(variables)
+
+
+#: The context variables of each module, with the number of its names, because searching all of PyTorch takes long.
+_known_variables: dict[int, tuple[Any, int, list[ContextVar[Any]]]] = {}
+
+
+def _context_variables_of(module: Any) -> list[ContextVar[Any]]:
+    content = getattr(module, "__dict__", {})
+    known_module, name_count, variables = _known_variables.get(id(module), (None, 0, []))
+    if known_module is module and name_count == len(content):
+        return variables
+    values = list(content.values())
+    settings = content.get("_config")
+    if isinstance(settings, dict):
+        values += [getattr(entry, "user_override", None) for entry in settings.values()]
+    # `isinstance` makes some objects warn.
+    variables = [value for value in values if type(value) is ContextVar]
+    _known_variables[id(module)] = module, len(content), variables
+    return variables
 
 
 def _autocast_accessors(device_type: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
@@ -332,9 +338,7 @@ def _state_settings() -> Iterator[ProcessSetting]:
             yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
-def _registry_accessors(
-    registries: dict[str, dict[Any, Any]],
-) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _registry_accessors(registries: dict[str, dict[Any, Any]]) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     def read() -> dict[str, Any]:
         return {name: dict(registry) for name, registry in registries.items()}
 
@@ -405,15 +409,15 @@ def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
     }
 
 
-def _override_of(entry: Any) -> Any:
-    override = entry.user_override
+def _override_of(config_entry: Any) -> Any:
+    override = config_entry.user_override
     return override.get() if isinstance(override, ContextVar) else override
 
 
-def _unset_value(entry: Any) -> Any:
+def _unset_value(config_entry: Any) -> Any:
     """Return the value of a setting while nothing has set it explicitly."""
-    from_environment = getattr(entry, "env_value_default", None)
-    return from_environment if isinstance(from_environment, bool | int | str) else entry.default
+    from_environment = getattr(config_entry, "env_value_default", None)
+    return from_environment if isinstance(from_environment, bool | int | str) else config_entry.default
 
 
 def _is_plain(value: Any) -> bool:

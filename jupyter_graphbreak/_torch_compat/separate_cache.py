@@ -83,11 +83,6 @@ def copy_namespace_to_module(namespace: dict[str, Any]) -> types.ModuleType:
 
     Before torch 2.15, Dynamo takes the globals of a function that it inlines from the module with their ``__name__``,
     which would be the original module.
-
-    Parameters
-    ----------
-    namespace : dict
-        The globals of some functions.
     """
     module = types.ModuleType(str(namespace.get("__name__", "")))
     vars(module).clear()
@@ -120,13 +115,7 @@ def _redirect_to_copied_globals() -> contextlib.AbstractContextManager[None]:
 
 
 def clone_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that behaves like the given one but has no compiled code in Dynamo's cache.
-
-    Parameters
-    ----------
-    imitated_backend : str or callable
-        The backend, or its name.
-    """
+    """Return a backend that behaves like the given one but has no compiled code in Dynamo's cache."""
     registry = importlib.import_module("torch._dynamo.backends.registry")
     compiler = registry.lookup_backend(imitated_backend) if isinstance(imitated_backend, str) else imitated_backend
 
@@ -427,13 +416,13 @@ def _restore_frame_counts() -> Iterator[None]:
         counter.subtract(added_counts)
 
 
-def _invalidate(entry: Any) -> None:
+def _invalidate(cache_entry: Any) -> None:
     """Invalidate a cache entry, as Dynamo does when an object that it was compiled for is deleted.
 
     The entry stays in Dynamo's list. To not count towards the recompile limit, it claims to be compiled for a
     different object, with a name that no function has.
     """
-    manager = entry.guard_manager
+    manager = cache_entry.guard_manager
     deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
     deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:

@@ -74,8 +74,6 @@ def restrict_trace(
     on_fault : callable
         Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
         error, because only our handler needs the entry.
-    claim : Claim
-        The claim of the run that reads the entries.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)
@@ -164,7 +162,7 @@ def interned_name(number: int) -> str | None:
 
 
 def trace_writer(folder: str) -> logging.Handler:
-    """Return the handler with which ``TORCH_TRACE`` writes the structured trace of a process into a folder."""
+    """Return the handler that writes a process's structured trace into a folder if ``TORCH_TRACE`` is set."""
     internal = importlib.import_module("torch._logging._internal")
     handler: logging.Handler = internal.LazyTraceHandler(folder)
     handler.setFormatter(internal.TorchLogsFormatter(trace=True))

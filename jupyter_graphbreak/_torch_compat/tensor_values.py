@@ -31,7 +31,7 @@ def has_nan(value: Any, depth: int = 0) -> bool:
                 not can_have_nan
                 or value.device.type == "meta"
                 or overrides_torch_dispatch(type(value))
-                or _is_captured(value)
+                or (value.is_cuda and torch.cuda.is_current_stream_capturing())
             ):
                 return False
             with disable_gradients_and_overrides(), _disable_current_modes():
@@ -43,11 +43,6 @@ def has_nan(value: Any, depth: int = 0) -> bool:
         case _:
             return False
     return depth < _MAX_DEPTH and any(has_nan(part, depth + 1) for part in value)
-
-
-def _is_captured(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor cannot be read now because its operations are being recorded as a CUDA graph."""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def in_place_change_count(tensor: torch.Tensor) -> int | None:

@@ -48,9 +48,7 @@ class Claim:
     """
 
     def __init__(
-        self,
-        on_fault: Callable[[str, Exception], None] | None,
-        on_submit: Callable[[FrameType], None] | None,
+        self, on_fault: Callable[[str, Exception], None] | None, on_submit: Callable[[FrameType], None] | None
     ) -> None:
         self.on_fault = on_fault
         self.on_submit = on_submit
@@ -263,7 +261,9 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
 
 
 def as_stdlib_function(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as one of the standard library, whose file it recognizes, and return the function.
+    """Make Dynamo treat a function as part of the standard library, whose files Dynamo recognizes.
+
+    Return the function.
 
     Parameters
     ----------

@@ -1,11 +1,10 @@
-"""Examine the requirements of PyTorch's compilers: Python's version, a C++ compiler, a cache folder, devices."""
+"""Check that PyTorch is installed and new enough, and examine what its compilers require."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
-import sys
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,31 +58,9 @@ def speed_up_cpu_compilation() -> Iterator[None]:
 
 
 def make_cache_folder() -> Path:
-    """Create the folder in which Inductor stores the code that it generates, and return its path.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be created.
-    """
-    return Path(_cache_folder_module().cache_dir())
-
-
-def _cache_folder_module() -> Any:
-    """Return PyTorch's module that defines the cache folder, without importing the compiler, which takes a second."""
-    import torch
-
-    name = "torch._inductor.runtime.cache_dir_utils"
-    file = Path(torch.__file__).parent / "_inductor" / "runtime" / "cache_dir_utils.py"
-    spec = importlib.util.spec_from_file_location("_graphbreak_cache_folders", file)
-    if name in sys.modules or spec is None or spec.loader is None:
-        return importlib.import_module(name)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (ImportError, OSError):
-        return importlib.import_module(name)
-    return module
+    """Create the folder in which Inductor stores the code that it generates, and return its path."""
+    utilities: Any = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+    return Path(utilities.cache_dir())
 
 
 def devices() -> list[torch.device]:
@@ -105,3 +82,33 @@ def why_no_cuda() -> str | None:
     except Exception as error:  # noqa: BLE001 - the sentence is the finding
         return str(error).split("\n", 1)[0]
     return "it finds no device"
+
+
+MINIMUM_TORCH = (2, 9)
+
+
+class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it reports
+    """PyTorch is missing or too old; the message says how to install it."""
+
+
+def require_torch() -> str:
+    """Import torch and return its version.
+
+    Raises
+    ------
+    TorchUnavailable
+        If torch cannot be imported or is older than 2.9.
+    """
+    requirement = ".".join(map(str, MINIMUM_TORCH))
+    try:
+        import torch
+    except ImportError as error:
+        raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={requirement}'") from None
+    version = str(torch.__version__)
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    # A version without numbers, such as "nightly-1a2b3c", is built from the newest sources.
+    if numbers is not None and tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
+        raise TorchUnavailable(
+            f"PyTorch {version} is too old ({requirement} or newer is needed): pip install -U 'torch>={requirement}'"
+        )
+    return version

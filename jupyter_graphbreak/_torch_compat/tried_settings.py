@@ -38,15 +38,7 @@ _OPERATION_NAME = re.compile(r"Function module: (?P<module>[\w.]+),\s*Function n
 
 @dataclass(frozen=True)
 class SettingChange:
-    """A change of PyTorch's settings.
-
-    Parameters
-    ----------
-    code : str
-        The statements that make the change.
-    apply : callable
-        Returns a context in which the change is made.
-    """
+    """A change of PyTorch's settings."""
 
     code: str
     apply: Callable[[], AbstractContextManager[Any]]
@@ -59,8 +51,6 @@ def precision_changes(operation: str | None, *, uses_cuda: bool) -> list[Setting
     ----------
     operation : str or None
         The name of the first wrong operation in a graph, such as ``silu_1``; its decomposition is switched off.
-    uses_cuda : bool
-        Whether the code runs on a CUDA device.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     current = config.get_config_copy()
@@ -139,8 +129,6 @@ class CacheSettings:
     ----------
     allows_functions : bool
         Whether graphs with a ``torch.autograd.Function`` are stored.
-    operations : tuple of str
-        Operations that are marked as cacheable.
     """
 
     allows_functions: bool = False
@@ -174,13 +162,7 @@ class CacheSettings:
 
     @contextlib.contextmanager
     def apply(self) -> Iterator[None]:
-        """Change the settings while the context is open.
-
-        Raises
-        ------
-        AttributeError
-            If this PyTorch does not have a setting.
-        """
+        """Change the settings while the context is open."""
         functorch_config: Any = importlib.import_module("torch._functorch.config")
         inductor_config: Any = importlib.import_module("torch._inductor.config")
         cacheable_operations = {

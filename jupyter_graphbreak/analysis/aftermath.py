@@ -47,15 +47,7 @@ _REASON_BY_BLOCK: dict[SkipKind | None, SkipReason] = {reason.kind: reason for r
 
 
 class ResumeTable:
-    """Matches the resume functions that Dynamo created with the frames that compiled them.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        The contents of the records.
-    breaks : BreakTable
-        The breaks, with the events of all frames folded in.
-    """
+    """Matches the resume functions that Dynamo created with the frames that compiled them."""
 
     def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
         self._skipped_codes = {(skip.id, skip.name) for skip in ledger.skips}
@@ -190,8 +182,6 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
     Parameters
     ----------
-    cause, consequence : Cause
-        The cause and the consequence in the message.
     block : str or None
         The block around the break in the frame's own function, as :func:`enclosing_block` finds it.
     """
@@ -314,8 +304,6 @@ class SkipTable:
 
     Parameters
     ----------
-    breaks : BreakTable
-        The breaks, with the events of all frames folded in.
     resume_lines : dict
         The line on which each resume function continues, by the id of its code object.
     """

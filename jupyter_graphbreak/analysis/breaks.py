@@ -136,18 +136,12 @@ def advise(
 
     Parameters
     ----------
-    cause : Cause
-        The reason why the graph broke.
     consequence : Reason or None
         The reason why the frame could not resume.
-    owner : {"own", "library", "torch"}
-        The owner of the line.
     stack : sequence of CodeLocation
         The stack of the break, outermost entry first.
     use : str or None
         The purpose of the branch, if the break is at a branch with a known purpose.
-    code : str or None
-        The source code of the break.
     """
     bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
@@ -248,7 +242,7 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = self._shown_stack(event)
+            stack = shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
             name, filename, line = frame.code
             if event.conditions.stack:
                 is_branch = message.cause.gb_type == _BRANCHING
@@ -297,11 +291,7 @@ class BreakTable:
         outcome: Outcome = "error" if refusal.raised else "skipped"
         setting = self._setting_at(refusal, location)
         occurrence = Occurrence(
-            frame=None,
-            attempt=0,
-            stack=[*stack, *([location] if location else [])],
-            outcome=outcome,
-            setting=setting,
+            frame=None, attempt=0, stack=[*stack, *([location] if location else [])], outcome=outcome, setting=setting
         )
         folded_break = self._add_occurrence(event, location, occurrence, None)
         if refusal.code_key is not None and not refusal.raised:
@@ -374,13 +364,7 @@ class BreakTable:
         ]
 
     def what_if(self, torch: str | None) -> WhatIf:
-        """Return which breaks would have been errors under stricter settings, as far as the run shows.
-
-        Parameters
-        ----------
-        torch : str or None
-            The release of PyTorch, if known.
-        """
+        """Return which breaks would have been errors under stricter settings, as far as the run shows."""
         ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:
@@ -413,9 +397,6 @@ class BreakTable:
         """Return the innermost stack entry of a break; for IPython's wrapper of ``open``, the entry that calls it."""
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
-
-    def _shown_stack(self, event: BreakEvent) -> list[Location]:
-        return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
     def _add_occurrence(
         self,
@@ -528,11 +509,11 @@ def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
     return stack
 
 
-def _is_on_lines_of(entry: StackEntry, other: StackEntry) -> bool:
+def _is_on_lines_of(stack_entry: StackEntry, other: StackEntry) -> bool:
     """Return whether a stack entry is on one of the lines of another entry."""
-    if entry.filename != other.filename or entry.line is None or other.line is None:
+    if stack_entry.filename != other.filename or stack_entry.line is None or other.line is None:
         return False
-    return other.line <= entry.line <= (other.end_line or other.line)
+    return other.line <= stack_entry.line <= (other.end_line or other.line)
 
 
 def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding_count: int) -> bool:

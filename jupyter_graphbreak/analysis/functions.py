@@ -90,7 +90,7 @@ def _is_lookup(test: ast.expr) -> bool:
 
 
 def _is_break_in_iterable(iterable: ast.expr, body: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
-    """Return whether a line contains the iterable of a loop, and the iterable is the likely cause of a break there.
+    """Return whether the iterable of a loop is on a line and is the likely cause of a break there.
 
     The iterable is an unlikely cause if it contains no call and the line also contains a call in the loop's body.
     """
@@ -100,7 +100,7 @@ def _is_break_in_iterable(iterable: ast.expr, body: Sequence[ast.AST], line: int
 
 
 def _spans_line(node: Any, line: int, first: int | None = None) -> bool:
-    """Return whether a line is between the first line of a node, or an earlier one, and its last line."""
+    """Return whether a line is between the first line of a node (or a given earlier line) and its last line."""
     return bool((node.lineno if first is None else first) <= line <= node.end_lineno)
 
 

@@ -127,8 +127,8 @@ class GraphTable:
             else None,
         )
 
-    def _is_in_torch(self, entry: StackEntry) -> bool:
-        return (self._sources.module_path(entry.filename) or "").startswith("torch/")
+    def _is_in_torch(self, stack_entry: StackEntry) -> bool:
+        return (self._sources.module_path(stack_entry.filename) or "").startswith("torch/")
 
     def _line_counts(self, ops: list[CodeOp], stacks: _OpStacks) -> list[GraphLine]:
         counts: dict[tuple[str, int], int] = {}

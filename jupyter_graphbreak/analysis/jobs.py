@@ -44,8 +44,6 @@ def build_job(
     ----------
     compile_times : mapping
         The times of each process's compilations, by process id.
-    diagnostics : iterable of Diagnostic
-        Notes about the job as a whole.
     """
     merged_processes = _merge_equal_processes(
         sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))

@@ -52,10 +52,6 @@ class BreakEvent:
     ----------
     order : int
         The number of the record among all records of the run.
-    gave_up : bool
-        Whether Dynamo gave up on the frame at this event.
-    reached_user : bool
-        Whether the error reached the user.
     """
 
     message: messages.BreakMessage
@@ -185,8 +181,6 @@ class Ledger:
     cudagraph_skips : list of (FrameLedger or None, str)
         The reasons why graphs run without a CUDA graph, each with the frame of the graph. The frame is ``None`` if
         PyTorch made this decision only when the graph ran.
-    packages : PackagePaths
-        The folders of the run's packages.
     counts_by_kind : Counter
         The number of records of each kind, without entries that repeat or announce a break.
     """
@@ -240,8 +234,8 @@ class Ledger:
         return (self.first_compilation(frame) or frame).code
 
 
-def _line_in_function(entry: StackEntry) -> tuple[str, str, int | None]:
-    return entry.filename, original_name(entry.function), entry.line
+def _line_in_function(stack_entry: StackEntry) -> tuple[str, str, int | None]:
+    return stack_entry.filename, original_name(stack_entry.function), stack_entry.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:

@@ -19,10 +19,9 @@ from jupyter_graphbreak.analysis.functions import (
     is_in_head,
     last_line_in_tree,
 )
-from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import trees_of
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_standard_library, is_typed_code
-from jupyter_graphbreak.records.records import is_resume_name, original_name
+from jupyter_graphbreak.records.records import ExpressionSpan, is_inserted_frame, is_resume_name, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import BranchUse
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.schema import Owner
+
+_UNKNOWN_SPAN = ExpressionSpan()
 
 
 class ExpressionRange(NamedTuple):
@@ -213,10 +214,8 @@ class SourceText(msgspec.Struct, frozen=True):
         The file name in code objects.
     name : str
         The name to show to the user.
-    segments : list of Segment
-        The known parts of the text.
     lines : dict
-        Further single lines, by their line numbers in the code.
+        Further individual lines, by their line numbers in the code.
     line_offset, indent : int
         The number of lines at the beginning of a cell, and of characters at the beginning of each line, that the
         notebook removed before it ran the cell.
@@ -236,14 +235,12 @@ class Sources:
 
     Parameters
     ----------
-    texts : iterable of SourceText
-        The recorded sources.
     library_roots : iterable of str
         Folders of the standard library and of installed packages.
     folder, home : str or None
         The run's working directory and the user's home folder.
     package_folders : iterable of str
-        Folders of single packages that are elsewhere.
+        Folders of individual packages that are elsewhere.
     """
 
     def __init__(
@@ -370,7 +367,7 @@ class Sources:
         filename: str,
         line: int | None,
         function: str | None = None,
-        columns: tuple[int | None, int | None, int | None] = (None, None, None),
+        span: ExpressionSpan = _UNKNOWN_SPAN,
         *,
         is_branch: bool = False,
     ) -> Location | None:
@@ -380,10 +377,8 @@ class Sources:
         ----------
         filename, line : str, int
             The file and line in the code object.
-        function : str or None
-            The name of the code object.
-        columns : tuple
-            The first and the last column in UTF-8 bytes, and the last line, if known, as in ``dis.Positions``.
+        span : ExpressionSpan
+            The span of the expression in the code object.
         is_branch : bool
             Whether the frame is at a branch. The location is then the whole test, even if it has several operands.
         """
@@ -395,7 +390,7 @@ class Sources:
         if text is None:
             return Location(source, line, line, function=name)
         source_line = line + text.line_offset
-        expression = self._expression_at(text, source_line, columns)
+        expression = self._expression_at(text, source_line, span)
         if expression is not None and is_branch:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
@@ -442,9 +437,11 @@ class Sources:
         matching_filenames = [filename for filename in self._texts if filename.endswith(path)]
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
-    def entry_location(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
+    def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
         """Return the location of a stack entry."""
-        return self.location(entry.filename, entry.line, entry.function, entry.columns, is_branch=is_branch)
+        return self.location(
+            stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
+        )
 
     def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
@@ -468,8 +465,6 @@ class Sources:
 
         Parameters
         ----------
-        filename, name : str
-            The file and the name in the code object.
         line : int or None
             The first line of the code object, or the line on which a resume function continues.
         """
@@ -499,11 +494,6 @@ class Sources:
         """Return the sources that locations mention, and all recorded cells, with their texts.
 
         Library functions can be long, so a library's source only contains the lines around the given locations.
-
-        Parameters
-        ----------
-        breaks, other_locations : iterable of Location or None
-            The locations of breaks, and all other locations in the report.
         """
         nearby_lines: dict[str, set[int]] = {}
         for locations, distance in ((breaks, _LINES_AROUND_BREAK), (other_locations, _LINES_AROUND_LOCATION)):
@@ -551,11 +541,9 @@ class Sources:
                 lines.update(enumerate(segment.text.split("\n"), start=segment.first_line))
         return lines.get(line)
 
-    def _expression_at(
-        self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
-    ) -> ExpressionRange | None:
-        """Return the range of the expression at the given columns of a line, with the user's line numbers."""
-        column, end_column, last_line = columns
+    def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
+        """Return the range of the expression with the given span on a line, with the user's line numbers."""
+        column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
             return None
@@ -591,7 +579,7 @@ def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
 
 
 def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
-    """Return whether two texts are one cell. A magic such as ``%%time`` runs its code under a different file name."""
+    """Return whether two source texts are one cell. Magics such as ``%%time`` run its code under another file name."""
     if one is None or other is None or one.kind != "cell" or other.kind != "cell":
         return False
     return (one.name, one.segments) == (other.name, other.segments)
@@ -629,9 +617,51 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     return [location for location in map(sources.entry_location, shown_entries) if location is not None]
 
 
-def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
+def _continues_caller(stack_entry: StackEntry, caller: StackEntry) -> bool:
     """Return whether an entry continues its caller, as its resume function or as the function made from a cell."""
     is_same_function = (
-        original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
+        original_name(caller.function) == original_name(stack_entry.function)
+        and caller.filename == stack_entry.filename
     )
-    return is_same_function and (is_resume_name(entry.function) or entry.function == _MODULE)
+    return is_same_function and (is_resume_name(stack_entry.function) or stack_entry.function == _MODULE)
+
+
+#: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
+_MACHINERY_FILES = (
+    "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
+    "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
+    "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
+    "torch/_utils_internal.py", "torch/_functorch/", "torch/_inductor/", "torch/compiler/", "torch/fx/",
+    "jupyter_graphbreak/",
+)  # fmt: skip
+
+
+_MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+
+
+#: Files that run a program; the stack outside them belongs to a different program.
+_RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
+
+
+def is_machinery(module_path: str | None, function: str) -> bool:
+    """Return whether a frame is machinery.
+
+    Parameters
+    ----------
+    module_path : str or None
+        The file as Python imports it; ``None`` for the user's own files, which are never machinery.
+    function : str
+        The name of the code object; the empty string to check only the file.
+    """
+    if module_path is None:
+        return False
+    return (
+        module_path.startswith(_MACHINERY_FILES)
+        or is_inserted_frame(module_path, function)
+        or (module_path, function) in _MACHINERY_FUNCTIONS
+    )
+
+
+def is_runner(module_path: str | None) -> bool:
+    """Return whether a file runs programs, as Python's ``runpy`` does."""
+    return module_path in _RUNNER_FILES

@@ -42,10 +42,10 @@ class ReusableCode:
 
     Parameters
     ----------
-    run : Report
-        The run that compiled something.
-    other : Report
-        The earlier or later run that may have reused code instead.
+    report : Report
+        The report of the run that compiled something.
+    other_report : Report
+        The report of the earlier or later run that may have reused code instead.
     unmatched : list of Break
         The breaks of the run that the other run does not report.
     lines : mapping
@@ -57,28 +57,30 @@ class ReusableCode:
         The breaks of ``unmatched`` that may have occurred unseen in the other run.
     """
 
-    def __init__(self, run: Report, other: Report, unmatched: list[Break], lines: Mapping[Line, Line]) -> None:
-        self._run = run
+    def __init__(
+        self, report: Report, other_report: Report, unmatched: list[Break], lines: Mapping[Line, Line]
+    ) -> None:
+        self._report = report
         self._lines = lines
-        self._frames = {frame.id: frame for frame in run.frames}
+        self._frames = {frame.id: frame for frame in report.frames}
         self._refused_by_break: defaultdict[str, list[Skipped]] = defaultdict(list)
-        for skipped in run.skipped:
+        for skipped in report.skipped:
             if skipped.break_ is not None and skipped.frame is None:
                 self._refused_by_break[skipped.break_].append(skipped)
-        self._cells = {source.id for source in run.sources if source.kind == "cell"}
+        self._cells = {source.id for source in report.sources if source.kind == "cell"}
         self._cell_texts = [
-            segment.text for source in other.sources if source.kind == "cell" for segment in source.segments
+            segment.text for source in other_report.sources if source.kind == "cell" for segment in source.segments
         ]
-        self._paths = _source_paths(run)
-        paths_of_other = _source_paths(other)
-        other_frames = [(_function_identity(frame, paths_of_other), frame) for frame in other.frames]
+        self._paths = _source_paths(report)
+        paths_of_other = _source_paths(other_report)
+        other_frames = [(_function_identity(frame, paths_of_other), frame) for frame in other_report.frames]
         functions_compiled_by_other = {function for function, _ in other_frames}
-        functions_skipped_by_other = {_function_identity(skipped, paths_of_other) for skipped in other.skipped}
+        functions_skipped_by_other = {_function_identity(skipped, paths_of_other) for skipped in other_report.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._reusable_functions = (
-            {_function_identity(frame, self._paths) for frame in run.frames} - functions_compiled_by_other
-            if other.held is None
-            else {_Function(held.source, held.function, held.line) for held in other.held}
+            {_function_identity(frame, self._paths) for frame in report.frames} - functions_compiled_by_other
+            if other_report.held is None
+            else {_Function(held.source, held.function, held.line) for held in other_report.held}
         )
         self._reused_functions = self._reusable_functions - functions_compiled_by_other - functions_skipped_by_other
         #: Frames that the other run compiled from scratch.
@@ -99,7 +101,7 @@ class ReusableCode:
             for part in self._code_of_break(break_)
             if _function_identity(part, self._paths) in self._reusable_functions
         ]
-        reused_frames = [frame for frame in self._run.frames if self._seems_reused(frame)]
+        reused_frames = [frame for frame in self._report.frames if self._seems_reused(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
         for part in [*parts_with_hidden_breaks, *reused_frames]:
             unique.setdefault(_function_identity(part, self._paths), part)
@@ -108,16 +110,16 @@ class ReusableCode:
     @property
     def is_partly_reused(self) -> bool:
         """Whether the other run may have reused compiled code for any part of this run."""
-        parts: list[Frame | Skipped] = [*self._run.frames, *self._run.skipped]
+        parts: list[Frame | Skipped] = [*self._report.frames, *self._report.skipped]
         return bool(self.hidden_breaks) or any(map(self._seems_reused, parts))
 
     def figures(self) -> tuple[Summary, Timing]:
         """Return the figures of the part of the run that the other run also compiled."""
-        run = self._run
-        left_out = {frame.id for frame in run.frames if self._seems_reused(frame)}
-        frames = [frame for frame in run.frames if frame.id not in left_out]
-        graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden_ids]
+        report = self._report
+        left_out = {frame.id for frame in report.frames if self._seems_reused(frame)}
+        frames = [frame for frame in report.frames if frame.id not in left_out]
+        graphs = [graph for graph in report.graphs if graph.frame not in left_out]
+        breaks = [break_ for break_ in report.breaks if id(break_) not in self._hidden_ids]
         seconds = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
@@ -126,9 +128,9 @@ class ReusableCode:
                 ops=sum(len(graph.ops) for graph in graphs),
                 breaks=len(breaks),
                 events=sum(event.frame not in left_out for break_ in breaks for event in break_.occurrences),
-                resumes=sum(bool(set(resume.frames) - left_out) for resume in run.resumes),
-                skipped=sum(not self._seems_reused(skipped) for skipped in run.skipped),
-                recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in run.recompiles),
+                resumes=sum(bool(set(resume.frames) - left_out) for resume in report.resumes),
+                skipped=sum(not self._seems_reused(skipped) for skipped in report.skipped),
+                recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in report.recompiles),
                 errors=sum(frame.outcome == "error" for frame in frames),
             ),
             Timing(compile_s=sum(seconds) if seconds else None),
@@ -152,7 +154,7 @@ class ReusableCode:
         return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
-        """Return whether the other run traced all code that led to a break, and so would have reported the break."""
+        """Return whether the other run would have reported a break, because it traced all code that leads to it."""
         first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled_frames = [

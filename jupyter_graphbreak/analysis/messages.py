@@ -73,14 +73,10 @@ class BreakMessage(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    cause : Cause
-        The reason for the break.
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
         The fate of the frame; ``None`` if the message does not state it.
-    file, line : str or None, int or None
-        The location in the message.
     stack : list of StackEntry
         The stack in the message, outermost entry first.
     operation : str or None
@@ -106,8 +102,6 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     ----------
     exception : str or None
         The class of the underlying exception. It becomes the name of the cause if the message has none.
-    packages : PackagePaths
-        The folders of the run's packages.
     """
     header = _HEADER.search(text)
     reason = _reason_part(text)
@@ -167,8 +161,6 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
 
     Parameters
     ----------
-    cause : Cause
-        The cause, with its name in the registry.
     reasons : list of str
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
@@ -218,7 +210,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason_part(text: str) -> str | None:
-    """Return the part of a text that explains the break, ``None`` if there is none."""
+    """Return the part of a message that explains the break, ``None`` if there is none."""
     start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None

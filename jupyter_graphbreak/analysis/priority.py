@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.break_times import break_times
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import break_times, functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 AnyReport = TypeVar("AnyReport", bound="Report")
 
-#: Folders in which libraries keep the code of single models; code elsewhere may serve many models.
+#: Folders in which libraries keep the code of individual models; code elsewhere may serve many models.
 _MODEL_FOLDERS = {"model", "models"}
 
 
@@ -45,9 +44,7 @@ def prioritize_breaks(report: AnyReport) -> AnyReport:
     ]
     times = {ident: time.cost_us for ident, time in break_times(report).items()}
     return replace(
-        report,
-        breaks=breaks,
-        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))],
+        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))]
     )
 
 
@@ -92,12 +89,12 @@ def _first_graphs(report: Report) -> set[str]:
     break_of_resume = {resume.id: resume.break_ for resume in report.resumes}
 
     def entry_of(ident: str) -> str:
-        visited_frames = {ident}
+        visited_frame_ids = {ident}
         while (frame := frames.get(ident)) is not None:
             outer_frame = frame.caller or frame_of_break.get(break_of_resume.get(frame.resume or "") or "")
-            if outer_frame is None or outer_frame in visited_frames:
+            if outer_frame is None or outer_frame in visited_frame_ids:
                 break
-            visited_frames.add(outer_frame)
+            visited_frame_ids.add(outer_frame)
             ident = outer_frame
         return ident
 

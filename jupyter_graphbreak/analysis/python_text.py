@@ -18,7 +18,7 @@ _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """Return the syntax tree of a text with its original line and column numbers, ``None`` if it is not Python.
+    """Return the syntax tree of source text with its original line and column numbers, ``None`` if it is not Python.
 
     The magics and shell commands of a notebook are parsed as ``pass``. The text may be indented, like a method without
     its class.
@@ -42,13 +42,7 @@ def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Return the syntax tree of an expression, which may span several lines.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not an expression.
-    """
+    """Return the syntax tree of an expression, which may span several lines."""
     with hide_python_warnings():
         return ast.parse(f"({text}\n)", mode="eval").body
 

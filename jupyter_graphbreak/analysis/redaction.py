@@ -520,10 +520,6 @@ def _is_symbolic(text: str) -> bool:
     return text != "" and all(_SYMBOLIC.fullmatch(part) for part in re.findall(r"\w+|\W", text))
 
 
-def _redact_size(size: int | str) -> int | str:
-    return size if isinstance(size, int) or _is_symbolic(size) else "?"
-
-
 _NUMERICS_CHANGE = re.compile(
     r'torch\._inductor\.config\.[a-z_.]+ = True|backend="(aot_)?eager"|torch\.set_float32_matmul_precision\("highest"\)'
     r"|torch\._inductor\.decomposition\.decompositions\.pop\(torch\.ops\.aten\.\w+\.\w+\)"
@@ -542,7 +538,7 @@ _REDACTORS: dict[str, Callable[[Any], Any]] = {
     "input name": lambda _: "input",
     "device": _allow_matching(_DEVICE, "a device"),
     "dtype": lambda text: text if _DTYPE.fullmatch(text) or _is_symbolic(text) else "a type",
-    "shape": _redact_size,
+    "shape": lambda size: size if isinstance(size, int) or _is_symbolic(size) else "?",
     "version": _redact_release,
     "schema version": lambda _: SCHEMA_VERSION,
     "gb id": lambda number: number if _GB_ID.fullmatch(number) else None,

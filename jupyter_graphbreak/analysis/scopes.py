@@ -34,8 +34,6 @@ class Region(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    line, end_line, column : int
-        The lines and the first column of the expression.
     first_line, last_line : int
         The lines that the scope covers; a decorated function begins with its first decorator.
     mentions_setting : bool
@@ -155,15 +153,7 @@ class ScopeTable:
     def setting_in_force(
         self, conditions: additions.Conditions, location: Location | None
     ) -> tuple[Setting | None, str | None]:
-        """Return the setting in force at an event, and a clause that explains any conflict between run and source.
-
-        Parameters
-        ----------
-        conditions : Conditions
-            The recorded settings and open scopes.
-        location : Location or None
-            The location of the event.
-        """
+        """Return the setting in force at an event, and a clause that explains any conflict between run and source."""
         in_force = conditions.error_on_graph_break
         if in_force is None and not conditions.fullgraph:
             return None, None
@@ -215,11 +205,7 @@ class ScopeTable:
         return chain
 
     def _find_scope(
-        self,
-        scope: additions.OpenScope,
-        stack: Sequence[StackEntry],
-        region_index: int | None,
-        parent: str | None,
+        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
@@ -301,7 +287,7 @@ class ScopeTable:
 
     def _region_location(self, filename: str, region: Region) -> Location | None:
         """Return the location of a region, from the line that opens it to its last line."""
-        start = self._sources.location(filename, self._code_line(filename, region.line))
+        start = self._sources.location(filename, region.line - self._sources.line_offset(filename))
         if start is None:
             return None
         return msgspec.structs.replace(start, end_line=region.last_line)
@@ -319,9 +305,6 @@ class ScopeTable:
     def _source_line(self, filename: str, line: int) -> int:
         return line + self._sources.line_offset(filename)
 
-    def _code_line(self, filename: str, line: int) -> int:
-        return line - self._sources.line_offset(filename)
-
 
 def _is_reopened(scope: additions.OpenScope) -> bool:
     """Return whether Dynamo reopened a scope in generated code, whose line is not that of the scope."""
@@ -332,8 +315,8 @@ def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
     return _function_of(scope.entered) if scope.entered is not None else None
 
 
-def _function_of(entry: StackEntry) -> tuple[str, str]:
-    return entry.filename, original_name(entry.function)
+def _function_of(stack_entry: StackEntry) -> tuple[str, str]:
+    return stack_entry.filename, original_name(stack_entry.function)
 
 
 def _covers(scope: Scope, location: Location | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -20,21 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from jupyter_graphbreak import __version__
 from jupyter_graphbreak._torch_compat.configuration import why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.toolchain import (
+    TorchUnavailable,
     cpp_compiler,
     devices,
     import_compilers,
     make_cache_folder,
     require_python_support,
+    require_torch,
     speed_up_cpu_compilation,
     why_no_cuda,
 )
-from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
-from jupyter_graphbreak.records.regular_files import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +42,6 @@ if TYPE_CHECKING:
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
 _PROBE_SOURCE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_TIMEOUT_S = 60
-#: Compiling depends on environment variables whose names begin with these prefixes.
-_VARIABLE_PREFIXES = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL_COMMAND = "pip install --force-reinstall"
 _HOW_TO_MOVE_CACHE_FOLDER = (
     "Programs may not be allowed to run in the cache folder (as on a disk mounted with noexec): set the variable "
@@ -68,8 +62,6 @@ class RequirementFinding:
     ----------
     what : str
         The requirement, such as ``"C++ compiler"``.
-    says : str
-        The finding as a sentence.
     fix : str or None
         The way to fix a fault; ``None`` if there is no fault.
     """
@@ -82,111 +74,33 @@ class RequirementFinding:
 def examine_installation() -> Iterator[RequirementFinding]:
     """Yield a finding about each requirement of compiling, and finally one about a compiled function on each device.
 
-    If a part is missing, no function is compiled on the devices that need it. If an earlier check found no problem with
-    the same versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not
-    imported.
+    If a part is missing, no function is compiled on the devices that need it.
     """
     for examine in (_check_pytorch, _check_cache_folder):  # PyTorch uses the folder when Dynamo is imported
         finding = examine()
         yield finding
         if finding.fix is not None:
             return
-    passed_check = _load_passed_check()
-    is_verified = passed_check is not None
-    triton, breaks_pytorch = _check_triton(is_verified=is_verified)
+    triton, breaks_pytorch = _check_triton()
     yield triton
     if breaks_pytorch:
         return
-    python = _check_python(is_verified=is_verified)
+    python = _check_python()
     yield python
     if python.fix is not None:
         return
-    compiler = _check_cpp_compiler(passed_check.installation.compiler if passed_check is not None else None)
+    compiler = _check_cpp_compiler()
     yield compiler
     cuda = why_no_cuda()
     if cuda is not None:
         yield _finding_on_unused_gpu(cuda)
-    switch = why_compile_is_disabled() if not is_verified else ""
+    switch = why_compile_is_disabled()
     if switch:
         yield RequirementFinding("Settings", switch, "Unset the variable, or set it to 0.")
         return
-    functions = []
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
-            functions.append(
-                _finding_from_passed_check(device, passed_check)
-                if passed_check is not None
-                else _check_compiled_function(device)
-            )
-            yield functions[-1]
-    if not is_verified and not any(finding.fix for finding in (compiler, triton, *functions)):
-        _save_passed_check()
-
-
-class _Installation(msgspec.Struct, frozen=True):
-    """Everything that compiling depends on; while it is unchanged, a check has the same result as before."""
-
-    versions: list[str]
-    compiler: str
-    compiler_file: tuple[str, int]
-    devices: list[str]
-    settings: dict[str, str]
-
-    @classmethod
-    def current(cls, compiler: str) -> _Installation:
-        import torch
-
-        program = shlex.split(compiler)[0]
-        path = os.path.realpath(shutil.which(program) or program)
-        triton = importlib.util.find_spec("triton")
-        device_names = [
-            torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()
-        ]
-        return cls(
-            [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
-             _path_and_mtime(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
-             torch.backends.cpu.get_cpu_capability()],
-            compiler,
-            (path, Path(path).stat().st_mtime_ns),
-            device_names,
-            {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIXES)},
-        )  # fmt: skip
-
-
-def _path_and_mtime(path: str) -> str:
-    return f"{path} {Path(path).stat().st_mtime_ns}"
-
-
-class _PassedCheck(msgspec.Struct, frozen=True):
-    """The last check that found no problem."""
-
-    date: str
-    installation: _Installation
-
-
-def _passed_check_file() -> Path:
-    return make_cache_folder() / "graphbreak-doctor.json"
-
-
-def _load_passed_check() -> _PassedCheck | None:
-    """Return the last check that found no problem, if nothing has changed since."""
-    try:
-        passed_check = msgspec.json.decode(read_regular(_passed_check_file(), 1 << 20), type=_PassedCheck)
-        earlier = passed_check.installation
-        return passed_check if earlier == _Installation.current(earlier.compiler) else None
-    except (OSError, ValueError):
-        return None
-
-
-def _save_passed_check() -> None:
-    with contextlib.suppress(OSError):
-        passed_check = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.current(cpp_compiler()))
-        _passed_check_file().write_bytes(msgspec.json.encode(passed_check))
-
-
-def _finding_from_passed_check(device: torch.device, passed_check: _PassedCheck) -> RequirementFinding:
-    finding = f"a compiled function returned the right result on {passed_check.date}, and nothing has changed since"
-    return RequirementFinding(str(device), f"{finding} (to compile one again, delete {_passed_check_file()}).")
+            yield _check_compiled_function(device)
 
 
 def _check_pytorch() -> RequirementFinding:
@@ -208,21 +122,20 @@ def _import_failure(error: BaseException, version: str | None = None) -> str:
     return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
-def _check_python(*, is_verified: bool) -> RequirementFinding:
+def _check_python() -> RequirementFinding:
     version = f"Python {platform.python_version()}"
-    if not is_verified:
-        try:
-            import_compilers()
-        except Exception as error:  # noqa: BLE001 - the failure is the finding
-            return RequirementFinding(
-                "PyTorch's compiler",
-                f"importing it fails with {type(error).__name__}: {_first_line(error)}",
-                f"Install PyTorch again: `{_REINSTALL_COMMAND} torch`.",
-            )
-        try:
-            require_python_support()
-        except RuntimeError as error:
-            return RequirementFinding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
+    try:
+        import_compilers()
+    except Exception as error:  # noqa: BLE001 - the failure is the finding
+        return RequirementFinding(
+            "PyTorch's compiler",
+            f"importing it fails with {type(error).__name__}: {_first_line(error)}",
+            f"Install PyTorch again: `{_REINSTALL_COMMAND} torch`.",
+        )
+    try:
+        require_python_support()
+    except RuntimeError as error:
+        return RequirementFinding("Python", f"{version}: {error}", "Use a version of Python that PyTorch supports.")
     return RequirementFinding("Python", f"torch.compile supports {version}.")
 
 
@@ -238,17 +151,15 @@ def _check_cache_folder() -> RequirementFinding:
         return RequirementFinding(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
     if free < _MIN_FREE_BYTES:
         return RequirementFinding(
-            what,
-            f"{folder} has only {free >> 20} MB left.",
-            "Free some space, or choose a different folder.",
+            what, f"{folder} has only {free >> 20} MB left.", "Free some space, or choose a different folder."
         )
     return RequirementFinding(what, f"{folder} can be written.")
 
 
-def _check_cpp_compiler(verified_compiler: str | None) -> RequirementFinding:
+def _check_cpp_compiler() -> RequirementFinding:
     what = "C++ compiler"
     try:
-        name = verified_compiler if verified_compiler is not None else cpp_compiler()
+        name = cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         configured = os.environ.get("CXX")
         missing = (
@@ -313,7 +224,7 @@ def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
         return None if result == 2 else _CompilerFailure("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _check_triton(*, is_verified: bool) -> tuple[RequirementFinding, bool]:
+def _check_triton() -> tuple[RequirementFinding, bool]:
     """Check Triton; also return whether it prevents the import of PyTorch's compiler.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
@@ -334,8 +245,7 @@ def _check_triton(*, is_verified: bool) -> tuple[RequirementFinding, bool]:
         says = f"version {version} is installed, and this PyTorch needs {required}."
         return RequirementFinding(what, says, f"Install it: `pip install '{required}'`."), False
     try:
-        if not is_verified:
-            importlib.import_module("triton")
+        importlib.import_module("triton")
     except Exception as error:  # noqa: BLE001 - the failure is the finding
         says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:

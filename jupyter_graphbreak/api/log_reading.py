@@ -48,8 +48,6 @@ class Logs(NamedTuple):
     ----------
     sizes : dict
         The size of each file in bytes, by its name, in the order in which to read them.
-    notes : list of str
-        Notes about files that are not read.
     local_file : callable
         Returns a context manager that provides a file on disk, given its name.
     display_name : callable
@@ -75,20 +73,14 @@ class LogProcess(msgspec.Struct):
 
 
 class LogContents(NamedTuple):
-    """The content of logs: their processes, of which equal ones share a report, and notes on what cannot be read."""
+    """The content of logs: their processes (equal ones share a report), and notes on what cannot be read."""
 
     processes: list[LogProcess]
     notes: list[Diagnostic]
 
 
 def find_logs(path: str | Path) -> Logs:
-    """Return the logs at a path: one file, or those in a folder, on disk or in object storage.
-
-    Raises
-    ------
-    UnreadableTrace
-        If there are no logs.
-    """
+    """Return the logs at a path: one file, or those in a folder, on disk or in object storage."""
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
         return Logs(remote.sizes, remote.notes, remote.download, remote.url_of, len(remote.sizes) == 1)
@@ -194,13 +186,7 @@ class _CollectedProcesses:
 
 
 class FileExplainer:
-    """Builds the reports of the processes in logs, one log after the other.
-
-    Parameters
-    ----------
-    sources : list of str
-        The folders from which source files may be read, as for :func:`read_logs`.
-    """
+    """Builds the reports of the processes in logs, one log after the other."""
 
     def __init__(self, sources: list[str]) -> None:
         self._folders = SourceFolders(sources)

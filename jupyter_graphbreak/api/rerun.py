@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import error_headline, redirect_faults
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -86,13 +86,6 @@ class Rerun:
     ----------
     files : mapping
         The file name of each source of the report, by source id.
-    kept_run : KeptRun
-        The kept parts of the run.
-
-    Attributes
-    ----------
-    report : Report
-        The report with all results so far.
     """
 
     def __init__(
@@ -159,13 +152,7 @@ class Rerun:
 
     @_collect_faults
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure the cost of the entries, and the savings of the remedies that were found earlier.
-
-        Parameters
-        ----------
-        seconds : float or None
-            The time limit; by default 120 seconds.
-        """
+        """Measure the cost of the entries, and the savings of the remedies that were found earlier."""
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
         from jupyter_graphbreak.experiments.cost.startup import combine_startups
         from jupyter_graphbreak.experiments.trial.entry import backend_name
@@ -192,13 +179,7 @@ class Rerun:
 
     @_collect_faults
     def check(self, seconds: float | None = None) -> Report:
-        """Compare the compiled results of the entries with their eager results.
-
-        Parameters
-        ----------
-        seconds : float or None
-            The time limit; by default 120 seconds.
-        """
+        """Compare the compiled results of the entries with their eager results."""
         from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
 
         end, latest_start = _deadlines(seconds)
@@ -223,8 +204,6 @@ class Rerun:
         ----------
         at : sequence of str
             The lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
-        seconds : float or None
-            The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
         from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
@@ -257,25 +236,14 @@ class Rerun:
         return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
-        self,
-        ident: str,
-        *,
-        redacted: bool = False,
-        seconds: float | None = None,
-        runner: ScriptRunner | None = None,
+        self, ident: str, *, redacted: bool = False, seconds: float | None = None, runner: ScriptRunner | None = None
     ) -> Reproducer:
         """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 
         Parameters
         ----------
-        ident : str
-            The id of the finding.
         redacted : bool
             Whether to replace the names and strings of the program.
-        seconds : float or None
-            The time limit; by default 90 seconds.
-        runner : ScriptRunner or None
-            Runs the scripts; by default a new one.
         """
         from jupyter_graphbreak.experiments.reproducer.finding import reproduce
 
@@ -291,13 +259,7 @@ class Rerun:
 
     @_collect_faults
     def reproduce_all(self, seconds: float | None = None) -> Report:
-        """Find scripts for all findings of the report that can be reproduced, as far as time allows.
-
-        Parameters
-        ----------
-        seconds : float or None
-            The time limit; by default 120 seconds.
-        """
+        """Find scripts for all findings of the report that can be reproduced, as far as time allows."""
         from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
         from jupyter_graphbreak.experiments.reproducer.target import reproducible_ids
 

@@ -65,13 +65,7 @@ class ChildProcesses(NamedTuple):
 
 
 def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildProcesses:
-    """Return the processes that wrote their traces into a folder, each with its report.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder from :func:`jupyter_graphbreak.recording.children.trace_child_processes`.
-    """
+    """Return the processes that wrote their traces into a folder, each with its report."""
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders

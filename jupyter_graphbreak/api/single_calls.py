@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence, redirect_faults
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -366,7 +366,7 @@ def compare_frontends(
     fn : callable
         A function, a method or a module. It is called a few dozen times.
     *args, **kwargs
-        The arguments with which to capture the function.
+        The arguments for capturing the function.
     also : sequence
         Further inputs, on which the captured programs may be wrong. Each is a tuple of positional arguments (keyword
         arguments stay the same), a single argument, or :class:`~jupyter_graphbreak.Arguments`. By default, inputs are
@@ -416,15 +416,9 @@ def compare_on_inputs(
     Parameters
     ----------
     first, others : Arguments
-        The arguments with which to capture the function, and further inputs.
-    backend : str
-        The backend of ``torch.compile``.
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name; for the report.
-    seconds : float or None
-        The time limit; by default 120 seconds.
+        The arguments for capturing the function, and further inputs.
     copies : CopiedCalls or None
-        The copied calls to which ``fn`` belongs, if it is a copy.
+        The copied calls that ``fn`` belongs to, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """

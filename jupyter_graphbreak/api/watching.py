@@ -10,14 +10,14 @@ import msgspec
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
 from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import collect_sources
@@ -41,6 +41,8 @@ class Run:
     """A watched run; its :attr:`report` is available after the ``with`` block.
 
     An *entry* of the run is a compiled function that the block called, with the arguments and state of its first call.
+    The methods that run entries again raise ``RuntimeError`` unless ``capture(entries=True)`` has kept copies of them.
+    They return the report of the block with their results.
     """
 
     def __init__(self) -> None:
@@ -100,15 +102,8 @@ class Run:
         seconds : float or None
             The time limit; by default 100 seconds.
 
-        Returns
-        -------
-        Report
-            The report of the block, with ``remedies``.
-
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         OSError
             If a patch cannot be read.
         ValueError
@@ -127,16 +122,6 @@ class Run:
         ----------
         seconds : float or None
             The time limit; by default 120 seconds.
-
-        Returns
-        -------
-        Report
-            The report of the block, with ``cost``.
-
-        Raises
-        ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._get_rerun().measure(seconds)
 
@@ -147,16 +132,6 @@ class Run:
         ----------
         seconds : float or None
             The time limit; by default 120 seconds.
-
-        Returns
-        -------
-        Report
-            The report of the block, with ``check``.
-
-        Raises
-        ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._get_rerun().check(seconds)
 
@@ -170,15 +145,8 @@ class Run:
         seconds : float or None
             The time limit; by default 120 seconds.
 
-        Returns
-        -------
-        Report
-            The report of the block, with ``values``.
-
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         ValueError
             If an item of ``at`` is not a line.
         """
@@ -189,8 +157,6 @@ class Run:
 
         Raises
         ------
-        RuntimeError
-            If the run kept no copies: use ``capture(entries=True)``.
         NotReproducedError
             If no standalone script reproduces the finding.
         LookupError
@@ -363,15 +329,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 class EventStream:
-    """Turns records into events and passes them to the user's function.
-
-    Parameters
-    ----------
-    on_event : callable
-        Receives each :class:`Event`, on the thread that compiles. If it raises an exception, it is not called again.
-    on_error : callable
-        Receives that exception.
-    """
+    """Turns records into events and passes them to the user's function."""
 
     def __init__(self, on_event: Callable[[Event], object], on_error: Callable[[Exception], None]) -> None:
         self._on_event: Callable[[Event], object] | None = on_event
@@ -379,7 +337,7 @@ class EventStream:
         self._lock = threading.Lock()
         self._file_name_records: list[Record] = []
         self._records_by_compilation: dict[CompileKey, list[Record]] = {}
-        self._sent_breaks: set[str] = set()
+        self._sent_texts: set[str] = set()
 
     def receive(self, record: Record) -> None:
         """Receive a record; the last record of a compilation triggers the events of the compilation."""
@@ -405,9 +363,9 @@ class EventStream:
             if self._on_event is None:
                 return
             if event.kind == "break":  # send it once, although it recurs in each function that inlines its line
-                if event.text in self._sent_breaks:
+                if event.text in self._sent_texts:
                     continue
-                self._sent_breaks.add(event.text)
+                self._sent_texts.add(event.text)
             try:
                 self._on_event(event)
             except Exception as error:  # noqa: BLE001 - an error in on_event must not reach the user's program

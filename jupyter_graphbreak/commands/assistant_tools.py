@@ -73,15 +73,7 @@ CompileFlag = Annotated[
 
 
 class AssistantTools:
-    """The tools of a coding assistant, for the files in one folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder whose files may be read and run.
-    seconds : float
-        The time limit for one run.
-    """
+    """The tools of a coding assistant, for the files in one folder."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder = folder.resolve()

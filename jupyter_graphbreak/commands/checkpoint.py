@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem
+from jupyter_graphbreak.commands.options import FAILED, SUCCESS, FileProblem
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 #: The maximum number of names that are printed.

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.formats import FORMATS
-from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.commands.options import FileProblem, format_option
 from jupyter_graphbreak.records.regular_files import open_regular, read_regular
 from jupyter_graphbreak.results import Report
 
@@ -18,14 +17,14 @@ from jupyter_graphbreak.results import Report
 @click.command("diff", short_help="Show what changed from one run to a later one.")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@format_option(tuple(form for form in FORMATS if form != "sarif"))
-def diff_command(before: Path, after: Path, form: str) -> int:
+@format_option(tuple(name for name in FORMATS if name != "sarif"))
+def diff_command(before: Path, after: Path, output_format: str) -> int:
     """Show the breaks that are gone, new or moved in B compared with A.
 
     A and B are reports saved as JSON, notebooks with one report, or logs of one process.
     """
     changes = _read_report(before).diff(_read_report(after))
-    match form:
+    match output_format:
         case "json":
             click.echo(msgspec.json.encode(changes))
         case "html":
@@ -59,7 +58,7 @@ def _read_notebook_report(path: Path) -> Report:
     except (UnreadableNotebook, OSError) as error:
         raise FileProblem(str(error)) from None
     if len(reports) != 1:
-        raise click.UsageError(f"{path}: it has {len(reports)} reports; save the one to compare as JSON")
+        raise click.UsageError(f"{path} holds {len(reports)} reports; save the one to compare as JSON")
     return reports[0]
 
 
@@ -76,9 +75,9 @@ def _read_report(path: Path) -> Report:
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
+        raise FileProblem(f"{path} is not a report: {' '.join(str(error).split())}") from None
     if not isinstance(report_or_job, Report):
         raise click.UsageError(
-            f"{path}: it has {len(report_or_job.processes)} processes; compare the log of one of them"
+            f"{path} holds the logs of {len(report_or_job.processes)} processes; pass the log of one process"
         )
     return report_or_job

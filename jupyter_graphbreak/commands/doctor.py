@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS
-from jupyter_graphbreak.commands.options import format_option
+from jupyter_graphbreak.commands.options import FAILED, SUCCESS, format_option
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("doctor", short_help="Check whether PyTorch can compile here, and list what is missing.")
 @format_option(("text", "json"))
-def doctor_command(form: str) -> int:
+def doctor_command(output_format: str) -> int:
     """Check whether PyTorch can compile on this machine, and list what is missing if it cannot.
 
     The check covers the versions, the cache folder, Triton, the C++ compiler and the settings, and it compiles a
@@ -34,12 +33,12 @@ def doctor_command(form: str) -> int:
     with _hide_warnings():
         for finding in examine_installation():
             findings.append(finding)
-            if form == "text":
+            if output_format == "text":
                 click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
                 if finding.fix is not None:
                     click.echo(f"      {finding.fix}")
     faults = [finding.what for finding in findings if finding.fix is not None]
-    if form == "json":
+    if output_format == "json":
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
         click.echo(f"{count_text(len(faults), 'fault')}: {join_with_and(faults)}." if faults else "All is well.")

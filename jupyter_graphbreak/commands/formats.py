@@ -21,17 +21,7 @@ _MAX_UNEVEN_BREAKS = 50
 
 @dataclass(frozen=True)
 class CommandResult:
-    """The result of a command.
-
-    Parameters
-    ----------
-    reports : list of Report
-        The reports; for a job, those of its processes.
-    job : Job or None
-        The job, if there are several processes.
-    notebook : str or None
-        The path of the notebook that the reports come from.
-    """
+    """The result of a command."""
 
     reports: list[Report] = field(default_factory=list)
     job: Job | None = None
@@ -51,23 +41,19 @@ def result_of_job(job: Job) -> CommandResult:
     return CommandResult([Report.of(process.report) for process in job.processes], job)
 
 
-def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
+def render(result: CommandResult, output_format: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
     """Return a result as text in a format, with the gate's verdict if the format can contain it.
 
     Parameters
     ----------
     result : CommandResult
         The unredacted result, which the verdict refers to.
-    form : str
-        One of :data:`FORMATS`.
-    verdict : GateVerdict or None
-        The gate's verdict, if there is a baseline.
     redacted : bool
         Whether to leave out the user's code.
     """
     new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
     shown_result = result.redacted() if redacted else result
-    match form:
+    match output_format:
         case "json":
             return _render_json(shown_result)
         case "html":
@@ -84,10 +70,7 @@ def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
     """Return the gate's verdict as lines of text; if redacted, only its headline."""
     from jupyter_graphbreak.views.words.plain_text import escape_controls
 
-    return [
-        headline(verdict),
-        *([] if redacted else [escape_controls(f"  {line}") for line in details(verdict)]),
-    ]
+    return [headline(verdict), *([] if redacted else [escape_controls(f"  {line}") for line in details(verdict)])]
 
 
 def _render_text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FileProblem
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
-from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options, sources_option
+from jupyter_graphbreak.commands.options import FileProblem, Gate, SharedOptions, shared_options, sources_option
 
 if TYPE_CHECKING:
     from pathlib import Path

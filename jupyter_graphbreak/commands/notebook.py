@@ -9,9 +9,17 @@ from typing import Any
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, UNREADABLE, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import CommandResult
-from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
+from jupyter_graphbreak.commands.options import (
+    FAILED,
+    SUCCESS,
+    UNREADABLE,
+    FileProblem,
+    Gate,
+    SharedOptions,
+    print_message,
+    shared_options,
+)
 
 
 @click.command("notebook", short_help="Show the reports in a notebook, or run it with every cell explained.")

@@ -1,4 +1,4 @@
-"""The options and the final steps that commands share: output format, gate, redaction."""
+"""The options, exit statuses, messages and final steps that commands share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import NOTHING_COMPILED_ADVICE, have_compiled_nothing, judge
+from jupyter_graphbreak.views.words.plain_text import one_line
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class SharedOptions(NamedTuple):
     """The options that all commands that print a report share."""
 
-    form: str
+    output_format: str
     redact: bool
     baseline: Path | None
     update_baseline: bool
@@ -49,7 +49,7 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
     """Return a decorator that adds the option for the format of the output."""
     return click.option(
         "--format",
-        "form",
+        "output_format",
         type=click.Choice(formats),
         default="text",
         show_default=True,
@@ -106,7 +106,9 @@ class Gate:
         verdict = None
         if self._baseline is not None and not shared.update_baseline:
             verdict = judge(self._baseline, result.reports)
-        click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
+        click.echo(
+            render(result, shared.output_format, verdict, redacted=shared.redact).encode(errors="backslashreplace")
+        )
         if shared.update_baseline and shared.baseline is not None:
             if have_compiled_nothing(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {NOTHING_COMPILED_ADVICE}")
@@ -117,7 +119,7 @@ class Gate:
             except (OSError, ValueError) as error:
                 raise FileProblem(f"--baseline {shared.baseline}: {_failure_reason(error)}") from None
             print_message(f"wrote {shared.baseline}")
-        if verdict is not None and shared.form not in {"text", "markdown"}:
+        if verdict is not None and shared.output_format not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
         return SUCCESS if verdict is None or verdict.has_passed else FAILED
 
@@ -127,3 +129,24 @@ def _failure_reason(error: OSError | ValueError) -> str:
         return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
     why: str = getattr(error, "strerror", None) or str(error)
     return why[:1].lower() + why[1:]
+
+
+SUCCESS, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+class FileProblem(click.ClickException):
+    """A file or folder cannot be read or written; the message gives the path and the reason in one line."""
+
+    exit_code = UNREADABLE
+
+
+#: Messages quote names and strings from files, which may have any length.
+_MAX_MESSAGE_LENGTH = 1_000
+
+
+def print_message(text: str) -> None:
+    """Print a message to stderr, on one line, with control characters as escapes."""
+    line = one_line(text)
+    click.echo(
+        f"graphbreak: {line if len(line) <= _MAX_MESSAGE_LENGTH else line[:_MAX_MESSAGE_LENGTH] + '...'}", err=True
+    )

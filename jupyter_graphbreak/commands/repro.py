@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, SUCCESS, print_message
+from jupyter_graphbreak.commands.options import FAILED, SUCCESS, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 
@@ -18,15 +18,7 @@ from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_p
 @click.option("--redact", is_flag=True, help="Replace the names and strings of the program.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.pass_context
-def repro_command(
-    context: click.Context,
-    /,
-    *,
-    ident: str | None,
-    issue: bool,
-    redact: bool,
-    compiles: bool,
-) -> int:
+def repro_command(context: click.Context, /, *, ident: str | None, issue: bool, redact: bool, compiles: bool) -> int:
     """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
     The script contains the functions involved, random inputs of the same kind and the settings. It is reduced step by

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FAILED, INTERRUPTED
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
-from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
+from jupyter_graphbreak.commands.options import FAILED, INTERRUPTED, Gate, SharedOptions, shared_options
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -92,7 +91,11 @@ def script_command(
     program = program_of(context)
     _check_rerun_options(reruns)
     run, status = run_program(
-        program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
+        program,
+        compiles=compiles,
+        to_stderr=options["output_format"] != "text",
+        processes=processes,
+        entries=any(reruns),
     )
     if run is None:
         return status or FAILED
@@ -168,13 +171,8 @@ def run_program(
         Whether the program's output goes to stderr.
     **options
         The options of :func:`jupyter_graphbreak.capture`.
-
-    Raises
-    ------
-    TorchUnavailable
-        If PyTorch is missing or too old.
     """
-    from jupyter_graphbreak._torch_compat.version import require_torch
+    from jupyter_graphbreak._torch_compat.toolchain import require_torch
 
     require_torch()  # before the next import, which needs torch
 
@@ -357,7 +355,7 @@ def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
 
 def _program_traceback(error: Exception) -> TracebackType | None:
     """Return the traceback of an error without the frames that ran the program."""
-    from jupyter_graphbreak.analysis.machinery import is_runner
+    from jupyter_graphbreak.analysis.locations import is_runner
     from jupyter_graphbreak.records.package_paths import package_paths
 
     packages = package_paths()

@@ -90,12 +90,8 @@ class CompiledCalls:
 
     Parameters
     ----------
-    options : CompileOptions
-        The options for compiling.
     on_fault : callable
         Receives a description of an internal error and the error; the program then runs uncompiled.
-    filename : str or None
-        The file name of the program's code, if known.
     exit_stack : GuardedExitStack
         Undoes all changes when compiling ends.
     """
@@ -247,8 +243,6 @@ class CompiledCalls:
 
         Parameters
         ----------
-        call : callable
-            The callable to compile.
         target : object
             The object that a user would compile: the module to which the callable is bound, or the callable itself.
         """

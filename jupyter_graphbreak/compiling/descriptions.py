@@ -32,8 +32,6 @@ class CompiledCallable(NamedTuple):
         Returns the module or the function; ``None`` if it no longer exists.
     name : str
         The class of the module, or the qualified name of the function.
-    module_type : str or None
-        The class of the module.
     line : int or None
         The line of the program's top level that was running during the first call.
     expression : str or None
@@ -56,8 +54,6 @@ def describe_compiled_callables(
     ----------
     namespace : mapping or None
         The program's globals after the run; without them, the names in the first call are used.
-    filename : str or None
-        The file name of the program's code.
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import overrides_call
-from jupyter_graphbreak.recording.targets import closure_values, is_user_written, may_be_user_defined
+from jupyter_graphbreak.recording.targets import (
+    closure_values,
+    is_user_written,
+    may_be_user_defined,
+    names_in_code,
+    walk_codes,
+)
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -158,7 +164,7 @@ def trains_in_forward(module: torch.nn.Module) -> bool:
     forward: Any = getattr(type(module), "forward", None)
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False
-    names = set(_names(forward.__code__))
+    names = names_in_code(forward.__code__)
     used_values = [value for name, value in vars(module).items() if name in names]
     return "backward" in names or "set_stance" in names or any(map(_trains_or_supplies_data, used_values))
 
@@ -196,8 +202,6 @@ class _Uses:
 
     Attributes
     ----------
-    names : set of str
-        Names of globals and attributes.
     values : list
         The values of the function's globals and closure, and of those attributes of its instance that it may use.
     calls_user_functions : bool
@@ -218,7 +222,7 @@ class _Uses:
             if current.__code__ in visited_codes:
                 continue
             visited_codes.add(current.__code__)
-            names = set(_names(current.__code__))
+            names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})
             values = [
@@ -244,16 +248,10 @@ def _computes_in_numpy(uses: _Uses) -> bool:
     return "numpy" in modules and "numpy" in uses.names
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
 def _calculates(function: types.FunctionType) -> bool:
     """Return whether code calculates with tensors, or uses more than builtins, data and functions that read tensors."""
-    instructions = list(_instructions(function.__code__))
+    codes = walk_codes(function.__code__)
+    instructions = [(part.opname, part.argval) for code in codes for part in dis.get_instructions(code)]
     attributes = {name for operation, name in instructions if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
     used_names = {name for operation, name in instructions if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
     data = {name for name in used_names if is_instance(function.__globals__.get(name), _DATA_TYPES)}
@@ -263,13 +261,6 @@ def _calculates(function: types.FunctionType) -> bool:
         any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
         and not attributes & _EXTRACTING_NAMES
     )
-
-
-def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
-    yield from ((instruction.opname, instruction.argval) for instruction in dis.get_instructions(code))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _instructions(constant)
 
 
 def _is_from_package_around_computation(value: Any) -> bool:

@@ -117,7 +117,7 @@ def route_code(code: types.CodeType) -> types.CodeType | None:
         tree = ast.parse(text)
         original = _find_code(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
         definition = _definition(tree, code)
-        if original is None or definition is None or not _is_equivalent(original, code):
+        if original is None or definition is None or not have_equal_code(original, code):
             return None
         route_calls(definition.body)
         new_code = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
@@ -150,7 +150,7 @@ def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.As
     return None
 
 
-def _is_equivalent(one: types.CodeType, other: types.CodeType) -> bool:
+def have_equal_code(one: types.CodeType, other: types.CodeType) -> bool:
     """Return whether two code objects do the same, regardless of where they were defined."""
     return (
         one.co_code == other.co_code
@@ -164,7 +164,7 @@ def _is_equivalent(one: types.CodeType, other: types.CodeType) -> bool:
 
 def _is_equivalent_constant(one: object, other: object) -> bool:
     if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
-        return _is_equivalent(one, other)
+        return have_equal_code(one, other)
     if isinstance(one, frozenset):  # equal sets may have a different order
         return one == other
     return repr(one) == repr(other)  # 1, 1.0 and True are equal

@@ -44,7 +44,7 @@ def hide_compiler(error: BaseException) -> None:
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
-        if any(_is_machinery(entry) or is_resume_name(entry.tb_frame.f_code.co_name) for entry in entries):
+        if any(_is_machinery(tb) or is_resume_name(tb.tb_frame.f_code.co_name) for tb in entries):
             try:
                 chained_error.__traceback__ = _relink([*_drop_machinery(_insert_program_lines(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
@@ -77,7 +77,7 @@ def check_hiding() -> None:
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
         entries = list(_drop_machinery(_insert_program_lines(list(_traceback_entries(error.__traceback__)))))
-        names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relink(entries))]
+        names = [tb.tb_frame.f_code.co_name for tb in _traceback_entries(_relink(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
         is_hashable(function)
@@ -114,8 +114,8 @@ _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<nam
 def _insert_program_lines(entries: list[types.TracebackType]) -> list[types.TracebackType]:
     """Return entries with the program's lines instead of the line that called the graph."""
     new_entries: list[types.TracebackType] = []
-    for entry in entries:
-        stack = stack_of_graph_line(entry.tb_frame, entry.tb_lineno)
+    for tb in entries:
+        stack = stack_of_graph_line(tb.tb_frame, tb.tb_lineno)
         caller = next(
             (index for index in range(len(new_entries) - 1, -1, -1) if not _is_machinery(new_entries[index])), None
         )
@@ -127,7 +127,7 @@ def _insert_program_lines(entries: list[types.TracebackType]) -> list[types.Trac
                 types.TracebackType(None, caller_entry.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
-        new_entries.append(entry)
+        new_entries.append(tb)
     return new_entries
 
 
@@ -143,7 +143,7 @@ def stack_of_graph_line(frame: types.FrameType, line: int) -> list[tuple[str, in
     return [(match["file"], int(match["line"]), match["name"]) for match in _USER_LINE.finditer(stack)]
 
 
-def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
+def _entry_at_line(tb: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
     """Return a traceback entry for a line of an inlined function, which has no frame."""
     line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     raise_statement = ast.copy_location(
@@ -151,16 +151,16 @@ def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: i
     )
     code = compile(ast.Module([raise_statement], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
-        exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
+        exec(code, tb.tb_frame.f_globals, {})  # noqa: S102 - the statement above
     except StopIteration as error:
-        own_entry = error.__traceback__
-        return own_entry.tb_next if own_entry is not None else None
+        own_tb = error.__traceback__
+        return own_tb.tb_next if own_tb is not None else None
     return None
 
 
 def is_raised_in_graph(error: BaseException) -> bool:
     """Return whether a captured graph raised an error while it ran."""
-    filenames = [entry.tb_frame.f_code.co_filename for entry in _traceback_entries(error.__traceback__)]
+    filenames = [tb.tb_frame.f_code.co_filename for tb in _traceback_entries(error.__traceback__)]
     return any(filename.startswith((_GRAPH_FILE_PREFIX, _GRAPH_CALLER_FOLDER)) for filename in filenames)
 
 
@@ -195,7 +195,7 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
 
 def _trim_traceback(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
     entries = list(_drop_machinery(_insert_program_lines(list(_traceback_entries(traceback)))))
-    first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
+    first = next((i for i, tb in enumerate(entries) if _is_cell(tb, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
     return _relink(entries[first:])
@@ -204,14 +204,14 @@ def _trim_traceback(traceback: types.TracebackType | None, filename: str) -> typ
 def _relink(entries: list[types.TracebackType]) -> types.TracebackType | None:
     """Return a traceback from entries, with resume functions merged into the functions that they resume."""
     frames: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
-    for entry in entries:
-        if frames and _resumes(entry, frames[-1][0]):
-            frames[-1] = (entry, frames[-1][1])
+    for tb in entries:
+        if frames and _resumes(tb, frames[-1][0]):
+            frames[-1] = (tb, frames[-1][1])
         else:
-            frames.append((entry, entry.tb_frame.f_code))
+            frames.append((tb, tb.tb_frame.f_code))
     traceback = None
-    for entry, code in reversed(frames):
-        traceback = _link(entry, code, traceback)
+    for tb, code in reversed(frames):
+        traceback = _link(tb, code, traceback)
     return traceback
 
 
@@ -222,28 +222,26 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
 
 
 def _drop_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
-    for entry, next_entry in itertools.zip_longest(entries, entries[1:]):
-        code = entry.tb_frame.f_code
-        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
-            next_entry is None or not _is_machinery(next_entry)
-        )
-        if is_disabled_call or not _is_machinery(entry):
-            yield entry
+    for tb, next_tb in itertools.zip_longest(entries, entries[1:]):
+        code = tb.tb_frame.f_code
+        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (next_tb is None or not _is_machinery(next_tb))
+        if is_disabled_call or not _is_machinery(tb):
+            yield tb
 
 
-def _is_machinery(entry: types.TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_MACHINERY_FOLDERS))
+def _is_machinery(tb: types.TracebackType) -> bool:
+    return tb.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_MACHINERY_FOLDERS))
 
 
-def _is_cell(entry: types.TracebackType, filename: str) -> bool:
+def _is_cell(tb: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is in the function of the cell, or in a resume function of it."""
-    code = entry.tb_frame.f_code
+    code = tb.tb_frame.f_code
     is_function = is_resume_name(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
-def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
-    code, caller_code = entry.tb_frame.f_code, caller.tb_frame.f_code
+def _resumes(tb: types.TracebackType, caller: types.TracebackType) -> bool:
+    code, caller_code = tb.tb_frame.f_code, caller.tb_frame.f_code
     is_same_function = (
         original_name(code.co_name) == original_name(caller_code.co_name)
         and code.co_filename == caller_code.co_filename
@@ -252,27 +250,27 @@ def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
 
 
 def _link(
-    entry: types.TracebackType, function_code: types.CodeType, next_entry: types.TracebackType | None
+    tb: types.TracebackType, function_code: types.CodeType, next_tb: types.TracebackType | None
 ) -> types.TracebackType:
     """Return an entry linked to the following one; for a cell or for Dynamo's code, a stand-in.
 
     Stand-ins are also necessary because IPython hashes the code of each frame, and Dynamo's code may be unhashable.
     """
-    code = entry.tb_frame.f_code
-    needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not is_hashable(code)
+    code = tb.tb_frame.f_code
+    needs_stand_in = tb.tb_lasti == _NO_INSTRUCTION or not is_hashable(code)
     if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume_name(code.co_name):
-        stand_in = _stand_in(entry, function_code)
+        stand_in = _stand_in(tb, function_code)
         if stand_in is not None:
-            return types.TracebackType(next_entry, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
-    return types.TracebackType(next_entry, entry.tb_frame, max(entry.tb_lasti, 0), entry.tb_lineno)
+            return types.TracebackType(next_tb, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
+    return types.TracebackType(next_tb, tb.tb_frame, max(tb.tb_lasti, 0), tb.tb_lineno)
 
 
 @hide_python_warnings()
-def _stand_in(entry: types.TracebackType, function_code: types.CodeType) -> types.TracebackType | None:
+def _stand_in(tb: types.TracebackType, function_code: types.CodeType) -> types.TracebackType | None:
     """Return a traceback entry for the same position in the code, with the user's name of the function."""
-    frame = entry.tb_frame
+    frame = tb.tb_frame
     filename, name = frame.f_code.co_filename, original_name(frame.f_code.co_name)
-    statement = _raising_statement(entry)
+    statement = _raising_statement(tb)
     namespace: dict[str, Any] = {_RAISER_NAME: _Raiser()}
     try:
         if name == "<module>":
@@ -288,8 +286,8 @@ def _stand_in(entry: types.TracebackType, function_code: types.CodeType) -> type
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
             stand_in(*args, **kwargs)
     except StopIteration as error:
-        own_entry = error.__traceback__
-        return own_entry.tb_next if own_entry is not None else None
+        own_tb = error.__traceback__
+        return own_tb.tb_next if own_tb is not None else None
     return None
 
 
@@ -308,25 +306,25 @@ class _Raiser:
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
 
 
-def _raising_statement(entry: types.TracebackType) -> ast.stmt:
+def _raising_statement(tb: types.TracebackType) -> ast.stmt:
     """Return a statement that raises in the source range of an entry's instruction.
 
     If possible, it is the same kind of expression as in the source, so that tools can mark the failing part of a line.
     """
-    positions = entry.tb_frame.f_code.co_positions()
-    position = next(itertools.islice(positions, max(entry.tb_lasti, 0) // 2, None), (None, None, None, None))
+    positions = tb.tb_frame.f_code.co_positions()
+    position = next(itertools.islice(positions, max(tb.tb_lasti, 0) // 2, None), (None, None, None, None))
     line, end_line, column, end_column = (number if number is not None else -1 for number in position)
     raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
-    if line != entry.tb_lineno or min(end_line, column, end_column) < 0:
-        line = end_line = entry.tb_lineno
+    if line != tb.tb_lineno or min(end_line, column, end_column) < 0:
+        line = end_line = tb.tb_lineno
         column = end_column = 0
     else:
-        node = _node_at(entry.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
+        node = _node_at(tb.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
         raising = ast.Expr(node) if node is not None else raising
     for part in ast.walk(raising):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
-    last_line = entry.tb_frame.f_lineno
+    last_line = tb.tb_frame.f_lineno
     if last_line is None or last_line == line:
         return raising
     # The frame continued to a different line, for example to leave a with block, and IPython shows that line.

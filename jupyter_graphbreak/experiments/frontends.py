@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.recording.targets import user_codes
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
@@ -89,13 +89,7 @@ def _capture_with_export(fn: Any, arguments: Arguments, *, strict: bool) -> Prog
 
 
 def capture_functions(backend: str) -> list[tuple[str, Capture]]:
-    """Return the name of each front end, and the function that captures a callable with the front end.
-
-    Parameters
-    ----------
-    backend : str
-        The backend of ``torch.compile``.
-    """
+    """Return the name of each front end, and the function that captures a callable with the front end."""
     return [
         ("torch.jit.trace", _capture_with_trace),
         ("torch.jit.script", lambda fn, _: torch.jit.script(fn)),
@@ -119,12 +113,7 @@ class FrontendExamination:
     """The examination of one front end: how the captured program differs from the function."""
 
     def __init__(
-        self,
-        name: str,
-        capture: Capture,
-        eager: Reference,
-        cases: list[ReferenceCase],
-        find_cell: FindCell,
+        self, name: str, capture: Capture, eager: Reference, cases: list[ReferenceCase], find_cell: FindCell
     ) -> None:
         self.name = name
         self.report: Report | None = None
@@ -187,7 +176,7 @@ class FrontendExamination:
         self._note_side_effects(result)
         actual_type, expected_type = type(result.value).__name__, type(eager.result.value).__name__
         if actual_type != expected_type and not mismatch:
-            self.notes.append(f"returns a {actual_type}, but the function returns a {expected_type}")
+            self.notes.append(f"returns type `{actual_type}`; the function returns `{expected_type}`")
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
@@ -313,14 +302,10 @@ def compare(
     fn : callable
         A function, a method or a module. For a compiled callable, the original callable is compared.
     first_arguments : Arguments
-        The arguments with which each front end captures the function.
+        The arguments that each front end uses to capture the function.
     further_arguments : sequence of Arguments
-        Further arguments with which to call the captured programs. If empty, inputs are derived from
+        Further arguments for calls to the captured programs. If empty, inputs are derived from
         ``first_arguments``.
-    backend : str
-        The backend of ``torch.compile``.
-    find_cell : callable
-        Returns the cell of a code object, given the name of the code's file, for the report.
 
     Raises
     ------
@@ -402,7 +387,7 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function, of its inputs, of their large memory, and of the objects to which uncopied code refers."""
+    """Copies of a function, of its inputs, of their large memory, and of the objects that uncopied code refers to."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]

@@ -74,8 +74,6 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    torch : str
-        The release of PyTorch with which the baseline was written.
     libraries : dict
         The versions of the other libraries whose code took part, by the name of their module.
     max_recompiles : int

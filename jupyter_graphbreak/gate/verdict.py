@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
 _Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
-#: The ways to pair old and new entries, most certain first: a function that returns the key by which to pair, and
+#: The ways to pair old and new entries, most certain first: a function that returns the key for pairing, and
 #: whether to pair only entries whose function no longer exists.
 _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
@@ -68,16 +68,10 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    new_breaks : list of AllowedBreak
-        The breaks that are not allowed.
     newly_eager : list of AllowedEager
         The functions that run eagerly for a reason other than a break although the baseline does not allow it.
-    more_recompiles : list of MoreRecompiles
-        The functions with more recompiles than allowed.
     gone_breaks : list of AllowedBreak
         The allowed breaks that no longer occur.
-    allowed_count : int
-        The number of allowed breaks that occurred.
     changed_versions : dict
         The old and the new version of each library whose version has changed, by the name of its module.
     nothing_compiled : bool
@@ -146,17 +140,12 @@ def have_compiled_nothing(reports: Sequence[Report]) -> bool:
 
 
 def _pair_entries(
-    before: Sequence[_Allowed],
-    after: Sequence[_Allowed],
-    keys: _Keys[_Allowed],
-    is_gone: Callable[[_Allowed], bool],
+    before: Sequence[_Allowed], after: Sequence[_Allowed], keys: _Keys[_Allowed], is_gone: Callable[[_Allowed], bool]
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 
     Parameters
     ----------
-    before, after : sequence
-        The old and the new entries.
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """

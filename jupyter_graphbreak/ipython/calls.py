@@ -43,11 +43,6 @@ class FrontendComparison:
 
         The arguments are evaluated again, without changing the user's objects.
 
-        Parameters
-        ----------
-        tree : ast.AST
-            The cell's syntax tree.
-
         Raises
         ------
         UsageError
@@ -148,8 +143,6 @@ def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool
 
     Parameters
     ----------
-    tree : ast.AST
-        The cell's syntax tree.
     is_function : callable
         Returns whether an expression refers to a function of interest. Calls to other functions are searched for nested
         calls.

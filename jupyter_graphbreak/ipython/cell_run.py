@@ -21,7 +21,7 @@ from jupyter_graphbreak.ipython.cell.mentions import (
     note_on_methods,
     notes_on_saving,
 )
-from jupyter_graphbreak.ipython.cell.requests import read_explain_request
+from jupyter_graphbreak.ipython.cell.rewriting import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
-    from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
-    from jupyter_graphbreak.ipython.cell.rewriting import Plan
+    from jupyter_graphbreak.ipython.cell.rewriting import ExplainRequest, Plan
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
     from jupyter_graphbreak.ipython.options import Options
     from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -171,16 +170,8 @@ class CellRuns:
 
         Parameters
         ----------
-        plan : Plan
-            The way to run the cell.
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
-        filename : str
-            The file name of the cell's code object.
-        only_torch : bool
-            Whether to show a report only if the cell uses PyTorch.
-        edited_cells : sequence of tuple
-            The texts, before and after, of cells that were edited but not run, to try as remedies.
         """
         self._inner_cell_count = 0
         self.end(None)  # in case IPython did not announce the end of the previous cell
@@ -217,8 +208,6 @@ class CellRuns:
 
         Parameters
         ----------
-        name : str
-            The name of the function in the notebook's namespace.
         bound_names : sequence of str or None
             The names that the cell binds; ``None`` if the cell cannot run again.
         """

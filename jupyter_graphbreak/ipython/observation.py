@@ -61,12 +61,8 @@ class Observation:
 
     Parameters
     ----------
-    cells : CellTexts
-        Finds cells by the file names of code objects.
     mentioned_objects : dict
-        The objects of the notebook to which the code refers.
-    live_outputs : LiveOutputs
-        The live outputs, to which this run's output is added.
+        The objects of the notebook that the code refers to.
     cell_id : str or None
         The front end's id of the running cell, if it sends one.
     is_worth_showing : callable or None
@@ -204,7 +200,7 @@ class Observation:
 
     def _choose_device(self, mentioned_objects: dict[str, Any]) -> DeviceChoice | None:
         """Check the options and choose the device; raise :class:`UsageError` for any misuse."""
-        from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+        from jupyter_graphbreak._torch_compat.toolchain import TorchUnavailable, require_torch
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:
@@ -239,8 +235,6 @@ class Observation:
 
         Parameters
         ----------
-        error : BaseException or None
-            The exception that ended the run.
         finish : callable
             Completes the report with information that only the caller has.
 
@@ -353,7 +347,7 @@ class Observation:
                 seconds=seconds if self.options.remedies else 0,  # a patch has its own time limit
                 compile_text=compile_text,
                 own_edits=own_edits,
-                first_breaks=self._breaks_left_untried(report),
+                first_break_ids=self._breaks_left_untried(report),
             )
 
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])

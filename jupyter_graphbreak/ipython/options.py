@@ -98,8 +98,6 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     ----------
     parser : ArgumentParser
         A parser whose last argument, ``expression``, takes all words after the options.
-    line : str
-        The text after the magic's name.
 
     Raises
     ------
@@ -140,14 +138,8 @@ def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[
     ----------
     requested : str
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    cuda : CudaDevices
-        The CUDA devices of the kernel.
     mentioned_objects : mapping
         The objects that the code mentions, by name. Tensors and modules among them have their own devices.
-
-    Returns
-    -------
-    DeviceChoice
 
     Raises
     ------

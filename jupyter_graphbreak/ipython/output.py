@@ -136,8 +136,6 @@ class Output:
 
         Parameters
         ----------
-        notes : list of Diagnostic
-            The notes on the run, including internal errors.
         job : Job or None
             The job to show instead of the report, if the cell started other processes.
         """

@@ -1395,6 +1395,7 @@ CAUSES = (
         ("failed to bind arguments when attempting to inline",),
         title="Call whose arguments do not fit the function",
         advice="write `forward` of an autograd.Function with @staticmethod and without `cls`, if it is a class method",
+        since="2.11",
     ),
     KnownCause(
         "GB7324",
@@ -1601,6 +1602,13 @@ CALLS = (
         ),
     ),
     KnownCall(
+        causes=("GB0007",),
+        context="torch/optim/lr_scheduler.py",
+        title="`step()` of an optimizer with a learning-rate scheduler",
+        advice="compile the forward pass, and call backward() and the optimizer after it",
+        manual_step=_BACKWARD_STEP,
+    ),
+    KnownCall(
         names=("print",),
         pattern=r"\bprint\(",
         title="`print`",
@@ -1761,12 +1769,8 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
     Parameters
     ----------
-    name : str
-        PyTorch's name of the cause.
     context : str or None
         PyTorch's debug context of the break, which may contain the name of the called function.
-    code : str or None
-        The source code of the break.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)

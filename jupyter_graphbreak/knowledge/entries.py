@@ -41,10 +41,6 @@ class DynamoSetting:
 
     Parameters
     ----------
-    name : str
-        The name in ``torch._dynamo.config``.
-    value : bool or int
-        The value to set.
     is_safe : bool or None
         Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
     since : str or None
@@ -109,7 +105,7 @@ class KnownCall:
     pattern : str or None
         A regular expression for the source code of the call.
     causes : tuple of str
-        The GB ids of the causes to which the entry applies, if its pattern matches the code; empty for any cause.
+        The GB ids of the causes that the entry applies to, if its pattern matches the code; empty for any cause.
     context : str
         A part of Dynamo's context of a break, which an entry with ``causes`` needs as well.
     title, advice, setting_advice, manual_step, page

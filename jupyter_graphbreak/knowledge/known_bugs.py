@@ -28,7 +28,7 @@ class KnownBug:
     releases : str
         The releases that the issue mentions; empty if they are known only from our own programs.
     message : str
-        A regular expression for an error message by which the bug is recognized; empty if there is none.
+        A regular expression for an error message that identifies the bug; empty if there is none.
     """
 
     issue: str

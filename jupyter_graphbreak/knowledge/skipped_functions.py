@@ -28,15 +28,10 @@ SKIP_FRAME = SkipReason(
     "move the call into its own function: then only that function is skipped",
 )
 GENERATOR = SkipReason(
-    "generator",
-    "a generator cannot be compiled",
-    "compile the function that consumes it",
-    page="causes/gb0003.md",
+    "generator", "a generator cannot be compiled", "compile the function that consumes it", page="causes/gb0003.md"
 )
 CALLED_EAGERLY = SkipReason(
-    "generator",
-    "a library's generator, called by code that runs eagerly because of the break",
-    page="causes/gb0003.md",
+    "generator", "a library's generator, called by code that runs eagerly because of the break", page="causes/gb0003.md"
 )
 LIVE_GENERATOR = SkipReason(
     "other",

@@ -37,7 +37,7 @@ class KnownSwitch:
     Parameters
     ----------
     library : str
-        The name by which Python imports the library that has the switch.
+        The import name of the library that has the switch.
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
     search_strings : tuple of str
@@ -264,8 +264,6 @@ def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Itera
 
     Parameters
     ----------
-    location : CodeLocation
-        The line of the break.
     stack : sequence of CodeLocation
         The calls that led to it, outermost first.
     """

@@ -57,8 +57,6 @@ class _WatchedBlock(NamedTuple):
     ----------
     claim : Claim
         Tells which threads run the block.
-    on_note : callable
-        Receives the notes about the block's processes.
     """
 
     folder: str

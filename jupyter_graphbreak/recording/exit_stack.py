@@ -26,11 +26,6 @@ class GuardedExitStack:
     ----------
     on_fault : callable
         Receives a description of the failed step and the error, which is then not raised.
-
-    Attributes
-    ----------
-    is_complete : bool
-        Whether all contexts could be entered.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:
@@ -45,8 +40,6 @@ class GuardedExitStack:
         ----------
         activity : str
             A description of the context, for the note about an error.
-        make_context : callable
-            Creates the context.
         default
             The value to return if the context cannot be entered; ``is_complete`` becomes false.
         """

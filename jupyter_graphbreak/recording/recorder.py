@@ -8,8 +8,10 @@ context, even after an error.
 from __future__ import annotations
 
 import contextlib
+import linecache
 import logging
 import platform
+import sys
 import threading
 import time
 import traceback
@@ -22,22 +24,34 @@ import msgspec
 from jupyter_graphbreak import faults
 from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_codes
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
+from jupyter_graphbreak._torch_compat.hooks.compilation import (
+    watch_breaks,
+    watch_cudagraph_skips,
+    watch_failures,
+    watch_graphs,
+    watch_resumes,
+    watch_starts,
+)
+from jupyter_graphbreak._torch_compat.hooks.compiling_calls import watch_compile_calls, watch_repeated_compiling
+from jupyter_graphbreak._torch_compat.hooks.observer import Emit, Observer
+from jupyter_graphbreak._torch_compat.hooks.paths import watch_paths
+from jupyter_graphbreak._torch_compat.hooks.refusals import (
+    watch_abandoned_frames,
+    watch_generators,
+    watch_limits,
+    watch_skips,
+)
+from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_remembered_skips
+from jupyter_graphbreak._torch_compat.hooks.saving import watch_saving
+from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
-from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import (
-    NEEDED_ENTRIES,
-    Record,
-    StackEntry,
-    reduce_record,
-    with_encodable_text,
-)
-from jupyter_graphbreak.records.source_texts import collect_sources
+from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record, StackEntry, reduce_record, with_encodable_text
+from jupyter_graphbreak.records.source_texts import CellText, collect_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +63,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import Addition
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Device
+
+
+def cell_of_shell(filename: str) -> CellText | None:
+    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
+
+    The text of the cell is the one that tracebacks show.
+    """
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find_shell() if find_shell is not None else None
+    numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    text = "".join(linecache.getlines(filename)) if filename in numbers else ""
+    return CellText(f"Cell In[{numbers[filename]}]", text.rstrip("\n")) if text else None
 
 
 class Recording:
@@ -242,15 +268,6 @@ def record(
 
     An exception of the block is recorded and passed on unchanged. After the block, the recording is complete: it ends
     with the sources that the records mention and a summary of the run.
-
-    Yields
-    ------
-    Recording
-
-    Raises
-    ------
-    TorchUnavailable
-        If torch is missing or too old.
     """
     require_torch()
     recording = Recording(find_cell, on_record, running_filename)
@@ -315,12 +332,12 @@ class _TraceHandler(logging.Handler):
         self._claim = claim
         self._named_file_numbers: set[int] = set()
 
-    def emit(self, entry: logging.LogRecord) -> None:
+    def emit(self, log_record: logging.LogRecord) -> None:
         start = time.perf_counter()
         try:
-            envelope = getattr(entry, "metadata", None)
+            envelope = getattr(log_record, "metadata", None)
             if isinstance(envelope, dict) and self._claim.covers_this_thread():
-                self._append_if_needed(Record(envelope, getattr(entry, "payload", None)))
+                self._append_if_needed(Record(envelope, getattr(log_record, "payload", None)))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
@@ -376,3 +393,37 @@ def _folders() -> dict[str, str]:
         with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, or the user has no home
             folders[name] = str(find())
     return folders
+
+
+_HOOKS = (
+    watch_scopes, watch_compile_calls, watch_starts, watch_breaks, watch_failures, watch_resumes, watch_graphs,
+    watch_generators, watch_limits, watch_abandoned_frames, watch_skips, watch_cudagraph_skips,
+    watch_remembered_skips, watch_repeated_compiling, watch_saving, watch_paths,
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
+    """Send observations of Dynamo on the threads of a run to ``emit`` while the context is open.
+
+    Parameters
+    ----------
+    emit : Emit
+        Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
+
+    Yields
+    ------
+    list of str
+        A sentence for each hook that this release of PyTorch does not support.
+    """
+    notes: list[str] = []
+    observer = Observer(emit, add_time, claim)
+    with contextlib.ExitStack() as stack:
+        for hook in _HOOKS:
+            try:
+                stack.enter_context(hook(observer))
+            except Exception as error:  # noqa: BLE001 - a release of torch may have changed anything
+                purpose = (hook.__doc__ or "").partition("\n")[0].rstrip(".")
+                purpose = f"a hook to {purpose[:1].lower()}{purpose[1:]}"
+                notes.append(f"Not available in this PyTorch: {purpose} ({type(error).__name__}: {error}).")
+        yield notes

@@ -120,8 +120,6 @@ def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[
 
     Parameters
     ----------
-    values : mapping
-        Objects by name.
     started_codes : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
@@ -141,14 +139,10 @@ def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
     visited_codes: set[types.CodeType] = set()
     for value in values:
         code = attribute_of(value, "__code__")
-        pending = [code] if isinstance(code, types.CodeType) else []
-        while pending:
-            inner = pending.pop()
-            if inner in visited_codes:
-                continue
-            visited_codes.add(inner)
-            yield inner
-            pending += [const for const in inner.co_consts if isinstance(const, types.CodeType)]
+        if isinstance(code, types.CodeType) and code not in visited_codes:
+            new_codes = [inner for inner in walk_codes(code) if inner not in visited_codes]
+            visited_codes.update(new_codes)
+            yield from new_codes
 
 
 def _unwrap_functools(value: Any) -> Any:
@@ -276,10 +270,15 @@ def walk_codes(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from walk_codes(constant)
 
 
+def names_in_code(code: types.CodeType) -> set[str]:
+    """Return the names of globals and attributes in a code object and in those of functions inside it."""
+    return {name for inner in walk_codes(code) for name in inner.co_names}
+
+
 def _globals(function: types.FunctionType) -> dict[str, Any]:
     """Return the globals that the code of a function mentions, by name."""
-    names = {name for code in walk_codes(function.__code__) for name in code.co_names}
-    return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
+    names = sorted(names_in_code(function.__code__))
+    return {name: function.__globals__[name] for name in names if name in function.__globals__}
 
 
 def _is_searched_object(value: Any) -> bool:

@@ -259,7 +259,7 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
     is_module : bool
         Whether the module itself was pickled.
     is_part : bool
-        Whether only a part of the saved module is compiled, and not the module itself.
+        Whether only a part of the saved module is compiled, not the module itself.
     site : StackEntry or None
         The line that saves the module.
     """
@@ -405,7 +405,7 @@ class CompiledForReport(Addition, frozen=True, kw_only=True):
     type : str or None
         The class of a module.
     code : str or None
-        The statement with which the program would compile it; ``None`` if the program has no name for it.
+        The statement that would compile it in the program; ``None`` if the program has no name for it.
     filename, line : str and int, or None
         The file and the line of the statement before which ``code`` belongs.
     """
@@ -445,7 +445,7 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     kind_of_source : {"cell", "file", "library"} or None
         The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
     lines : dict
-        The text of single lines that records mention, by line number.
+        The text of individual lines that records mention, by line number.
     line_offset, indent : int
         The number of lines at the beginning of a cell, and of columns at the beginning of each line, that were removed
         before the cell ran.

@@ -35,7 +35,7 @@ class PackagePaths(msgspec.Struct, frozen=True):
     roots : tuple of str
         Folders that contain packages or modules.
     folders : tuple of str
-        Folders of single packages that are installed from source.
+        Folders of individual packages that are installed from source.
     """
 
     roots: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ def package_folders() -> list[str]:
 
 
 def package_paths() -> PackagePaths:
-    """Return the folders of libraries and of single packages of this process, which determine the owner of a file."""
+    """Return this process's folders of libraries and of individual packages, which determine the owner of a file."""
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 

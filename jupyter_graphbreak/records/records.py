@@ -10,7 +10,7 @@ events that the trace lacks as further records with the same envelope and names 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -100,8 +100,16 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
         return f"{prefix}{self.frame}/{self.compile}"
 
 
+class ExpressionSpan(NamedTuple):
+    """The columns of an expression in UTF-8 bytes, and its last line, as far as Python knows them."""
+
+    column: int | None = None
+    end_column: int | None = None
+    end_line: int | None = None
+
+
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack. In JSON, it is a list of the values of its fields, of which the last ones may be missing.
+    """One entry of a stack. In JSON, it is a list of the values of its fields; the last ones may be missing.
 
     Parameters
     ----------
@@ -124,9 +132,9 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
     end_line: int | None = None
 
     @property
-    def columns(self) -> tuple[int | None, int | None, int | None]:
-        """The first column, last column and last line."""
-        return self.column, self.end_column, self.end_line
+    def span(self) -> ExpressionSpan:
+        """The span of the expression that runs."""
+        return ExpressionSpan(self.column, self.end_column, self.end_line)
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -210,7 +218,8 @@ def reduce_record(record: Record) -> Record:
     if needed_keys is _METRIC_FIELDS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    needed_data = {key: _sorted_if_set(data.get(key)) for key in needed_keys}
+    values = {key: data.get(key) for key in needed_keys}
+    needed_data = {key: sorted(part) if isinstance(part, set | frozenset) else part for key, part in values.items()}
     context = {key: value for key, value in record.envelope.items() if value is not data}
     return Record({**context, record.kind: needed_data})
 
@@ -223,10 +232,6 @@ def _bypass_reason(payload: str | None) -> str | None:
         return None
     reason = data.get("cache_bypass_reason") if isinstance(data, dict) else None
     return reason if isinstance(reason, str) else None
-
-
-def _sorted_if_set(value: Any) -> Any:
-    return sorted(value) if isinstance(value, set | frozenset) else value
 
 
 def with_encodable_text(record: Record) -> Record:

@@ -75,11 +75,6 @@ def atomic_replacement(path: str | Path) -> Iterator[Path]:
 
     The new file is complete on disk before it replaces the old one, whose permissions it gets. If the path is a
     symbolic link, the target of the link is replaced.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
     """
     target = Path(os.path.realpath(path))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

@@ -74,7 +74,7 @@ class _Mention(NamedTuple):
 def collect_sources(
     records: Iterable[Record], find_cell: FindCell, running_filename: str | None = None
 ) -> list[SourceRecorded]:
-    """Return the source text that records mention: whole cells, and the functions and single lines of files.
+    """Return the source text that records mention: whole cells, and the functions and individual lines of files.
 
     If the file name of the running cell is passed, this cell comes first, even if only functions of other cells took
     part.
@@ -135,14 +135,12 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
 def source_of_file(
     filename: str, text: list[str], mentioned_lines: set[int], functions: dict[int, str]
 ) -> SourceRecorded | None:
-    """Return the recorded source of a file: single lines and whole functions; ``None`` if the file has no lines.
+    """Return the recorded source of a file: individual lines and whole functions; ``None`` if the file has no lines.
 
     Parameters
     ----------
     text : list of str
         The lines of the file, with line ends.
-    mentioned_lines : set of int
-        The numbers of the single lines to include.
     functions : dict
         The names of the functions to include, by one of their lines.
     """

@@ -45,7 +45,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
     Parameters
     ----------
     launches, graph_launches : int
-        The number of launches of single kernels, and the number of CUDA graph launches.
+        The number of launches of individual kernels, and the number of CUDA graph launches.
     synchronizations : int
         How often the processor waits for the device.
     peak_bytes : int
@@ -75,7 +75,7 @@ class CostPart(msgspec.Struct, frozen=True):
         ``graph``: the time in a graph. ``outside``: the time in Python code outside graphs. ``guards``: the time for
         choosing, entering and leaving compiled code.
     graph, break_, frame : str or None
-        The ids of the graph, break and frame to which the part belongs, if known.
+        The ids of the graph, break and frame that the part belongs to, if known.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -445,7 +445,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
 
 
 class CacheChange(msgspec.Struct, frozen=True):
-    """A change of PyTorch's settings with which a second start found all graphs of an entry in AOTAutograd's cache.
+    """A change of PyTorch's settings that let a second start find all graphs of an entry in AOTAutograd's cache.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class Verdict(msgspec.Struct, frozen=True):
         several graphs and Python code between them. ``eager``: the result is right, but nothing was captured.
         ``refuses``: the program raises on a further input that the function accepts. ``silently wrong``: the program
         returns a different result than the function, without an error. ``raises``: nothing was captured because of an
-        exception, or the program raises on the input with which it was captured.
+        exception, or the program raises on the input that it was captured with.
     graphs, breaks : int or None
         The number of graphs and breaks with the first input; ``None`` if the outcome is ``raises``.
     example : Example or None
@@ -89,9 +89,9 @@ class Frontends(msgspec.Struct, frozen=True):
     torch : str
         The version of PyTorch.
     example : Example
-        The input with which each front end captured the function.
+        The input that each front end used to capture the function.
     others : list of Example
-        The further inputs with which each captured program was compared with the function.
+        The further inputs used to compare each captured program with the function.
     searched : bool
         Whether the further inputs were derived from the first one; if not, the user passed them.
     verdicts : list of Verdict

@@ -24,6 +24,11 @@ _FUNCTION_GUARDS = (
     re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
     re.compile(r"CodeGuardAccessor: Not a function on (?P<name>.+)\.__code__", re.DOTALL),
 )
+#: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
+_KEPT_VALUE = re.compile(
+    r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents)(?= == |$)"
+    r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\](?= == |$)"
+)
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (.+)")
 #: Readable names of the global settings in PyTorch's guards; "autocast" is the name in torch 2.9.
 _SETTING_NAMES = {
@@ -58,8 +63,20 @@ def plain_guard(guard: str) -> str:
 
 
 def tensor_index_advice(name: str) -> str:
-    """Return advice on a tensor of one element, such as an index, of whose value PyTorch makes a constant."""
+    """Return advice on a tensor of one element, such as an index, whose value PyTorch treats as a constant."""
     return f"for an index, write `x[{name}.reshape(1)][0]` instead of `x[{name}]`; or pass `{name}` as a number"
+
+
+def names_of_keeping_function(text: str) -> tuple[str, str]:
+    """Return the names of the function, and of the object that may be a partial, that keep a value; one is empty.
+
+    Parameters
+    ----------
+    text : str
+        The guard on the value, or the expression that reads it, as :func:`plain_guard` returns it.
+    """
+    match = _KEPT_VALUE.search(text)
+    return (match["function"] or "", match["partial"] or "") if match is not None else ("", "")
 
 
 def is_about_number_from_break(guard: str) -> bool:

@@ -54,7 +54,7 @@ class FunctionName(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True):
     """A file or a cell.
 
-    The segments of a cell contain its whole text, in one segment. Those of a file contain only the functions that took
+    A cell has one segment, which contains its whole text. The segments of a file contain only the functions that took
     part, and those of a library only the lines around the locations in the report.
 
     ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``None`` for a cell. The path of

@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True):
     Parameters
     ----------
     backend : str
-        The backend with which the changed program was compiled.
+        The backend that compiled the changed program.
     inputs : int
         The number of inputs on which the changed program was compared with the original.
     both_sides : bool or None

@@ -138,7 +138,7 @@ class Graph(msgspec.Struct, frozen=True):
     name : str
         The function from which it was captured.
     lines : list of GraphLine
-        The lines of cells and files from which its operations come; lines of libraries are left out.
+        The lines of cells and files that its operations come from; lines of libraries are left out.
     code : str
         The graph as readable Python.
     ends : {"return", "break"}
@@ -303,7 +303,7 @@ class Resume(msgspec.Struct, frozen=True):
         The ids of the graphs of these frames, or of the frames in which it is inlined.
     no_frame : {"eager", "compiled before", "inlined", "not reached"} or None
         The reason why it has no frame. ``eager``: it ran eagerly. ``compiled before``: it was compiled before this run,
-        and may have run from that code. ``inlined``: it was compiled as a part of its caller's resume function, as with
+        and may have used that code. ``inlined``: it was compiled as a part of its caller's resume function, as with
         ``nested_graph_breaks``. ``not reached``: it did not run, for example because a branch was not taken. ``None``
         if it has frames, or if the reason is unknown.
     """
@@ -491,7 +491,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
 class CachedFunction(msgspec.Struct, frozen=True):
     """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
 
-    The function may have run from this code in the run, which leaves no record.
+    The run may have used this code, which leaves no record.
 
     Parameters
     ----------
@@ -517,7 +517,7 @@ class CompiledCall(msgspec.Struct, frozen=True):
     type : str or None
         The class of a module.
     code : str or None
-        The statement with which the program would compile it.
+        The statement that would compile it in the program.
     edit : Edit or None
         The edit that inserts this statement into the cell.
     """

@@ -132,7 +132,7 @@ class EntryValues(msgspec.Struct, frozen=True):
     Parameters
     ----------
     backend : str
-        The backend with which the function was compiled.
+        The backend that compiled the function.
     calls : int
         The number of calls in the run.
     call : int

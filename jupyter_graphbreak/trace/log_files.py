@@ -1,4 +1,4 @@
-"""Find the files that are traces, in folders and in object storage.
+"""Find and open the files that are traces, compressed or not, in folders and in object storage.
 
 Files in object storage are copied one at a time to a temporary folder and read there. All storage that ``fsspec``
 supports can be used: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://``, ...
@@ -7,19 +7,24 @@ supports can be used: ``s3://``, ``gs://``, ``abfs://``, ``hf://``, ``memory://`
 from __future__ import annotations
 
 import contextlib
+import gzip
+import io
 import itertools
 import os
 import re
 import tempfile
+import zlib
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
+import zstandard
+
+from jupyter_graphbreak.records.regular_files import open_regular
 from jupyter_graphbreak.trace.entries import starts_like_trace
 from jupyter_graphbreak.trace.limits import ReadingLimits
-from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 #: A file is recognized as a trace by this many bytes at its beginning.
@@ -34,6 +39,103 @@ class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it repo
     """There is no readable trace at a path; the message gives the reason in one line."""
 
 
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+_BUFFER_SIZE = 1 << 20
+
+
+_ZSTD_BLOCK_SIZE = 1 << 17  # with buffers of zstd's block size, only the data of a damaged block is lost
+
+
+#: The exceptions that reading a damaged compressed file raises.
+DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+
+
+class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it reports
+    """A compressed file unpacks to far more than its size suggests."""
+
+
+@contextlib.contextmanager
+def open_trace(
+    path: Path, on_read: Callable[[int], None] = lambda _: None, limits: ReadingLimits = _LIMITS
+) -> Iterator[BinaryIO]:
+    """Open a trace file for reading; its first bytes, not its name, determine how it is decompressed.
+
+    Parameters
+    ----------
+    on_read : callable
+        Receives, during reading, the number of further bytes that were read from the disk.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened or is not a regular file.
+    TooMuchUnpacked
+        During reading, if the file unpacks to more than the limit.
+    """
+    with open_regular(path) as file:
+        magic = file.read(4)
+        file.seek(0)
+        stream = _add_buffer(_CountingReader(file, on_read))
+        if magic.startswith(_GZIP_MAGIC):
+            unpacked = gzip.GzipFile(fileobj=stream)  # it has its own buffer, so data before a damaged part is not lost
+            yield cast("BinaryIO", _LimitedReader(unpacked, _max_size(file, limits)))
+        elif magic == _ZSTD_MAGIC:
+            reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+            yield cast("BinaryIO", _LimitedReader(_add_buffer(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))
+        else:
+            yield stream
+
+
+def _add_buffer(raw_stream: object, size: int = _BUFFER_SIZE) -> BinaryIO:
+    return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw_stream), size))
+
+
+def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:
+    return max(limits.unpacked, limits.ratio * os.fstat(file.fileno()).st_size)
+
+
+class _LimitedReader:
+    """Reads the unpacked data of a compressed file, and raises if it exceeds a limit."""
+
+    def __init__(self, stream: Any, max_size: int) -> None:
+        self._stream = stream
+        self._bytes_left = max_size
+
+    def read(self, size: int) -> bytes:
+        return self._count_bytes(self._stream.read(size))
+
+    def readline(self, size: int) -> bytes:
+        return self._count_bytes(self._stream.readline(size))
+
+    def _count_bytes(self, data: bytes) -> bytes:
+        self._bytes_left -= len(data)
+        if self._bytes_left < 0:
+            raise TooMuchUnpacked
+        return data
+
+
+class _CountingReader(io.RawIOBase):
+    """Reads a file, and calls a function with the number of bytes of each read."""
+
+    def __init__(self, file: io.RawIOBase | io.FileIO, on_read: Callable[[int], None]) -> None:
+        super().__init__()
+        self._file = file
+        self._on_read = on_read
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        number = self._file.readinto(buffer) or 0
+        self._on_read(number)
+        return number
+
+
 class TraceFiles(NamedTuple):
     """The trace files at a path, and notes about files that were not checked or could not be opened."""
 
@@ -42,18 +144,7 @@ class TraceFiles(NamedTuple):
 
 
 def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
-    """Return the trace files at a path: the file itself, or the files in the folder and its subfolders.
-
-    Parameters
-    ----------
-    limits : ReadingLimits
-        The maximum number of files to check.
-
-    Raises
-    ------
-    UnreadableTrace
-        If there are no trace files.
-    """
+    """Return the trace files at a path: the file itself, or the files in the folder and its subfolders."""
     try:
         if path.is_file():
             return TraceFiles([path], [])
@@ -118,13 +209,7 @@ def rank_sort_key(name: str) -> tuple[bool, int]:
 
 
 def is_trace(file: Path) -> bool:
-    """Return whether the beginning of a file shows that it is a trace.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    """
+    """Return whether the beginning of a file shows that it is a trace."""
     try:
         with open_trace(file) as stream:
             return starts_like_trace(stream.read(_HEAD_BYTES))
@@ -140,11 +225,6 @@ def is_url(path: str) -> bool:
 
 class RemoteFolder:
     """A folder of logs in object storage, or a single log.
-
-    Parameters
-    ----------
-    limits : ReadingLimits
-        The maximum number of files, and the maximum number of bytes of each file.
 
     Raises
     ------

@@ -191,13 +191,6 @@ def source_records(
 
     For a cell, this is its whole text. For a file in one of the folders, it is the functions from which the log quotes
     enough text, if all quoted lines are unchanged. For any other file, it is the quoted lines.
-
-    Parameters
-    ----------
-    find_cell : callable
-        Returns the cell of a code object, given its file name, if the cell belongs to the open notebook.
-    folders : SourceFolders or None
-        The folders from which source files may be read. By default, the working folder and the folders of packages.
     """
     folders = folders if folders is not None else SourceFolders()
     recorded_filenames = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
@@ -221,7 +214,9 @@ def source_records(
             sources.append(source_of_cell(filename, cell))
             continue
         quoted_lines = quoted_lines_by_file[filename]
-        if not quoted_lines:  # nothing proves that the file of this name has the text with which the log was made
+        if (
+            not quoted_lines
+        ):  # nothing proves that the file of this name has the text that was run when the log was made
             continue
         text = folders.lines(filename)
         if text is not None and not _matches_quotes(text, quoted_lines):

@@ -17,12 +17,10 @@ from jupyter_graphbreak.records.records import (
     reduce_record,
     with_encodable_text,
 )
-from jupyter_graphbreak.trace.bytecode import LISTING_KIND, resumed_line
-from jupyter_graphbreak.trace.entries import Tally, read_entries
+from jupyter_graphbreak.trace.entries import LISTING_KIND, Tally, read_entries, resumed_line
 from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
-from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
+from jupyter_graphbreak.trace.log_files import DAMAGE_ERRORS, TooMuchUnpacked, UnreadableTrace, open_trace, rank_in
 from jupyter_graphbreak.trace.log_texts import ProcessFacts, source_records
-from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
@@ -112,7 +110,7 @@ def _validate(record: Record) -> Record | None:
 
 
 _REQUESTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
-#: Further graphs are listed without operations, to limit memory, after this many characters of code in total.
+#: To limit memory, graphs are listed without operations after this many characters of code in total.
 _MAX_TOTAL_CODE_LENGTH = 24 << 20
 #: Longer messages are cut; PyTorch's messages about breaks and errors, with their stacks, are shorter.
 _MAX_MESSAGE_LENGTH = 1 << 20
@@ -149,11 +147,6 @@ def read_processes(
     limits: ReadingLimits = _LIMITS,
 ) -> Iterator[ProcessTrace]:
     """Yield the traces of the processes, one file after the other.
-
-    Parameters
-    ----------
-    folders : SourceFolders or None
-        The folders from which source files may be read. By default, the working folder and the folders of packages.
 
     Raises
     ------
@@ -195,12 +188,8 @@ def read_file(
 
     Parameters
     ----------
-    deadline : Deadline
-        The time at which to stop reading.
     on_read : callable
         Receives, during reading, the number of further bytes that were read.
-    folders : SourceFolders
-        As for :func:`read_processes`.
 
     Raises
     ------

@@ -18,13 +18,7 @@ _MAX_SOURCE_BYTES = 4 << 20
 
 
 class SourceFolders:
-    """Reads source files in the working folder, in the folders of packages, and in additional folders.
-
-    Parameters
-    ----------
-    folders : iterable of str or Path
-        The additional folders.
-    """
+    """Reads source files in the working folder, in the folders of packages, and in additional folders."""
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
         real_paths = (os.path.realpath(os.fspath(folder)) for folder in (os.curdir, *library_roots(), *folders))

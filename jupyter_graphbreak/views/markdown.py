@@ -36,8 +36,6 @@ def render_markdown(
 
     Parameters
     ----------
-    titles : sequence of str
-        One title per report, if there are several.
     new_break_ids : sequence of set of str
         For each report, the ids of the breaks that a gate does not allow.
     """

@@ -43,8 +43,6 @@ def render_sarif(
 
     Parameters
     ----------
-    version : str
-        The version of this package.
     new_break_ids : sequence of set of str or None
         For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
     notebook : str or None

@@ -6,10 +6,10 @@ import { test } from 'node:test';
 
 import ts from 'typescript';
 
-/** The rooms; each may import itself and the rooms above it in this list. */
-const ROOMS = ['report', 'view', 'embed', 'notebook', 'editor', 'panel', '.'];
+/** The folders; each may import itself and the folders above it in this list. */
+const FOLDERS = ['report', 'view', 'embed', 'notebook', 'editor', 'panel', '.'];
 
-/** The packages from which a room may import only types, because pages do not contain them. */
+/** The folders that may import only types from packages, because pages do not contain the packages. */
 const WITHOUT_PACKAGES = ['report', 'view', 'embed'];
 
 /** Modules by their path within the sources, without the ending, and their text. */
@@ -88,9 +88,9 @@ function cycleIn(modules: Modules): string[] | null {
   return null;
 }
 
-/** The imports that lead from a room to one below it in the list. */
+/** The imports that lead from a folder to one below it in the list. */
 function wrongImports(modules: Modules): string[] {
-  const rank = (path: string): number => ROOMS.indexOf(posix.dirname(path));
+  const rank = (path: string): number => FOLDERS.indexOf(posix.dirname(path));
   return allImports(modules)
     .filter(({ from, to }) => modules.has(to) && rank(to) > rank(from))
     .map(({ from, to }) => `${from} imports ${to}`);
@@ -111,16 +111,16 @@ async function sources(): Promise<Modules> {
 
 const SOURCES = await sources();
 
-test('every module is in a room, and one wires them together', () => {
-  const rooms = [...SOURCES.keys()].map(path => posix.dirname(path));
-  assert.deepEqual([...new Set(rooms)].sort(), [...ROOMS].sort());
-  assert.equal(rooms.filter(room => room === '.').length, 1);
+test('every module is in a folder, and one wires them together', () => {
+  const folders = [...SOURCES.keys()].map(path => posix.dirname(path));
+  assert.deepEqual([...new Set(folders)].sort(), [...FOLDERS].sort());
+  assert.equal(folders.filter(folder => folder === '.').length, 1);
 });
 
 test('every relative import resolves to a module or to the schema', () => {
   const lost = allImports(SOURCES).filter(
     ({ to }) =>
-      ROOMS.includes(to.split('/')[0]!) &&
+      FOLDERS.includes(to.split('/')[0]!) &&
       !SOURCES.has(to) &&
       to !== 'report/schema.json'
   );

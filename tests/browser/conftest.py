@@ -166,7 +166,7 @@ def open_page(
 
 
 def _comes_from_jupyterlab(error: Error) -> bool:
-    """Return whether JupyterLab or its widget manager, and not our extension, causes an error."""
+    """Return whether an error comes from JupyterLab or its widget manager rather than from our extension."""
     # The widget manager expects every notebook to have a kernel.
     is_missing_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
     # On a busy machine, JupyterLab may stop waiting for a kernel while a different one is selected.

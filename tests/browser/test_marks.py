@@ -99,7 +99,7 @@ RECORD_ANNOUNCEMENTS = """element => {
 
 
 def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
-    """Explain all cells, of which one fails; then run a cell without explaining it, and explain it again."""
+    """Explain all cells, one of which fails; then run a cell without explaining it, and explain it again."""
     lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
     opened = open_in_lab(open_page, lab, "marks", kernel=True)
     page = opened.page

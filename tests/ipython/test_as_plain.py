@@ -65,7 +65,7 @@ def was_compiled_as_one_function(shell: Shell) -> bool:
 
 
 def compiled_names(shell: Shell) -> list[str]:
-    """Return the names of the callables that were compiled for the report, of which there must be at least one."""
+    """Return the names of the callables that were compiled for the report; there must be at least one."""
     names = [entry.name for entry in shell.report.compiled or ()]
     assert names
     return names

@@ -1,4 +1,4 @@
-"""Cells of many kinds in a real kernel: their reports are right, and they run as without the magic.
+"""Cells of many kinds in a real kernel: their reports are right, and they run as they do without the magic.
 
 The expected lines, outcomes and counts are those of Dynamo when the cells run without the magic.
 """

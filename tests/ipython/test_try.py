@@ -1,4 +1,4 @@
-"""With ``--try``, a cell runs as without it, and the report shows tried remedies with the line numbers of the cell."""
+"""With ``--try``, a cell runs as usual, and the report shows tried remedies with the line numbers of the cell."""
 
 from __future__ import annotations
 

@@ -366,7 +366,12 @@ def test_options_in_descriptions_have_two_hyphens(site: Path) -> None:
 
 def test_parameters_of_public_classes_are_on_the_api_page(site: Path) -> None:
     page = (site / "api.html").read_text(encoding="utf-8")
-    for name in ("results.Changes", "Frontends", "report.frontends.Verdict", "_torch_compat.version.TorchUnavailable"):
+    for name in (
+        "results.Changes",
+        "Frontends",
+        "report.frontends.Verdict",
+        "_torch_compat.toolchain.TorchUnavailable",
+    ):
         assert f'id="jupyter_graphbreak.{name}"' in page
     assert 'id="jupyter_graphbreak.Report.diff"' in page
 

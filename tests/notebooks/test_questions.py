@@ -15,7 +15,7 @@ from notebooks import cause_pages, constructs, known_bugs
 
 #: A cell whose code is folded and whose output is a table, each row of which comes from a line of code with backticks.
 _FOLDED_CELL = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-#: A folded entry, of which a reader sees only the summary.
+#: A folded entry: a reader sees only its summary.
 _FOLDED_ENTRY = re.compile(
     r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL
 )
@@ -205,7 +205,7 @@ CheckpointError with torch.compile | messages_training#checkpointing | ran diffe
 vmap: random operation in randomness error mode | messages_training#second-gradients-vmap | randomness="different"
 trying to save more tensors during recomputation | messages_training#checkpointing | recomputation ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
-position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
+position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | the base tensor of an argument
 assert of pull 90665 with a sliced input | messages#sizes-and-numbers | .contiguous()
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
@@ -264,7 +264,7 @@ ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn in each call
+LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn on every call
 rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
@@ -309,7 +309,7 @@ recomputation uses another graph | training#checkpointerror-a-compiled-block-who
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
 torch.manual_seed in forward | training#what-breaks-in-training-code | before the call
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
-torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
+torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs on every call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
 functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
@@ -322,7 +322,7 @@ self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
 max-autotune inside another torch.compile | cost#which-mode | a part of its caller
-memory leak in each call | questions#memory | names what keeps it
+memory leak on every call | questions#memory | names what keeps it
 an argument is alive after torch.cond | cost#del-and-memory-that-a-break-holds | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
 a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
@@ -334,7 +334,7 @@ a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as 
 cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
 random.shuffle and random.sample | causes/gb0007#random-random | one order
-random.Random(seed) gives the same number in each call | causes/gb0007#random-random | generator of your own
+random.Random(seed) gives the same number on every call | causes/gb0007#random-random | generator of your own
 torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
@@ -417,7 +417,7 @@ accelerate's unwrap_model and compiled models | in_a_notebook#orig-mod-in-the-ke
 Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts its own wrapper inside
 a second GPU compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | each device
 failed to eagerly compile backwards for dynamic | messages_warnings#training | Only a later
-last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | created in each call
+last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | created on every call
 ___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
@@ -621,7 +621,7 @@ ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
 my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
 a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
-AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | forward passes alone
+AOTAutograd's cache misses at every start | compile_time#a-cache-that-does-not-work | forward passes alone
 libcuda.so cannot found in Colab | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | ld.so.conf.d
 Failed to compile. cc_cmd on Windows | in_a_notebook#a-compiler-on-windows | unset `CC`
 Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
@@ -686,7 +686,7 @@ Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `
 call_function BuiltinVariable(zip) with an object of mine | traced#classes | `__getitem__` only
 is a set of enums supported? | traced#dicts-sets-enums-collections | a member of an `Enum` as a key
 super().__setattr__ non-function or method super | traced#classes | slot wrapper '__setattr__'
-random.Random(seed) in compiled code | traced#random-numbers-and-distributions | the same number in each call
+random.Random(seed) in compiled code | traced#random-numbers-and-distributions | the same number on every call
 sig.bind(*args) breaks | traced#the-standard-library | UserDefinedObjectVariable(Signature) bind
 torch.compile does not support sparse Tensors | traced#sparse-nested-quantized-tensors-subclasses | `to_dense()` before
 functools.partial as an argument | traced#itertools-functools-operator | FunctoolsPartialVariable
@@ -884,7 +884,7 @@ I copied the cache to another machine | compile_time#a-cache-that-does-not-work 
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
-single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
+some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
 the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well

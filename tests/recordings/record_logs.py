@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record
-from jupyter_graphbreak.trace.bytecode import LISTING
+from jupyter_graphbreak.trace.entries import LISTING
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parent / "programs"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sample_parameters(values: Iterable[object], every: int) -> list[ParameterSet]:
-    """Return values as parameters, of which ``make test`` runs the first of each ``every`` values."""
+    """Return values as parameters; ``make test`` runs only the first of each ``every`` values."""
     return [
         pytest.param(value, marks=[pytest.mark.exhaustive] if number % every else [])
         for number, value in enumerate(values)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_graphbreak.trace.entries import Tally, read_entries
-from jupyter_graphbreak.trace.opening import open_trace
+from jupyter_graphbreak.trace.log_files import open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

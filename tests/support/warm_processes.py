@@ -40,7 +40,7 @@ _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_"
 #: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
 _LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
 _LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
-#: The Python options with which a process can be forked.
+#: The Python options that a forked process can have.
 _OPTIONS = ("-P", "-u")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
@@ -227,7 +227,7 @@ def _address(folder: Path) -> str:
 
 
 def load() -> None:
-    """Load the modules with which processes start."""
+    """Load the modules that processes start with."""
     for name in _MODULES:
         importlib.import_module(name)
     package = importlib.import_module("jupyter_graphbreak")

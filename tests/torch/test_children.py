@@ -209,7 +209,7 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
     assert "TORCH_TRACE" not in os.environ
 
 
-#: Functions of which the audit hook of a test calls the last one when a shell is about to start.
+#: Functions; the audit hook of a test calls the last one when a shell is about to start.
 SHELL_START_CALLBACKS: list[Callable[[], None]] = []
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.watch import watch
 from jupyter_graphbreak._torch_compat.structured_trace import restrict_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claim_thread
+from jupyter_graphbreak.recording.recorder import watch
 
 HOOKED = [
     ("torch._dynamo.convert_frame", "log_dynamo_start"),

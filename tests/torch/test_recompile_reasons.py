@@ -386,7 +386,7 @@ def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_mark
             model(torch.ones(size, 4))
     assert {frame.role for frame in run.report.frames} == {"entry"}
     (again,) = recompilations(run.report)
-    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic(x, 0)` before the call")
+    assert "`torch._dynamo.mark_dynamic(x, 0)`" in again.guards[0].advice
 
 
 @pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])
@@ -437,7 +437,7 @@ def test_one_module_that_is_compiled_for_two_sizes_is_one_instance() -> None:
             model(torch.ones(size))
     (again,) = recompilations(run.report)
     assert not again.is_caused_by_instances
-    assert again.guards[0].advice.startswith("use `torch._dynamo.mark_dynamic")
+    assert "`torch._dynamo.mark_dynamic" in again.guards[0].advice
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

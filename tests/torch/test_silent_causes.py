@@ -190,7 +190,7 @@ def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped()
     compiled(ONES)
     original, hook_states = torch._dynamo.eval_frame._maybe_set_eval_frame, []
 
-    def is_unhooked() -> bool:  # a hook would take time in each call
+    def is_unhooked() -> bool:  # a hook would take time on every call
         return torch._dynamo.eval_frame._maybe_set_eval_frame is original
 
     with jupyter_graphbreak.capture():

@@ -24,23 +24,22 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
 from jupyter_graphbreak._torch_compat.configuration import force_backend, imitate_eager_output
-from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
 from jupyter_graphbreak._torch_compat.patching import (
     observe_calls_on_thread,
     patch_attribute,
     patch_on_thread,
     redirect_calls_on_thread,
 )
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_compiled_code
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compile_calls
 from jupyter_graphbreak.compiling.routes import route
 from jupyter_graphbreak.experiments.trial.effects import allow_repeated_warnings, capture_effects
-from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name, redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.recording.targets import reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 

@@ -17,7 +17,7 @@ import torch
 from jupyter_graphbreak._torch_compat import module_calls
 from jupyter_graphbreak._torch_compat.configuration import backend_names, force_backend, mode_names
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
-from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
+from jupyter_graphbreak._torch_compat.toolchain import TorchUnavailable, require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compile_calls

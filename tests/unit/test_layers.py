@@ -1,6 +1,6 @@
 """Heavy packages are imported late, there are no import cycles, and the docstrings of folders state their purpose.
 
-The order of the rooms is in ``pyproject.toml``, and ``make lint`` checks it with import-linter.
+The order of the layers is in ``pyproject.toml``, and ``make lint`` checks it with import-linter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parents[2] / "jupyter_graphbreak"
-#: Heavy packages, and the rooms and modules that may import them; the longest name that fits decides.
+#: Heavy packages, and the folders and modules that may import them; the longest name that fits decides.
 HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 MAY_IMPORT_HEAVY: dict[str, set[str]] = {
     "_torch_compat": {"torch"},

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
-from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     add_positions,
@@ -27,6 +26,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     identity,
     line_at,
     program_stack,
+    registry_entry,
     stack_entries,
     stack_of_operation,
     tracing_stack,

@@ -50,14 +50,14 @@ class EnteredCall(NamedTuple):
     """A call to a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
     ``call`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
-    ``frame`` is Dynamo's id, if known; ``callable_id`` is the id that :func:`watch_call_boundaries` reports; ``modes``
-    are those of the call; ``reuses`` is true if the call may use code that was compiled for an earlier call.
+    ``frame_id`` is the id of its frame, if known; ``callable_id`` is the id that :func:`watch_call_boundaries` reports;
+    ``modes`` are those of the call; ``reuses`` is true if the call may use code compiled for an earlier call.
     """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    frame: str | None
+    frame_id: str | None
     compile_arguments: CompileArguments
     callable_id: int | None
     modes: CallModes
@@ -98,20 +98,16 @@ def watch_entries(
     ----------
     on_entry : callable
         Receives the call. An exception in it never reaches PyTorch.
-    emit, add_time : callable
-        See :class:`Observer`.
     on_start : callable
         Receives every call from eager code, before it runs.
     on_end : callable
         Receives such a call and its result, after the call has ended, on the same thread. The result is ``None`` if the
         call raised, and always before torch 2.12, whose wrapper has no variable for the result.
-    on_compiling : callable
-        Called before each compilation of a frame.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
     reported_calls: dict[Any, Any] = {}  # the values keep alive the objects whose ids are the keys
-    frames: dict[CodeType, str] = {}
+    frame_ids: dict[CodeType, str] = {}
     running_calls = threading.local()
 
     def report_first(code: Any, entered_call: EnteredCall) -> None:
@@ -133,7 +129,7 @@ def watch_entries(
         ):
             running_calls.entered_wrapper = wrapper  # functions called by the wrapper's compiled code are not entries
             entered_call = _entered_call(code, call, wrapper)
-            frames.setdefault(code, entered_call.frame or "")
+            frame_ids.setdefault(code, entered_call.frame_id or "")
             report_first(code, entered_call)
 
     def report_calls(call: WatchedCall) -> None:
@@ -154,7 +150,7 @@ def watch_entries(
         on_start(started_call)
         if (reused_code := _reused_code(started_call)) is not None:
             code, entered_call = reused_code
-            report_first(code, entered_call._replace(frame=frames.get(code)))
+            report_first(code, entered_call._replace(frame_id=frame_ids.get(code)))
 
     with (
         observe_calls(convert, "_compile", observer, before=observation),
@@ -172,8 +168,6 @@ def watch_call_boundaries(
     ----------
     on_boundary : callable
         Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
-    emit, add_time : callable
-        See :class:`Observer`.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     observer = Observer(emit, add_time)
@@ -229,7 +223,7 @@ def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dic
 
 
 def _is_machinery(filename: str) -> bool:
-    """Return whether a file is torch's or this package's, and its functions only pass a call on to compiled code."""
+    """Return whether a file belongs to this package or is one of the torch files that only forward calls."""
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 

@@ -313,7 +313,7 @@ class _TracerSteps:
         return regions[key]
 
     def _is_statement(self, index: int, other_positions: Container[Any]) -> bool:
-        """Return whether an instruction belongs to a statement, and is not at one of the other positions."""
+        """Return whether an instruction belongs to a statement and is at none of the other positions."""
         instruction = self._tracer.instructions[index]
         return instruction.opname not in _OUTSIDE_STATEMENTS and instruction.positions not in other_positions
 

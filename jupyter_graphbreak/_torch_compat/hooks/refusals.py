@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
-from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import remember_skip_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_scope_wrapper
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, program_stack, wrapped_code
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+    identity,
+    program_stack,
+    registry_entry,
+    wrapped_code,
+)
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
 if TYPE_CHECKING:

@@ -6,8 +6,12 @@ import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_uncompiled_hook
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import CREATION_SITES, ThreadScopes
+from jupyter_graphbreak._torch_compat.hooks.observer import (
+    CREATION_SITES,
+    ThreadScopes,
+    observe_calls,
+    wrap_with_uncompiled_hook,
+)
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patch_attribute

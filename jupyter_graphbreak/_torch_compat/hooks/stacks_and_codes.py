@@ -1,15 +1,19 @@
-"""Convert Dynamo's code objects, stacks and exceptions to plain data."""
+"""Convert Dynamo's code objects, stacks and exceptions to plain data, and read the registry of graph breaks."""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
+import json
+import math
 import re
 import sys
 import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.records.additions import CodeObject
+from jupyter_graphbreak.records.additions import CodeObject, RegistryEntry
 from jupyter_graphbreak.records.package_paths import package_paths
 from jupyter_graphbreak.records.records import StackEntry, strip_inserted_frames
 
@@ -82,7 +86,7 @@ def gb_type(error: BaseException) -> str | None:
     return getattr(error, "gb_type", None) or None
 
 
-def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameType]:
+def frames_outward(frame: FrameType | None, max_count: float = math.inf) -> Iterator[FrameType]:
     """Yield a frame and its callers, up to a maximum number."""
     while frame is not None and max_count > 0:
         yield frame
@@ -91,10 +95,9 @@ def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameTyp
 
 def program_stack() -> list[StackEntry]:
     """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames."""
-    frame: FrameType | None = sys._getframe(1)
     is_in_dynamo = True
     stack: list[StackEntry] = []
-    while frame is not None:
+    for frame in frames_outward(sys._getframe(1)):
         code = frame.f_code
         filename = code.co_filename
         if is_in_dynamo:
@@ -103,7 +106,6 @@ def program_stack() -> list[StackEntry]:
                 is_in_dynamo = False
         else:
             stack.append(StackEntry(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
-        frame = frame.f_back
     stack.reverse()
     return stack
 
@@ -172,11 +174,10 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 def site_of(frame: FrameType | None) -> StackEntry | None:
     """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package."""
     packages = package_paths()
-    while frame is not None:
-        path = packages.module_path(frame.f_code.co_filename)
+    for outer in frames_outward(frame):
+        path = packages.module_path(outer.f_code.co_filename)
         if path is None or not path.startswith(_MACHINERY_PATHS):
-            return entry_of_frame(frame)
-        frame = frame.f_back
+            return entry_of_frame(outer)
     return None
 
 
@@ -188,3 +189,28 @@ def entry_of_frame(frame: FrameType) -> StackEntry:
         code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
         positions[2], positions[3], positions[1],
     )  # fmt: skip
+
+
+@functools.cache
+def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
+    path = Path(importlib.import_module("torch._dynamo").__file__ or "").with_name("graph_break_registry.json")
+    try:
+        registry = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    # The newest revision of an entry comes first, and a later key replaces an earlier one.
+    return {entry["Gb_type"]: (gb_id, entry) for gb_id, entries in registry.items() for entry in reversed(entries)}
+
+
+def registry_entry(gb_type: str) -> RegistryEntry:
+    """Return the registry's entry for a reason, without the hints that have placeholders.
+
+    If the registry has no entry, the result has only the name of the reason.
+    """
+    gb_id, entry = _registry().get(gb_type, (None, {}))
+    return RegistryEntry(
+        gb_type=gb_type,
+        gb_id=gb_id,
+        explanation=entry.get("Explanation"),
+        hints=[hint for hint in entry.get("Hints", []) if "{" not in hint],
+    )

@@ -25,8 +25,8 @@ from jupyter_graphbreak.experiments.check.closeness import (
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
@@ -37,7 +37,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_paths
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
 
@@ -115,7 +115,9 @@ def _sharing_key(entry: Entry) -> Any:
     return owner, definition, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
 
 
-def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = cell_of_shell) -> CheckResult:
+def check_instances(
+    entries: Sequence[Entry], run_report: Report, *, find_cell: FindCell = cell_of_shell
+) -> CheckResult:
     """Compare entries of one kind with eager code: each entry alone, and each entry after the earlier ones have run.
 
     Parameters
@@ -125,7 +127,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
-        result = check_entry(entry, run, find_cell=find_cell, earlier_entries=entries[: number - 1])
+        result = check_entry(entry, run_report, find_cell=find_cell, earlier_entries=entries[: number - 1])
         check = structs.replace(result.check, instances=len(entries))
         if not check.equal and number > 1:
             differences = [f"instance {number} of {len(entries)}: {text}" for text in check.differences]
@@ -138,7 +140,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
 
 def check_entry(
     entry: Entry,
-    run: Report | None = None,
+    run_report: Report | None = None,
     *,
     find_cell: FindCell = cell_of_shell,
     earlier_entries: Sequence[Entry] = (),
@@ -150,7 +152,7 @@ def check_entry(
 
     Parameters
     ----------
-    run : Report or None
+    run_report : Report or None
         The report whose graph ids the check uses. By default, this is the report of the compiled call on copies.
     earlier_entries : sequence of Entry
         The earlier entries of the same kind. If they are modules, the entry may use their compiled code. Copies of
@@ -161,7 +163,7 @@ def check_entry(
         with compile_separately(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
-            copy_report = build_report(recording.records)
+            report_on_copies = build_report(recording.records)
             expected = _observe_eager(entry)
             differences = _differences(entry, expected, actual)
             call_count = 1
@@ -175,7 +177,9 @@ def check_entry(
                 is_due_to_earlier_entries = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
-                correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
+                correspondence = Correspondence(
+                    report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
+                )
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
@@ -196,7 +200,7 @@ def check_entry(
         step=step,
         restored_by=restored_by,
     )
-    return CheckResult(check, copy_report, error_name=expected.error_name if check.equal else None)
+    return CheckResult(check, report_on_copies, error_name=expected.error_name if check.equal else None)
 
 
 class _CompiledCall:
@@ -447,7 +451,9 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.copy_report.frames if frame.id == graphs.wrong_graph.frame), None)
+    frame = next(
+        (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.compile_id), None
+    )
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.original_graph(letter)
     if letter is None or graph_id is None:
@@ -494,12 +500,8 @@ def _try_changes(
 
     Parameters
     ----------
-    entry : Entry
-        The entry whose compiled result is wrong.
     step : {"eager", "aot_eager", "backend"}
         The compilation step that introduces the difference.
-    first_divergence : Divergence or None
-        The first wrong operation.
     unchanged_us : float or None
         The time in microseconds that a compiled call takes without a change.
     call_count : int

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import digest, shape_of
+from jupyter_graphbreak.experiments.trial.copies import clone, digest, shape_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
@@ -34,7 +33,7 @@ _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that large noise causes.
 _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
-#: The numbers of rounding errors by which noise changes the inputs. Small noise shows the size of rounding in a result.
+#: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
 
@@ -42,8 +41,8 @@ SMALL_NOISE, LARGE_NOISE = 1, 256
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
-    ``largest`` is the largest number in all results of the call, of which ``value`` may be only one. ``precision`` is
-    the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
+    ``largest`` is the largest number in all results of the call; ``value`` may be only one of the results.
+    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
     """
 
     largest: float
@@ -74,14 +73,10 @@ def difference_beyond_rounding(
 
     Parameters
     ----------
-    expected, actual
-        The results, of any kind.
     exact : DoublePrecisionResults or None
         The results in double precision, which show the size of rounding, if they are available.
     are_gradients : bool
         Whether the results are gradients, which are sums over many elements.
-    ignored_paths, root
-        The same as for :func:`.values.describe_difference`.
     """
     result = describe_difference(expected, actual, ignored_paths=ignored_paths, root=root)
     if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:
@@ -167,7 +162,7 @@ def _is_rounding(
 
 
 def precision_of(graph: torch.fx.Graph) -> float:
-    """Return the largest relative rounding error of the dtypes with which a captured graph computes."""
+    """Return the largest relative rounding error of the dtypes that a captured graph computes in."""
     values = [node.meta.get("example_value") for node in graph.nodes]
     dtypes = {value.dtype for value in values if is_instance(value, torch.Tensor) and value.is_floating_point()}
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
@@ -178,13 +173,10 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int
 
     Parameters
     ----------
-    value : object
-        The value to copy.
     memo : dict
         Objects that are not copied, by their ids.
     noise_size : int
-        The maximum number of rounding errors by which each number is changed, in the same random directions in each
-        call.
+        The maximum change of each number, in rounding errors. All calls use the same random directions.
     precision : float
         The smallest rounding error to assume; see :func:`precision_of`.
     """

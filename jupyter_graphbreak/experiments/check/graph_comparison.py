@@ -43,21 +43,17 @@ class WrongGraph:
 
     Parameters
     ----------
-    frame : str
-        The id of the frame that was compiled.
     module : GraphModule
         The graph as Dynamo captured it.
     changed_module : GraphModule
         The graph after the backend has changed it.
-    compiled : callable
-        The compiled graph.
     inputs : list
         Copies of the inputs of the call.
     is_only_backward : bool
         Whether the gradients of the graph differ, but not its values.
     """
 
-    frame: str
+    compile_id: str
     module: torch.fx.GraphModule
     changed_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
@@ -70,8 +66,6 @@ class GraphComparison:
 
     Parameters
     ----------
-    backend : str or callable
-        The backend that compiles the graphs.
     subject : Subject
         The copied function that is compiled. Its graphs may change shared memory.
 
@@ -100,7 +94,7 @@ class GraphComparison:
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame = current_compile_id()
+        compile_id = current_compile_id()
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         self.precision = max(self.precision, precision_of(captured_module.graph))
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
@@ -116,14 +110,14 @@ class GraphComparison:
                     captured_module, compiled, leaves, self._subject, compares_gradients=compares_gradients
                 ):
                     self.wrong_graph = WrongGraph(
-                        frame, captured_module, module, compiled, clone(leaves), compares_gradients
+                        compile_id, captured_module, module, compiled, clone(leaves), compares_gradients
                     )
             return compiled(*args)
 
         return run
 
     def first_wrong_operation(self) -> str | None:
-        """Compile prefixes of the wrong graph, and return the name of the operation with which they become wrong.
+        """Compile prefixes of the wrong graph; return the name of the operation that makes them wrong.
 
         If the backend does not reproduce the error, return the first operation that the backend has changed in the
         graph, or else the operation of the first wrong output. Without a wrong graph, return ``None``.
@@ -204,7 +198,12 @@ def computes_differently(
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
             change = functools.partial(to_double, noise_size=noise_size, precision=precision)
             exact_results.append(
-                _compute_in_double(module, inputs, subject, change, computes_gradients=compares_gradients)
+                _compute(
+                    _interpreter(_copy_graph(module, change)),
+                    change(inputs),
+                    subject,
+                    computes_gradients=compares_gradients,
+                )
             )
             if not noise_size:
                 continue
@@ -246,19 +245,6 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
         subject.memory.restore(unchanged_keys)
         subject.memory.return_free_memory()
         saved_state.restore()
-
-
-def _compute_in_double(
-    module: torch.fx.GraphModule,
-    inputs: Inputs,
-    subject: Subject,
-    change: Callable[[Any], Any],
-    *,
-    computes_gradients: bool,
-) -> Any:
-    return _compute(
-        _interpreter(_copy_graph(module, change)), change(inputs), subject, computes_gradients=computes_gradients
-    )
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:

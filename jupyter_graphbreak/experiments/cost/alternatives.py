@@ -43,13 +43,6 @@ def measure_alternatives(
 
     Each alternative is compared with an unchanged copy that is compiled just before the alternatives: guards take more
     or less time depending on where they are in memory.
-
-    Parameters
-    ----------
-    compiled_time : Spread
-        The time of the compiled call.
-    guards : sequence of GuardCost
-        The most expensive guards.
     """
     paths = _shared_path_differences(steady_state.correspondence)
     guards_us = sum(guard.time.median_us for guard in guards)
@@ -85,7 +78,7 @@ def measure_alternatives(
 
 def _shared_path_differences(correspondence: Correspondence) -> list[PathDifference]:
     """Return the run's path differences that also occurred on the copies, those with the most lines first."""
-    keys = {_path_key(path) for path in correspondence.copy_report.paths if path.lines}
+    keys = {_path_key(path) for path in correspondence.report_on_copies.paths if path.lines}
     paths = [path for path in correspondence.run_report.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 

@@ -28,8 +28,6 @@ class RepeatedBlocks:
 
     Parameters
     ----------
-    name : str
-        The name of their class.
     paths : tuple of str
         Their paths, such as ``self.layers.0``.
     compiles_in_place : bool
@@ -57,8 +55,6 @@ def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_cou
     ----------
     modules : iterable of tuple
         The modules with their paths, each module before those inside it.
-    min_count : int
-        The minimum number of blocks.
 
     Returns
     -------
@@ -105,13 +101,7 @@ def _parameter_count(modules: Iterable[torch.nn.Module]) -> int:
 
 @contextlib.contextmanager
 def replace_forwards(forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
-    """Replace the method ``forward`` of modules or of their classes while the context is open.
-
-    Parameters
-    ----------
-    forwards : iterable of tuple
-        The modules or classes, each with its new method.
-    """
+    """Replace the method ``forward`` of modules or of their classes while the context is open."""
     with contextlib.ExitStack() as exit_stack:
         for owner, forward in forwards:
             exit_stack.enter_context(patch_attribute(owner, "forward", forward))

@@ -23,46 +23,46 @@ class Correspondence:
 
     Parameters
     ----------
-    copy_report : Report
+    report_on_copies : Report
         The report of the repeated run on copies.
     run_report : Report
-        The report of the original run; ``copy_report`` itself if there was no original run.
-    entry : str or None
-        The id of the frame in ``run_report`` with which the repeated part begins.
+        The report of the original run; ``report_on_copies`` itself if there was no original run.
+    first_frame_id : str or None
+        The id of the first frame of the repeated part in ``run_report``.
     """
 
-    def __init__(self, copy_report: Report, run_report: Report, entry: str | None = None) -> None:
-        self.copy_report = copy_report
+    def __init__(self, report_on_copies: Report, run_report: Report, first_frame_id: str | None = None) -> None:
+        self.report_on_copies = report_on_copies
         self.run_report = run_report
-        frames = [frame.id for frame in run_report.frames]
-        first = frames.index(entry) if entry in frames else 0
-        later_frames = set(frames[first:])
-        copy_names, run_names = self._copy_names, self._run_names = (
-            _source_name_by_id(copy_report),
+        frame_ids = [frame.id for frame in run_report.frames]
+        first = frame_ids.index(first_frame_id) if first_frame_id in frame_ids else 0
+        later_frame_ids = set(frame_ids[first:])
+        names_on_copies, names_in_run = self._names_on_copies, self._names_in_run = (
+            _source_name_by_id(report_on_copies),
             _source_name_by_id(run_report),
         )
         self._frames = _pair_ids(
-            ((frame.id, _frame_key(frame, copy_names)) for frame in copy_report.frames),
-            ((frame.id, _frame_key(frame, run_names)) for frame in run_report.frames if frame.id in later_frames),
+            ((frame.id, _frame_key(frame, names_on_copies)) for frame in report_on_copies.frames),
+            ((frame.id, _frame_key(frame, names_in_run)) for frame in run_report.frames if frame.id in later_frame_ids),
         )
         later_graphs = [
-            graph for graph in run_report.graphs if graph.frame in later_frames or graph.frame not in frames
+            graph for graph in run_report.graphs if graph.frame in later_frame_ids or graph.frame not in frame_ids
         ]
-        self._graphs = _pair_ids(map(_graph_with_key, copy_report.graphs), map(_graph_with_key, later_graphs))
+        self._graphs = _pair_ids(map(_graph_with_key, report_on_copies.graphs), map(_graph_with_key, later_graphs))
         # If the copies are called by different code, their frames may have a different role, but the same graphs.
         run_frames = {graph.id: graph.frame for graph in run_report.graphs}
-        for graph in copy_report.graphs:
+        for graph in report_on_copies.graphs:
             if graph.id in self._graphs:
                 self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
         self._breaks = _pair_ids(
-            ((break_.id, _break_key(break_, copy_names)) for break_ in copy_report.breaks),
-            ((break_.id, _break_key(break_, run_names)) for break_ in run_report.breaks),
+            ((break_.id, _break_key(break_, names_on_copies)) for break_ in report_on_copies.breaks),
+            ((break_.id, _break_key(break_, names_in_run)) for break_ in run_report.breaks),
         )
 
     def original_source(self, ident: str) -> str | None:
         """Return the original run's id for a source of the repeated run; ``None`` if its report lacks the source."""
-        name = self._copy_names(ident)
-        return next((source.id for source in self.run_report.sources if self._run_names(source.id) == name), None)
+        name = self._names_on_copies(ident)
+        return next((source.id for source in self.run_report.sources if self._names_in_run(source.id) == name), None)
 
     def original_location(self, location: Location | None) -> Location | None:
         """Return a location of the repeated run with the original run's id; ``None`` if its report lacks the source."""
@@ -70,13 +70,7 @@ class Correspondence:
         return replace(location, source=source) if location is not None and source is not None else None
 
     def locator(self, files: Mapping[str, str], find_cell: FindCell) -> Locate:
-        """Return a function that finds the locations of stacks in the sources of the original run's report.
-
-        Parameters
-        ----------
-        files : mapping
-            The file name of each source of the repeated run's report, by the source's id.
-        """
+        """Return a function that finds the locations of stacks in the sources of the original run's report."""
         return locator({name: self.original_source(ident) for ident, name in files.items()}, find_cell)
 
     def original_frame(self, ident: str | None) -> str | None:

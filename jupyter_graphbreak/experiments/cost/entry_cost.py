@@ -26,7 +26,6 @@ from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.alternatives import measure_alternatives
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.fusion import unfused_kernels
 from jupyter_graphbreak.experiments.cost.growth import memory_growth
@@ -46,7 +45,14 @@ from jupyter_graphbreak.experiments.cost.parts import (
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of_calls, time_in_turn
+from jupyter_graphbreak.experiments.cost.timing import (
+    Budget,
+    CudaClock,
+    ProcessorClock,
+    gain_us,
+    spread_of_calls,
+    time_in_turn,
+)
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
@@ -54,7 +60,7 @@ from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
 
@@ -114,13 +120,7 @@ def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
 
 
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
-    """Return the work that a call causes on its device.
-
-    Parameters
-    ----------
-    activities : sequence of Activity
-        The activities of the call, in order.
-    """
+    """Return the work that a call causes on its device."""
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
         (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
@@ -176,16 +176,20 @@ def measure_entry(
         with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
-        copy_report, files = build_with_files(recording.records)
+        report_on_copies, files = build_with_files(recording.records)
         variants = variants._replace(remedied=dict(_settled_variants(variants.remedied, end)) if is_settled else {})
         variants.break_only.warm_up()
         compilations_before = compilation_count()
         calls = _timed_calls(variants, budget, end)
         is_settled = is_settled and compilations_before == compilation_count()
         profiles = _profile_calls(variants.compiled, end) if is_settled else []
-        correspondence = Correspondence(copy_report, run_report if run_report is not None else copy_report, entry.frame)
-        frame = entry.frame if run_report is not None else next((frame.id for frame in copy_report.frames), None)
-        compiled_time, parts = _divide_time(variants.compiled, calls, profiles, copy_report)
+        correspondence = Correspondence(
+            report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
+        )
+        frame = (
+            entry.frame_id if run_report is not None else next((frame.id for frame in report_on_copies.frames), None)
+        )
+        compiled_time, parts = _divide_time(variants.compiled, calls, profiles, report_on_copies)
         cost = EntryCost(
             function=entry.function,
             frame=frame,
@@ -200,13 +204,13 @@ def measure_entry(
         if is_settled:
             locate = correspondence.locator(files, find_cell)
             us_by_graph = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-            used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
+            used_frame_ids = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
             steady = SteadyState(
-                entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frames
+                entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frame_ids
             )
             cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run_report is not None else None
-    return MeasuredEntry(cost, copy_report, startup)
+    return MeasuredEntry(cost, report_on_copies, startup)
 
 
 class _Variants(NamedTuple):
@@ -353,8 +357,6 @@ class FurtherMeasurement(NamedTuple):
     time_share : float
         The time that the measurement may take, as a share of the time spent before the first measurement of the table.
         Time left by earlier measurements is added.
-    measure : callable
-        Returns the new value of the field.
     compile_time_share : float
         Additional time that the measurement may take, as a share of the time that compiling took in the run.
     """
@@ -379,7 +381,7 @@ MEASUREMENTS = (
         "guards", "frame_guards", 0.3,
         lambda state, _: state.compiled.run_between_calls(
             functools.partial(
-                time_guards, state.frame_guards, state.used_frames, state.correspondence.original_frame, state.locate
+                time_guards, state.frame_guards, state.used_frame_ids, state.correspondence.original_frame, state.locate
             )
         ),
     ),
@@ -408,8 +410,6 @@ def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, ela
 
     Parameters
     ----------
-    cost : EntryCost
-        The cost of the entry without these measurements.
     elapsed_s : float
         The time in seconds that was spent before these measurements.
     end : float
@@ -449,13 +449,6 @@ def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: 
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call are treated as compiled unless they run outside of graphs in the compiled call.
-
-    Parameters
-    ----------
-    profiles : list of list of ProfileRange
-        Profiles of the compiled call.
-    graphs_share : float or None
-        The graphs' share of the time.
     """
     if not profiles:
         return None
@@ -480,13 +473,7 @@ def _break_even_calls(saved_us: float | None, correspondence: Correspondence) ->
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
-    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``.
-
-    Parameters
-    ----------
-    *args, **kwargs
-        The arguments of the call.
-    """
+    """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``."""
     call = compiled_callable(fn)
     options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
+from jupyter_graphbreak._torch_compat.backends import unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.trial.entry import backend_name
@@ -19,7 +19,7 @@ from jupyter_graphbreak.report.cost import UnfusedKernels
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak._torch_compat.fusion import UnfusedPair
+    from jupyter_graphbreak._torch_compat.backends import UnfusedPair
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.effect_locations import Locate
     from jupyter_graphbreak.report.cost import WhyNotFused
@@ -50,7 +50,7 @@ def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
     if max(us_by_graph.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.copy_report.graphs}
+    graph_by_frame = {graph.frame: graph.id for graph in steady_state.correspondence.report_on_copies.graphs}
     unfused: list[UnfusedKernels] = []
     for number, graph_inputs in inputs.items():
         graph = graph_by_frame.get(timer.compile_ids[number], "")

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
-from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
-from jupyter_graphbreak._torch_compat.profile_ranges import mark_graph
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_compiled_code, mark_graph
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
-from jupyter_graphbreak.experiments.cost.clock import ProcessorClock
-from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waiting_us_so_far, yields_so_far
+from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, ProcessorClock, waiting_us_so_far, yields_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.hooks.code_marks import Moment
-    from jupyter_graphbreak.experiments.cost.clock import Clock
+    from jupyter_graphbreak._torch_compat.profile_ranges import Moment
+    from jupyter_graphbreak.experiments.cost.timing import Clock
 
 _T = TypeVar("_T")
 
@@ -42,19 +40,10 @@ class GraphTimer:
 
     The code around the graphs can also record marks if it was compiled in the context of :meth:`mark_generated_code`.
 
-    Parameters
-    ----------
-    backend : str or callable
-        The backend that compiles the graphs.
-    clock : Clock
-        The clock for the marks.
-
     Attributes
     ----------
     compile_ids : list of str
         The id of the compiled frame of each graph, in order.
-    modules : list of GraphModule
-        The graphs as Dynamo captured them.
     running_graph : tuple or None
         The number of the graph that is running, and the number of this run among the runs of all graphs. ``None`` if no
         graph is running, and while marks are recorded.

@@ -91,8 +91,6 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
 
     Parameters
     ----------
-    backward : bool
-        Whether a backward pass follows each call.
     collect_old_garbage : bool
         Whether to collect Python's oldest generation after the last call, which may take longer than a call.
     """

@@ -37,7 +37,7 @@ _MAX_TIMED = 5_000
 
 def time_guards(
     frames: Sequence[FrameGuards],
-    used_frames: Collection[str],
+    used_frame_ids: Collection[str],
     frame_id: Callable[[str], str | None],
     locate: Locate,
     call: Callable[[], object] | None = None,
@@ -45,15 +45,11 @@ def time_guards(
     """Return the objects whose guards take the most time, most expensive first.
 
     All guards of a frame are timed together, after a call, which has filled the processor's caches with other data.
-    The time is divided among the objects in proportion to the times of single guards; the time to reach objects is
+    The time is divided among the objects in proportion to the times of individual guards; the time to reach objects is
     divided evenly.
 
     Parameters
     ----------
-    frames : sequence of FrameGuards
-        The guards of the compiled frames.
-    used_frames : collection of str
-        The ids of the frames that a call runs.
     frame_id : callable
         Returns the id of a frame in the report.
     call : callable or None
@@ -61,7 +57,7 @@ def time_guards(
     """
     costs: list[GuardCost] = []
     for frame in frames:
-        if frame.frame not in used_frames or not frame.check():
+        if frame.compile_id not in used_frame_ids or not frame.check():
             continue
         try:
             all_guards_us = (
@@ -70,7 +66,7 @@ def time_guards(
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the times of the frames so far are kept
             break
-        frame.check()  # single checks record the tensors that they have checked; this discards the records
+        frame.check()  # individual checks record the tensors that they have checked; this discards the records
         for group, share in shares.groups():
             if share < _NOTABLE_SHARE:
                 continue
@@ -79,7 +75,7 @@ def time_guards(
             # A guard's comment shows the line of code that led to the guard.
             text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
             time_of_group = spread_of_times([share * us for us in all_guards_us])
-            costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
+            costs.append(GuardCost(frame_id(frame.compile_id), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 
 

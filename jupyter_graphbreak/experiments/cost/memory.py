@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import torch
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
+from jupyter_graphbreak._torch_compat.backends import SavedTensor, saved_tensors, stack_of
 from jupyter_graphbreak._torch_compat.profile_ranges import record_device_activities
 from jupyter_graphbreak.experiments.cost import variants
-from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
+from jupyter_graphbreak.experiments.cost.timing import CudaClock
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.named_objects import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -216,13 +216,7 @@ def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> Memory
 
 
 class _SavedTensorsByRun:
-    """The tensors that autograd saves in each run of a graph, in order.
-
-    Parameters
-    ----------
-    timer : GraphTimer
-        The timer that knows which graph is running.
-    """
+    """The tensors that autograd saves in each run of a graph, in order."""
 
     def __init__(self, timer: GraphTimer) -> None:
         self._timer = timer

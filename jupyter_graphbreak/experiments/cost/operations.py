@@ -18,10 +18,9 @@ from jupyter_graphbreak.report.cost import OpCost, Spread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
-    from jupyter_graphbreak.experiments.cost.timing import CallTime
+    from jupyter_graphbreak.experiments.cost.timing import CallTime, Clock
     from jupyter_graphbreak.report.schema import Graph, Op
 
 #: A graph is examined if it takes at least this share of the time that its operations take one by one, and at least
@@ -75,7 +74,7 @@ def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[A
         steady_state.correspondence,
     )
     # A frame has one graph, apart from rare cases.
-    graph_by_frame = {graph.frame: graph for graph in correspondence.copy_report.graphs}
+    graph_by_frame = {graph.frame: graph for graph in correspondence.report_on_copies.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run_report.graphs}
     costs: list[OpCost] = []
     try:
@@ -150,8 +149,6 @@ class _TimedRun(torch.fx.Interpreter):
 
     Parameters
     ----------
-    clock : Clock
-        The clock of the graph's device.
     candidate_nodes : set of Node
         The operations to return as candidates.
     """

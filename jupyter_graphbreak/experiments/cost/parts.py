@@ -112,8 +112,6 @@ class TimeOwners:
     lookup_us_by_frame : mapping
         The time to select a frame's code, by the frame's id. It is subtracted from the time of the code before the
         frame.
-    overhead : Overhead
-        The times to subtract from those of the user's code.
     """
 
     def __init__(
@@ -141,29 +139,29 @@ class TimeOwners:
     def times_by_owner(self, call: CallTime) -> dict[TimeOwner, float]:
         """Return the time in microseconds that one call spends in each owner."""
         times: defaultdict[TimeOwner, float] = defaultdict(float)
-        open_frames: list[str] = []  # entered, but not left yet
+        open_frame_ids: list[str] = []  # entered, but not left yet
         resumed: set[str] = set()  # the open frames that have called their resume functions
         previous_mark = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
             marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous_mark, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - previous_mark.us - marks_us)
-            has_resumed = bool(open_frames) and open_frames[-1] in resumed
-            for owner, part in self._divide_stretch(previous_mark, mark, us, open_frames, has_resumed=has_resumed):
+            has_resumed = bool(open_frame_ids) and open_frame_ids[-1] in resumed
+            for owner, part in self._divide_stretch(previous_mark, mark, us, open_frame_ids, has_resumed=has_resumed):
                 times[owner] += part
             match mark.kind:
                 case "entered":
-                    open_frames.append(mark.name)
+                    open_frame_ids.append(mark.name)
                     resumed.discard(mark.name)
                 case "resumes":
                     resumed.add(mark.name)
-                case "left" if mark.name in open_frames:
-                    while open_frames.pop() != mark.name:
+                case "left" if mark.name in open_frame_ids:
+                    while open_frame_ids.pop() != mark.name:
                         pass
             previous_mark = mark
         return times
 
     def _divide_stretch(
-        self, mark_before: Mark, mark_after: Mark, us: float, open_frames: list[str], *, has_resumed: bool
+        self, mark_before: Mark, mark_after: Mark, us: float, open_frame_ids: list[str], *, has_resumed: bool
     ) -> Iterator[tuple[TimeOwner, float]]:
         """Yield the owners of the stretch between two marks, each with its share of the time."""
         match mark_before.kind, mark_after.kind:
@@ -171,23 +169,23 @@ class TimeOwners:
                 return
             case ("graph", "graph ends") | ("backward", "backward ends"):
                 yield self._graphs[int(mark_before.name)], us
-            case _, "graph" if open_frames:
-                yield self._guards_owner(open_frames[-1]), us
+            case _, "graph" if open_frame_ids:
+                yield self._guards_owner(open_frame_ids[-1]), us
             case _, "entered":
                 guards_us = us
                 is_entry = self._first_frame is not None and self._first_frame.id == mark_after.name
                 if mark_before.kind != "resumes" and not (mark_before.kind == "begins" and is_entry):
                     guards_us = min(us, self._lookup_us_by_frame.get(mark_after.name, 0.0))
                 yield self._guards_owner(mark_after.name), guards_us
-                yield self._eager_owner(open_frames, has_resumed=has_resumed), us - guards_us
-            case "graph is noted", "resumes" | "left" if open_frames:
+                yield self._eager_owner(open_frame_ids, has_resumed=has_resumed), us - guards_us
+            case "graph is noted", "resumes" | "left" if open_frame_ids:
                 leaving_us = min(us, self._overhead.graph_to_break_us)
-                yield self._guards_owner(open_frames[-1]), leaving_us
-                yield self._eager_owner(open_frames, has_resumed=has_resumed), us - leaving_us
+                yield self._guards_owner(open_frame_ids[-1]), leaving_us
+                yield self._eager_owner(open_frame_ids, has_resumed=has_resumed), us - leaving_us
             case "left", "left" if self._is_resume(mark_before.name):  # a resumed frame returns, and then its caller
                 yield NO_OWNER, us
             case _:
-                yield self._eager_owner(open_frames, has_resumed=has_resumed), us
+                yield self._eager_owner(open_frame_ids, has_resumed=has_resumed), us
 
     def _is_resume(self, frame: str) -> bool:
         return frame in self._frames and self._frames[frame].role == "resume"
@@ -203,14 +201,14 @@ class TimeOwners:
         graphs = frame.graphs if frame is not None else []
         return TimeOwner("guards", next(iter(graphs), None), self._causing_break(frame), compile_id)
 
-    def _eager_owner(self, open_frames: list[str], *, has_resumed: bool) -> TimeOwner:
+    def _eager_owner(self, open_frame_ids: list[str], *, has_resumed: bool) -> TimeOwner:
         """Return the owner of the time that Python takes in the innermost open frame.
 
         If the frame has called a resume function that a break makes run eagerly, the time belongs to that break.
         """
-        if not open_frames:
+        if not open_frame_ids:
             return TimeOwner("outside", None, self._break_of_eager_call)
-        frame = self._frames.get(open_frames[-1])
+        frame = self._frames.get(open_frame_ids[-1])
         break_id = self._break_ending_frame(frame) or self._causing_break(frame) if frame is not None else None
         if has_resumed and break_id is not None:
             break_id = self._break_of_skipped_resume.get(break_id, break_id)
@@ -241,9 +239,9 @@ class TimeOwners:
 
     def _causing_break(self, frame: Frame | None) -> str | None:
         """Return the break that makes Dynamo compile a frame separately."""
-        visited_frames: set[str] = set()
-        while frame is not None and frame.id not in visited_frames:
-            visited_frames.add(frame.id)
+        visited_frame_ids: set[str] = set()
+        while frame is not None and frame.id not in visited_frame_ids:
+            visited_frame_ids.add(frame.id)
             if frame.resume is not None and self._break_by_resume.get(frame.resume) is not None:
                 return self._break_by_resume[frame.resume]
             frame = self._frames.get(frame.caller or "")

@@ -22,9 +22,9 @@ from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, seconds_left
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _CompilationTrial:
         self._entry = entry = steady_state.entry
         self._blocks = blocks
         self._compiled_variant = compiled = steady_state.compiled
-        self._run = steady_state.correspondence.run_report
+        self._run_report = steady_state.correspondence.run_report
         # The order in which code draws random numbers depends on the way in which the code is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _REFERENCE_BACKEND}
         self._expected_results = (
@@ -146,7 +146,7 @@ class _CompilationTrial:
         return Variant(replace(entry, inner_targets=blocks), compiled=False)
 
     def _variant_with_nested_regions(self, entry: Entry) -> Variant:
-        # Nested regions that replace the methods of single modules return wrong results (torch 2.13, 2.15), unlike
+        # Nested regions that replace the methods of individual modules return wrong results (torch 2.13, 2.15), unlike
         # those that replace the methods of classes.
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, context=lambda: replace_forwards(regions.items()))
@@ -189,7 +189,7 @@ class _CompilationTrial:
             start_s,
             compilations=sum(frame.outcome == "compiled" for frame in report.frames),
             graphs=len(report.graphs),
-            differences=_failed_guards(report, self._run) if way == "blocks" else [],
+            differences=_failed_guards(report, self._run_report) if way == "blocks" else [],
             limit_hit=any(recompile.limit_hit for recompile in report.recompiles),
         )
 
@@ -235,11 +235,11 @@ def _as_nested_region(function: Any) -> Any:
     return torch.compiler.nested_compile_region(functools.update_wrapper(copy, function))
 
 
-def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
+def _failed_guards(report_on_copies: Report, run_report: Report) -> list[BlockDifference]:
     """Return the guards that failed in a compilation, with locations in the sources of the original run."""
-    correspondence = Correspondence(report, run)
+    correspondence = Correspondence(report_on_copies, run_report)
     return [
         BlockDifference(number, reason.guard, correspondence.original_location(reason.location), reason.head)
-        for number, recompile in enumerate(report.recompiles, start=1)
+        for number, recompile in enumerate(report_on_copies.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

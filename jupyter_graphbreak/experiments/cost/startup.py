@@ -36,11 +36,6 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
 
     Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk contain the
     graphs.
-
-    Parameters
-    ----------
-    correspondence : Correspondence
-        Maps the report of the second start to the report of the first one.
     """
     records = list(records)
     messages = _cache_messages(records)
@@ -51,11 +46,11 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         for record in records
         if record.kind == "compilation_metrics"
     }
-    copy_report, run_report = correspondence.copy_report, correspondence.run_report
-    compile_s = {frame.id: frame.compile_s or 0.0 for frame in copy_report.frames}
+    report_on_copies, run_report = correspondence.report_on_copies, correspondence.run_report
+    compile_s = {frame.id: frame.compile_s or 0.0 for frame in report_on_copies.frames}
     graphs = {graph.id: graph for graph in run_report.graphs}
     starts = []
-    for graph in copy_report.graphs:
+    for graph in report_on_copies.graphs:
         ident = correspondence.original_graph(graph.id)
         if ident is None:
             continue
@@ -68,9 +63,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
             )
         )
     return Startup(
-        first_s=round(correspondence.compile_seconds(), 4),
-        second_s=round(sum(compile_s.values()), 4),
-        graphs=starts,
+        first_s=round(correspondence.compile_seconds(), 4), second_s=round(sum(compile_s.values()), 4), graphs=starts
     )
 
 
@@ -84,16 +77,9 @@ def _cache_messages(records: Iterable[Record]) -> defaultdict[str, dict[str, str
 
 
 def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
-    """Try settings that avoid the bypasses of an entry's graphs; return those with which the cache has all graphs.
+    """Try settings that avoid the bypasses of an entry's graphs; return those that let the cache keep all graphs.
 
     Each bypass mentions only one operation, so settings are added from one start to the next.
-
-    Parameters
-    ----------
-    startup : Startup
-        The entry's second start, without a change.
-    records : iterable of Record
-        The records of that start.
     """
     bypassed_graphs = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
     reasons = _bypass_reasons(_cache_messages(records))

@@ -21,13 +21,11 @@ class SteadyState:
 
     Parameters
     ----------
-    eager, compiled : Variant
-        The variants that call the entry uncompiled and compiled.
     us_by_graph : mapping
         The time in microseconds of each graph in a call, by the graph's id in the report of the run on copies.
     frame_guards : sequence of FrameGuards
         The guards of the compiled frames; empty if this PyTorch does not show them.
-    used_frames : collection of str
+    used_frame_ids : collection of str
         The ids of the frames that a call runs, in the report of the run on copies.
     """
 
@@ -38,4 +36,4 @@ class SteadyState:
     locate: Locate
     us_by_graph: Mapping[str, float] = field(default_factory=dict)
     frame_guards: Sequence[FrameGuards] = ()
-    used_frames: Collection[str] = ()
+    used_frame_ids: Collection[str] = ()

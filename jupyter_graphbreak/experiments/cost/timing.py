@@ -11,23 +11,21 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_call_boundaries
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
 from jupyter_graphbreak.records.additions import WatchFailed
 from jupyter_graphbreak.report.cost import Spread, may_be_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import FrameType
 
-    from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.records.additions import Addition
 
 #: The minimum number of runs of each variant, unless a deadline passes, and the default maximum.
@@ -56,6 +54,60 @@ class Budget:
     max_runs: int = MAX_RUNS
 
 
+class Clock(Protocol):
+    """Records moments during a call, and converts them to times afterwards."""
+
+    def mark(self) -> Any:
+        """Return the current moment."""
+
+    def times_us(self, marks: Sequence[Any]) -> list[float]:
+        """Return the time in microseconds from the first moment to each moment."""
+
+
+class ProcessorClock:
+    """The clock for a call that has done all of its work when it returns."""
+
+    def mark(self) -> int:
+        """Return the current moment."""
+        return time.perf_counter_ns()
+
+    def times_us(self, marks: Sequence[int]) -> list[float]:
+        """Return the time in microseconds from the first moment to each moment."""
+        return [(mark - marks[0]) / 1e3 for mark in marks]
+
+
+class CudaClock:
+    """The clock for a call that queues work on a CUDA device.
+
+    A moment is an event on the device's stream, so the time between two moments includes the time that the device
+    waited for the processor. The processor waits for the device only after all moments are recorded.
+
+    Parameters
+    ----------
+    cuda
+        An object with ``Event`` and ``synchronize``, like ``torch.cuda``.
+    """
+
+    def __init__(self, cuda: Any = torch.cuda) -> None:
+        self._cuda = cuda
+
+    def mark(self) -> Any:
+        """Return the current moment."""
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def times_us(self, marks: Sequence[Any]) -> list[float]:
+        """Wait for the device, and return the time in microseconds from the first moment to each moment."""
+        self._cuda.synchronize()
+        return [0.0, *(marks[0].elapsed_time(mark) * 1e3 for mark in marks[1:])]
+
+
+def clock_for(tensors: Iterable[torch.Tensor]) -> Clock:
+    """Return the clock for a call that uses these tensors."""
+    return CudaClock() if any(tensor.is_cuda for tensor in tensors) else ProcessorClock()
+
+
 @dataclass(frozen=True)
 class Mark:
     """A recorded moment of a call.
@@ -65,7 +117,7 @@ class Mark:
     kind : str
         ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
         graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
-        ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment`.
+        ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.profile_ranges.Moment`.
     name : str
         The number of the graph, or the compile id of the frame.
     us : float
@@ -124,10 +176,6 @@ def time_in_turn(
     ----------
     variants : sequence of callable
         Functions that make a call and return its time.
-    budget : Budget
-        The time for all variants.
-    clock : callable
-        Returns the current time in seconds.
     end : float
         The deadline, after which only a few more runs are made.
 
@@ -169,13 +217,7 @@ def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
-    """Return the ratio of the changed call's time to the unchanged call's; ``None`` if it cannot be measured clearly.
-
-    Parameters
-    ----------
-    changed, unchanged : callable
-        Functions that make a call and return its time.
-    """
+    """Return the ratio of the changed call's time to the unchanged call's; ``None`` if the measurement is unclear."""
     pairs: list[float] = []
     end = time.monotonic() + _RATIO_S
     while len(pairs) < _MIN_PAIRS or (time.monotonic() < end and len(pairs) < _MAX_PAIRS):

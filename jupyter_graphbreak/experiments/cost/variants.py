@@ -16,8 +16,8 @@ import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record_device_activities
-from jupyter_graphbreak.experiments.cost.clock import clock_for
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
+from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
@@ -121,10 +121,6 @@ class Variant:
 
     Parameters
     ----------
-    entry : Entry
-        The entry to call.
-    compiled : bool
-        Whether to compile the entry.
     records_marks : bool
         Whether the compiled code can record marks.
     context : callable
@@ -152,7 +148,7 @@ class Variant:
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
         self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
-        #: Whether calls change their arguments, and their state. Until the warm-up finds out, every change is undone.
+        #: Whether calls change their arguments or their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
         #: The content of the arguments before each call; ``None`` if it cannot be restored in place.
@@ -314,8 +310,6 @@ class Variant:
 
         Parameters
         ----------
-        observe : callable
-            Receives a function that makes the call and the backward pass.
         on_tensor : callable
             Receives copies of the tensors in the result, and of the gradients.
         """
@@ -365,13 +359,6 @@ class Variant:
         """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call receives new copies of the arguments, but not of tensors that collect gradients, such as parameters.
-
-        Parameters
-        ----------
-        observe : callable
-            Receives a function that makes a call.
-        backward : bool
-            Whether a backward pass follows each call whose results require gradients.
         """
         original_values, copied_values = (
             (arguments.args, arguments.kwargs) for arguments in (self._original_arguments, self._arguments)
@@ -436,7 +423,7 @@ class Variant:
 
     @contextlib.contextmanager
     def _swap_copies_in(self) -> Iterator[None]:
-        """Open the variant's context, and use the copies and the private code, while this context is open."""
+        """Within this context, keep the variant's context open, and use the copies and the private code."""
         arguments = self._arguments
         with (
             self._context(),

@@ -6,13 +6,13 @@ import ast
 import functools
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
-from jupyter_graphbreak.experiments.families.site import global_and_nonlocal_names, names_bound
+from jupyter_graphbreak.experiments.families.site import called_name, global_and_nonlocal_names, names_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,12 +58,6 @@ class Branch:
         The assigned values, by the source text of the target.
     in_place_targets : set of str
         The targets that are changed in place: the value becomes the new content of their tensor.
-    result : Value or None
-        The returned value.
-    returns : bool
-        Whether the branch returns.
-    nested_tests : list of ast.expr
-        The tests of nested branches.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -93,12 +87,8 @@ def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name
 
     Parameters
     ----------
-    block : sequence of ast.stmt
-        The branch's statements.
     suffix : str
         The suffix of the names that are created for the branch.
-    torch_name : str
-        The name under which the source imports the torch package.
     """
     try:
         return _BranchReader(draft, suffix, torch_name).read(block)
@@ -384,3 +374,82 @@ def render_value(value: Value) -> str:
     if container_type != "Tuple":
         return f"{container_type}({', '.join(key + text for key, text in zip(keys, texts, strict=True))})"
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+#: Functions and methods whose gradient may be infinite or NaN at zero and below, but is finite at 1.
+_STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
+
+
+def guard_branch(branch: Branch, condition: str, torch_name: str, *, is_taken: bool) -> Branch:
+    """Return a branch in which ``torch.where`` replaces risky operands with 1 when the other branch is taken.
+
+    Without this, an integer division by zero would raise an error, and a gradient might become NaN.
+
+    Parameters
+    ----------
+    is_taken : bool
+        Whether the branch is taken if the condition is true.
+    """
+
+    def guard(text: str) -> str:
+        return guard_operands(text, condition, torch_name, is_taken=is_taken)
+
+    def guard_value(value: Value | None) -> Value | None:
+        if value is None or isinstance(value, str):
+            return value and guard(value)
+        container_type, keys, members = value
+        return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
+
+    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in branch.lines)]
+    values = {target: guard(text) for target, text in branch.values.items()}
+    return replace(branch, lines=lines, values=values, result=guard_value(branch.result))
+
+
+def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool) -> str:
+    """Return an expression in which ``torch.where`` replaces risky operands with 1 when the other branch is taken."""
+    try:
+        tree = parse_expression(text)
+    except SyntaxError:
+        return text
+    guard = _OperandGuard(condition, torch_name, is_taken=is_taken)
+    guarded = guard.visit(tree)
+    return ast.unparse(guarded) if guard.has_risky_operand else text
+
+
+class _OperandGuard(ast.NodeTransformer):
+    def __init__(self, condition: str, torch_name: str, *, is_taken: bool) -> None:
+        self._condition = condition
+        self._torch_name = torch_name
+        self._is_taken = is_taken
+        self.has_risky_operand = False
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Guard divisors, and the bases of powers with a floating-point exponent."""
+        self.generic_visit(node)
+        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
+        if is_division and not isinstance(node.right, ast.Constant):
+            node.right = self._guard(node.right)
+        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
+        if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
+            node.left = self._guard(node.left)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Guard the arguments of roots and logarithms."""
+        self.generic_visit(node)
+        if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
+            if node.args:
+                node.args[0] = self._guard(node.args[0])
+            else:
+                node.func.value = self._guard(node.func.value)
+        return node
+
+    def _guard(self, operand: ast.expr) -> ast.expr:
+        self.has_risky_operand = True
+        text = ast.unparse(operand)
+        operands = (text, "1") if self._is_taken else ("1", text)
+        return parse_expression(where_call(self._torch_name, self._condition, *operands))
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_values import (
     RANDOM_OPERATIONS,
     Branch,
+    guard_branch,
+    guard_operands,
     has_no_side_effects,
     has_no_unpacking,
     parenthesize_lines,
@@ -22,20 +23,24 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     select_value,
     where_call,
 )
-from jupyter_graphbreak.experiments.families.case_guards import rewrite_guard_as_if
-from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
+from jupyter_graphbreak.experiments.families.conditions import (
+    requires_elements,
+    rewrite_guard_as_if,
+    split_test,
+    tensor_condition,
+)
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
-from jupyter_graphbreak.experiments.families.element_counts import requires_elements
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
-    called_name,
     dotted_name,
     draft_of,
     global_and_nonlocal_names,
     indentation_step,
+    is_bound_before,
     names_bound,
     names_read,
+    names_read_after,
     parameters_of,
     site_at,
     site_of,
@@ -44,92 +49,7 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.branch_values import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-
-#: Functions and methods whose gradient may be infinite or NaN at zero and below, but is finite at 1.
-_STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
-
-
-def guard_branch(branch: Branch, condition: str, torch_name: str, *, is_taken: bool) -> Branch:
-    """Return a branch in which ``torch.where`` replaces risky operands with 1 when the other branch is taken.
-
-    Without this, an integer division by zero would raise an error, and a gradient might become NaN.
-
-    Parameters
-    ----------
-    branch : Branch
-        The branch to guard.
-    condition : str
-        The name of the condition.
-    torch_name : str
-        The name under which the source imports the torch package.
-    is_taken : bool
-        Whether the branch is taken if the condition is true.
-    """
-
-    def guard(text: str) -> str:
-        return guard_operands(text, condition, torch_name, is_taken=is_taken)
-
-    def guard_value(value: Value | None) -> Value | None:
-        if value is None or isinstance(value, str):
-            return value and guard(value)
-        container_type, keys, members = value
-        return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
-
-    lines = [f"{name} = {guard(text)}" for name, _, text in (line.partition(" = ") for line in branch.lines)]
-    values = {target: guard(text) for target, text in branch.values.items()}
-    return replace(branch, lines=lines, values=values, result=guard_value(branch.result))
-
-
-def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool) -> str:
-    """Return an expression in which ``torch.where`` replaces risky operands with 1 when the other branch is taken."""
-    try:
-        tree = parse_expression(text)
-    except SyntaxError:
-        return text
-    guard = _OperandGuard(condition, torch_name, is_taken=is_taken)
-    guarded = guard.visit(tree)
-    return ast.unparse(guarded) if guard.has_risky_operand else text
-
-
-class _OperandGuard(ast.NodeTransformer):
-    def __init__(self, condition: str, torch_name: str, *, is_taken: bool) -> None:
-        self._condition = condition
-        self._torch_name = torch_name
-        self._is_taken = is_taken
-        self.has_risky_operand = False
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard divisors, and the bases of powers with a floating-point exponent."""
-        self.generic_visit(node)
-        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
-        if is_division and not isinstance(node.right, ast.Constant):
-            node.right = self._guard(node.right)
-        exponent = node.right.value if isinstance(node.right, ast.Constant) else None
-        if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
-            node.left = self._guard(node.left)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Guard the arguments of roots and logarithms."""
-        self.generic_visit(node)
-        if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
-            if node.args:
-                node.args[0] = self._guard(node.args[0])
-            else:
-                node.func.value = self._guard(node.func.value)
-        return node
-
-    def _guard(self, operand: ast.expr) -> ast.expr:
-        self.has_risky_operand = True
-        text = ast.unparse(operand)
-        operands = (text, "1") if self._is_taken else ("1", text)
-        return parse_expression(where_call(self._torch_name, self._condition, *operands))
-
-
-def _is_string(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 FAMILY = "branch"
@@ -174,8 +94,6 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
 
     Parameters
     ----------
-    source : str
-        The id of the source.
     line : int
         The line of the condition, or the line that assigns the size to a name.
     """
@@ -520,7 +438,7 @@ def _is_sum(test: ast.expr) -> bool:
 
 
 def _counting_method(test: ast.expr) -> str | None:
-    """Return the method with which a test counts the true values of a mask; ``None`` if it reads a size instead."""
+    """Return the method that a test uses to count a mask's true values; ``None`` if it reads a size instead."""
     attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
     return next((name for name in attributes if name in {"any", "count_nonzero", "sum"}), None)
 

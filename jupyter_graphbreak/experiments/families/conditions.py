@@ -1,17 +1,28 @@
-"""Rewrite the test of an ``if`` as a boolean tensor."""
+"""Examine the tests of branches, and rewrite them: as boolean tensors, or a case's guard as an ``if``."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import as_operand
-from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
-from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted_name
+from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    arguments_of,
+    called_name,
+    dotted_name,
+    draft_of,
+    indentation_step,
+    names_bound,
+    names_read,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions in torch that return a boolean tensor.
@@ -25,6 +36,8 @@ _NUMERIC_FUNCTIONS = {
 }  # fmt: skip
 #: Methods that move a value to the host, which a test on the device does not need.
 _METHODS_TO_HOST = {"item", "cpu", "tolist"}
+#: Methods that keep the number of indices that ``nonzero()`` returns.
+_RESHAPING_METHODS = {"flatten", "reshape", "squeeze", "to", "view"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
@@ -95,7 +108,7 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch_name)
-    if (condition_on_mask := emptiness_condition(draft, test, torch_name)) is not None:
+    if (condition_on_mask := _emptiness_condition(draft, test, torch_name)) is not None:
         return condition_on_mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         condition = tensor_condition(draft, test.operand, torch_name)
@@ -107,6 +120,71 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _call_condition(draft, test, torch_name) or f"{as_operand(_text_on_device(draft, test))} != 0"
+
+
+def _emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
+    """Return a test such as ``len(rows) == 0`` as a test of the mask whose ``True`` elements have the indices ``rows``.
+
+    A graph does not know the number of indices, but it computes ``mask.any()``. The result is ``None`` for any other
+    test.
+    """
+    is_true_with_elements = requires_elements(test, lambda node: _counted_name(node) is not None)
+    name = next((name for node in ast.walk(test) if (name := _counted_name(node)) is not None), None)
+    mask = _mask_of_indices(draft, name) if name is not None else None
+    if mask is None or is_true_with_elements is None:
+        return None
+    condition = f"{as_operand(draft.text_of(mask))}.any()"
+    return condition if is_true_with_elements else f"{torch_name}.logical_not({condition})"
+
+
+def _counted_name(node: ast.AST) -> ast.Name | None:
+    """Return the variable whose elements an expression counts, as in ``len(rows)`` or ``rows.shape[0]``."""
+    match node:
+        case ast.Call(func=ast.Name("len"), args=[ast.Name() as name]):
+            return name
+        case ast.Call(func=ast.Attribute(ast.Name() as name, "numel" | "size")):
+            return name
+        case ast.Subscript(value=ast.Attribute(ast.Name() as name, "shape")):
+            return name
+    return None
+
+
+def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
+    """Return the mask if a variable is assigned once, to the indices of the mask's elements that are not zero."""
+    nodes = list(ast.walk(draft.enclosing_function(name) or draft.tree))
+    stores = [
+        node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name.id
+    ]
+    assignments = [node for node in nodes if isinstance(node, ast.Assign) and name.id in names_bound(node)]
+    if len(stores) != 1 or len(assignments) != 1 or assignments[0].lineno >= name.lineno:
+        return None
+    mask = _mask_of(assignments[0].value)
+    later_names = {
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and assignments[0].lineno < node.lineno < name.lineno
+    }
+    return mask if mask is not None and later_names.isdisjoint(names_read(mask)) else None
+
+
+def _mask_of(indices: ast.expr) -> ast.expr | None:
+    """Return ``mask`` for an expression such as ``torch.where(mask)[0]`` or ``mask.nonzero().squeeze(1)``."""
+    while True:
+        match indices:
+            case ast.Subscript(value=value):
+                indices = value
+            case ast.Call(func=ast.Attribute(value, method)) if method in _RESHAPING_METHODS:
+                indices = value
+            case _:
+                break
+    if not isinstance(indices, ast.Call) or called_name(indices) not in {"where", "nonzero", "argwhere"}:
+        return None
+    is_method = isinstance(indices.func, ast.Attribute) and dotted_name(indices.func.value) != "torch"
+    operands = [indices.func.value] if is_method and isinstance(indices.func, ast.Attribute) else indices.args
+    is_condition_alone = not (is_method and indices.args)
+    return operands[0] if len(operands) == 1 and is_condition_alone else None
 
 
 def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str | None:
@@ -284,3 +362,101 @@ def _is_exact_number(number: object) -> bool:
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)
+
+
+def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
+
+    Parameters
+    ----------
+    is_element_count : callable, optional
+        Returns whether an expression counts elements; by default :func:`counts_elements`.
+    """
+    is_element_count = is_element_count or counts_elements
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = requires_elements(test.operand, is_element_count)
+        return None if inner is None else not inner
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        key = type(test.ops[0]), test.comparators[0].value
+        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
+    return True if is_element_count(test) else None
+
+
+def counts_elements(node: ast.expr) -> bool:
+    """Return whether an expression counts elements, like ``x.numel()``, ``x.shape[0]`` and ``mask.sum()``."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
+        return counts_elements(node.func.value)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
+    return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
+
+
+#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
+_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
+    (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
+    (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
+}  # fmt: skip
+
+
+def rewrite_guard_as_if(site: Site) -> Site | None:
+    """Rewrite the guard of the ``case`` at a site as an ``if``, and return its site; ``None`` if that is impossible.
+
+    The ``else`` contains the body of the case that matches if the guard is false.
+    """
+    draft = site.draft
+    statement, case = draft.enclosing(site.node, ast.Match), draft.enclosing(site.node, ast.match_case)
+    if statement is None or case is None or case.guard is None or site.node not in ast.walk(case.guard):
+        return None
+    later_cases = statement.cases[statement.cases.index(case) + 1 :]
+    fallback = next((part for part in later_cases if not _are_disjoint(part.pattern, case.pattern)), None)
+    bodies = [case.body] if fallback is None else [case.body, fallback.body]
+    indents = {draft.indent_of(body[0]) for body in bodies}
+    (indent,) = indents if len(indents) == 1 else (None,)
+    if indent is None or (
+        fallback is not None and (fallback.guard is not None or not _includes(fallback.pattern, case.pattern))
+    ):
+        return None
+    literals = (node for body in bodies for part in body for node in ast.walk(part) if isinstance(node, ast.expr))
+    if any(isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno for node in literals):
+        return None  # the lines of a string would be indented
+    step = indentation_step(draft, site.function) if site.function is not None else "    "
+    texts = [draft.text[draft.line_start(body[0].lineno) : draft.end_of(body[-1])].split("\n") for body in bodies]
+    lines = [
+        line
+        for header, text in zip((f"if {draft.text_of(case.guard)}:", "else:"), texts, strict=False)
+        for line in (f"{indent}{header}", *(f"{step}{line}" if line.strip() else line for line in text))
+    ]
+    start, end = draft.end_of(case.pattern), draft.end_of(case.guard)
+    splices = [
+        Splice(start, end, ""),
+        Splice(draft.line_start(case.body[0].lineno), draft.end_of(case.body[-1]), "\n".join(lines)),
+    ]
+    text = draft.apply_splices(splices)
+    new_draft = draft_of(text, draft.taken_names) if text is not None else None
+    line = case.body[0].lineno - draft.text.count("\n", start, end)
+    if_statement = new_draft.find_node(line, None, line, None) if new_draft is not None else None
+    if new_draft is None or not isinstance(if_statement, ast.If):
+        return None
+    return replace(site, draft=new_draft, node=if_statement, statement=if_statement)
+
+
+def _includes(outer: ast.pattern, inner: ast.pattern) -> bool:
+    """Return whether the first pattern matches everything that the second one matches, judging by their syntax."""
+    alternatives = outer.patterns if isinstance(outer, ast.MatchOr) else [outer]
+    inner_alternatives = inner.patterns if isinstance(inner, ast.MatchOr) else [inner]
+    is_wildcard = isinstance(outer, ast.MatchAs) and outer.name is None
+    return is_wildcard or {ast.dump(part) for part in inner_alternatives} <= {ast.dump(part) for part in alternatives}
+
+
+def _are_disjoint(first: ast.pattern, second: ast.pattern) -> bool:
+    """Return whether two patterns match only strings and have no string in common."""
+    alternatives = [part.patterns if isinstance(part, ast.MatchOr) else [part] for part in (first, second)]
+    values = [
+        {part.value.value if isinstance(part, ast.MatchValue) and isinstance(part.value, ast.Constant) else None
+         for part in parts}
+        for parts in alternatives
+    ]  # fmt: skip
+    return all(isinstance(value, str) for part in values for value in part) and values[0].isdisjoint(values[1])

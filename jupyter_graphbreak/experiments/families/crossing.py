@@ -57,7 +57,7 @@ _IMPURE_BUILTINS = {
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
 #: The usual names of these packages, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
-#: Parts of the names by which functions of these packages show that they change an argument or global state.
+#: Parts of names that show that a function of these packages changes an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {
@@ -386,13 +386,7 @@ def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
 
 
 class HiddenEffects:
-    """The effects of calls, properties and operators, as far as the user's sources show them.
-
-    Parameters
-    ----------
-    trees : iterable of ast.Module
-        The syntax trees of the user's sources.
-    """
+    """The effects of calls, properties and operators, as far as the user's sources show them."""
 
     def __init__(self, trees: Iterable[ast.Module]) -> None:
         nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -461,8 +455,6 @@ class HiddenEffects:
         ----------
         names_in_progress : frozenset of str
             The names of the functions that callers are examining, which are not examined again.
-        are_constructors : bool
-            Whether the functions initialize the object that is their first parameter.
         """
         for function in functions:
             if function.name in names_in_progress:

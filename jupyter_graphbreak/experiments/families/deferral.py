@@ -39,8 +39,6 @@ class DeferredStatement:
 
     Parameters
     ----------
-    statement : ast.stmt
-        The statement in the source.
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     lines_after_call : list of str
@@ -75,8 +73,6 @@ def defer(
 
     Parameters
     ----------
-    function : ast.FunctionDef
-        The compiled function.
     statement : ast.stmt
         A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
     clone_changed_values : bool
@@ -86,7 +82,7 @@ def defer(
     parts = _needed_expressions(statement, local_names, parameters_of(function))
     if parts is None or (may_end_call(statement) and is_in_try_or_with(draft, statement)):
         return None
-    # Code that the test protects is computed after the test, from the names that it reads.
+    # Code that the statement's test protects is computed after the test, from the names that the code reads.
     is_protected = isinstance(statement, ast.If)
     leaves = [
         leaf

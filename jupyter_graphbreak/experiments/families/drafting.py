@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _Node = TypeVar("_Node", bound=ast.AST)
-_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+#: Expressions that need no parentheses as operands.
+_OPERAND_NODES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class Splice(NamedTuple):
@@ -33,8 +34,6 @@ class Draft:
     ----------
     text : str
         The source: a file or a cell, magics included.
-    tree : ast.Module
-        The syntax tree of the text, with the lines and columns of the text.
     taken_names : frozenset of str
         Further names that new code must not assign.
     """
@@ -51,7 +50,7 @@ class Draft:
 
     @classmethod
     def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-        """Return the draft of a text; ``None`` if it is not Python, or if Python may count its lines differently."""
+        """Return the draft of source text; ``None`` if it is not Python, or if its lines may be counted differently."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
@@ -284,10 +283,10 @@ class _ExpressionReplacer(ast.NodeTransformer):
 def as_operand(text: str) -> str:
     """Return an expression's text as an operand, in parentheses if necessary."""
     try:
-        is_atom = isinstance(parse_expression(text), _ATOMS) and "\n" not in text
+        is_operand = isinstance(parse_expression(text), _OPERAND_NODES) and "\n" not in text
     except SyntaxError:
-        is_atom = False
-    return text if is_atom else f"({text})"
+        is_operand = False
+    return text if is_operand else f"({text})"
 
 
 def as_argument(draft: Draft, node: ast.expr) -> str:

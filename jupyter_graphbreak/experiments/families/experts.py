@@ -6,10 +6,15 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import names_read_after
-from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.element_counts import counts_elements, requires_elements
-from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, names_bound, names_read, site_of
+from jupyter_graphbreak.experiments.families.conditions import counts_elements, requires_elements, tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.site import (
+    called_name,
+    dotted_name,
+    names_bound,
+    names_read,
+    names_read_after,
+    site_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,8 +40,6 @@ class _ExpertLoop:
 
     Parameters
     ----------
-    loop : ast.For
-        The loop.
     indices : ast.expr
         The expression for the indices of the experts in use.
     assignment : ast.Assign or None
@@ -193,7 +196,7 @@ def _are_rows(indices: ast.expr) -> bool:
 
 
 def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> bool:
-    """Return whether a loop's body only sets names that nothing reads later, and changes rows of local tensors."""
+    """Return whether a loop's body changes only rows of local tensors and names that nothing reads later."""
     set_names: set[str] = set()
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AugAssign):

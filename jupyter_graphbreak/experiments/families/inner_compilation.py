@@ -42,12 +42,8 @@ class CompiledEntry:
 
     Parameters
     ----------
-    name : str
-        The name of the function or method, or of the module's class.
     owner : str
         The class of a method; empty for a function or module.
-    is_module : bool
-        Whether the entry is a module.
     parameters : tuple of str
         The names of the parameters, in order, without the first parameter of a method.
     receiver : str
@@ -75,8 +71,6 @@ def propose_inner_compilation(
     ----------
     texts : mapping
         The whole text of each source that is not a library, by the source's id.
-    files : mapping
-        The file name of each source, by its id.
     operation_share : float
         The share of the entry's forward operations that the inner calls perform.
     taken_names : frozenset of str
@@ -238,7 +232,7 @@ class _InnerCompilationWriter:
         self.is_possible = False
 
     def _expression_for(self, path: str, *, starts_at_owner: bool) -> str | None:
-        """Return the expression with which top-level code refers to a path; ``None`` if it is not known."""
+        """Return the expression that top-level code uses for a path; ``None`` if it is not known."""
         root = path.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (starts_at_owner or root == self._entry.receiver):
             owner = self._owner_expression()

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, names_read_after
 from jupyter_graphbreak.experiments.families.branch_values import (
     OPERATOR_SYMBOLS,
     RANDOM_OPERATIONS,
@@ -19,8 +18,10 @@ from jupyter_graphbreak.experiments.families.drafting import as_argument, as_ope
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
+    is_bound_before,
     names_bound,
     names_read,
+    names_read_after,
     parameters_of,
     site_of,
 )

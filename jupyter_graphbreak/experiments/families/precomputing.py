@@ -65,17 +65,7 @@ class ReadExpressions(NamedTuple):
 
 
 class PrecomputingChange(NamedTuple):
-    """A change that computes values before the call.
-
-    Parameters
-    ----------
-    texts : mapping
-        The whole new text of each changed source, by the source's id.
-    compiled_name : str
-        The name of the function that the changed code compiles.
-    passes_tensors : bool
-        Whether the values are passed as tensors.
-    """
+    """A change that computes values before the call."""
 
     title: str
     texts: Mapping[str, str]
@@ -90,14 +80,8 @@ def propose_precomputing(
 
     Parameters
     ----------
-    source : str
-        The id of the source that defines the function.
     line : int
         The function's first line in the source, which may be a decorator's.
-    texts : mapping
-        The texts of all user sources, by source id.
-    read_expressions : ReadExpressions
-        The expressions that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None

@@ -50,8 +50,6 @@ class Condition:
 
     Parameters
     ----------
-    source : str
-        The id of the source.
     line, column, end_line, end_column : int
         The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
     required_results : tuple of bool
@@ -78,15 +76,11 @@ class InnerCall:
 
     Parameters
     ----------
-    name : str
-        The name of the function, or of the modules' class.
     module_paths : tuple of str
         The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
         itself the module ``net``. Empty for a function.
     method : str
         The name of the modules' method to compile; empty if ``Module.compile`` compiles calls to the modules.
-    filename : str
-        The name of the file that defines the function.
     functions : frozenset of tuple
         The functions that ran during the call, each as a file name and a function name.
     starts_at_owner : bool
@@ -122,7 +116,7 @@ class Proposal:
     conditions : tuple of Condition
         The tests that the change edits or crosses.
     compiles_inner_function : bool
-        Whether the changed function compiles an inner function, and must be called uncompiled.
+        Whether the changed function compiles an inner function. It must then be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall

@@ -115,7 +115,7 @@ def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
 
 
 def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
+    """Return the names in the indices or labels that an expression, or a function it calls, uses to look items up."""
     if not isinstance(node, ast.Call):
         return _names_in_direct_lookup(draft, node)
     name = called_name(node)
@@ -125,7 +125,7 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
 
 
 def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the indices or labels with which an expression directly looks items up."""
+    """Return the names in the indices or labels that an expression itself uses to look items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 from typing import TYPE_CHECKING
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.branch_values import has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
-from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.indexing import index_with_vector
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, indentation_step, site_of
 
@@ -189,59 +191,6 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
-def _index_with_vector(site: Site) -> Iterator[Proposal]:
-    """Write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
-
-    PyTorch turns a zero-dimensional index into a number, which a graph does not know. A variable used as an index is
-    replaced in the whole function, because each of its uses would break the graph.
-    """
-    draft, node = site.draft, site.node
-    targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    subscript = next((part for part in (node, *targets) if isinstance(part, ast.Subscript)), None)
-    for index in _computed_indices(subscript) if subscript is not None else ():
-        text = draft.text_of(index)
-        scope = site.function if isinstance(index, ast.Name) and site.function is not None else site.statement
-        splices: list[Splice] = []
-        for part in ast.walk(scope):
-            if isinstance(part, ast.Subscript):
-                same_index = next((one for one in _computed_indices(part) if draft.text_of(one) == text), None)
-                if same_index is not None:
-                    splices += _splices_for_vector(site, part, same_index)
-        yield from site.propose_edit(FAMILY, "Index with a tensor of one element", splices)
-
-
-def _computed_indices(subscript: ast.Subscript) -> list[ast.expr]:
-    """Return the indices of a subscript that may be tensors and whose dimension in the result is known."""
-    indices = _indices(subscript)
-    ellipsis_position = next(
-        (position for position, index in enumerate(indices) if isinstance(index, ast.Constant) and index.value is ...),
-        len(indices),
-    )
-    return [index for index in indices[:ellipsis_position] if isinstance(index, _COMPUTED_INDEX_NODES)]
-
-
-def _indices(subscript: ast.Subscript) -> list[ast.expr]:
-    return subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
-
-
-def _splices_for_vector(site: Site, subscript: ast.Subscript, index: ast.expr) -> list[Splice]:
-    """Return the splices that index with a vector and, if the result is read, remove the dimension of the vector."""
-    splices = [site.draft.replacement(index, f"{as_operand(site.draft.text_of(index))}.reshape(1)")]
-    if isinstance(subscript.ctx, ast.Load):
-        indices = _indices(subscript)
-        dimension = sum(
-            isinstance(earlier, ast.Slice) or (isinstance(earlier, ast.Constant) and earlier.value is None)
-            for earlier in indices[: indices.index(index)]
-        )
-        end = site.draft.end_of(subscript)
-        splices.append(Splice(end, end, f".squeeze({dimension})" if dimension else "[0]"))
-    return splices
-
-
-#: The expressions that may compute an index from a tensor.
-_COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subscript)
-
-
 def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as a loop over the items, with ``torch.where``."""
     draft, statement = site.draft, site.statement
@@ -338,7 +287,23 @@ _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "copy with clone()": _copy_with_clone,
     "draw with randint_like": _draw_with_randint_like,
     "format with str.format": _format_with_str_format,
-    "index with a vector": _index_with_vector,
+    "index with a vector": functools.partial(index_with_vector, family=FAMILY),
     "leave requires_grad_() out": _leave_requires_grad_out,
     "replace the requires_grad assignment": _replace_requires_grad,
 }
+
+
+MARKER_FAMILY = "marker"
+
+
+_BREAKING_FUNCTIONS = {"graph_break", "skip_frame", "step_unsupported"}
+
+
+def propose_without_markers(problem: Problem) -> Iterator[Proposal]:
+    """Yield a change that removes the call, if it breaks the graph on purpose."""
+    site = site_of(problem)
+    if site is None or not isinstance(site.statement, ast.Expr) or not isinstance(site.statement.value, ast.Call):
+        return
+    name = called_name(site.statement.value)
+    if name in _BREAKING_FUNCTIONS:
+        yield from site.propose_edit(MARKER_FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])

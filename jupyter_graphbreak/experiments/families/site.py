@@ -1,4 +1,4 @@
-"""Find the source and the syntax node of a break, and read names in syntax trees."""
+"""Find the source and the syntax node of a break, and the names that code reads and binds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,6 @@ class Site:
 
     Parameters
     ----------
-    source : str
-        The id of the source.
-    draft : Draft
-        The draft of the source.
     node : ast.expr or ast.stmt
         The expression or statement at which the graph broke.
     statement : ast.stmt
@@ -65,8 +61,6 @@ class Site:
         ----------
         tests : iterable of ast.expr
             The tests for which the proposal computes both branches.
-        assumptions : iterable of str
-            The assumptions of the proposal.
         """
         splices = list(splices)
         uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
@@ -117,7 +111,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
+    """Return the draft of source text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
     return Draft.parse(text, taken_names)
 
 
@@ -131,8 +125,8 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     statement = draft.enclosing(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
-    libraries = {source.id for source in problem.report.sources if source.kind == "library"}
-    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    library_ids = {source.id for source in problem.report.sources if source.kind == "library"}
+    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in library_ids}
     return Site(location.source, draft, node, statement, user_texts)
 
 
@@ -227,10 +221,42 @@ def has_constant_options(node: ast.expr) -> bool:
 
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
-    """Return the whitespace by which the body of a block is indented; four spaces if the block shows none."""
+    """Return the indentation of the body of a block; four spaces if the block shows none."""
     outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return (
         inner_indent[len(outer_indent) :]
         if inner_indent.startswith(outer_indent) and len(inner_indent) > len(outer_indent)
         else "    "
     )
+
+
+def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
+    """Return whether a target is bound before a statement, as is assumed for any target that is not a plain name."""
+    if not target.isidentifier():
+        return True
+    scope = draft.enclosing_function(statement) or draft.tree
+    if isinstance(scope, FunctionNode):
+        parameters = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
+        if target in parameters:
+            return True
+    return target in global_and_nonlocal_names(scope) or any(
+        isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
+        and node.lineno < statement.lineno
+        for node in ast.walk(scope)
+    )  # fmt: skip
+
+
+def names_read_after(draft: Draft, statement: ast.stmt) -> set[str]:
+    """Return the names read after a statement, including those read in the next iteration of a loop around it."""
+    scope: ast.AST = draft.enclosing_function(statement) or draft.tree
+    last_line = statement.end_lineno or statement.lineno
+    loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]
+    first_line = min((part.lineno for part in loops), default=last_line + 1)
+    nodes_of_statement = set(ast.walk(statement))
+    return {
+        node.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and (node.lineno > last_line or (node.lineno >= first_line and node not in nodes_of_statement))
+    }

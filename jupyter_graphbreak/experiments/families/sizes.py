@@ -226,7 +226,7 @@ def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
 
 
 FAMILY = "sizes"
-#: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
+#: Nodes that may enclose a read that happens once per call: other nodes can skip or repeat it.
 _NODES_EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
@@ -281,8 +281,6 @@ class _HostRead(NamedTuple):
 
     Parameters
     ----------
-    call : ast.Call
-        The call that breaks.
     tensor : ast.expr
         The tensor whose numbers the call reads.
     expression : str
@@ -367,7 +365,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether every call reads a tensor, and the arguments determine the tensor before the call."""
+    """Return whether every call reads a tensor that the arguments determine before the call."""
     read_names = names_read(tensor)
     if not read_names & parameters_of(function) or read_names & (names_bound(function) | _changed_in_place(function)):
         return False

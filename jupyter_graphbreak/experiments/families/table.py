@@ -11,7 +11,6 @@ from jupyter_graphbreak.experiments.families import (
     experts,
     hoisting,
     loops,
-    markers,
     printing,
     rewrites,
     scalars,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 #: The function that yields the proposals of each family, by the family's name, most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
-    markers.FAMILY: markers.propose,
+    rewrites.MARKER_FAMILY: rewrites.propose_without_markers,
     switches.SWITCHES_FAMILY: switches.propose_switches,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
@@ -43,7 +42,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 
 
 #: Families whose changes concern code that raises nothing, or that leave the code inside its error handling.
-_FAMILIES_KEEPING_ERROR_HANDLING = {markers.FAMILY, printing.FAMILY}
+_FAMILIES_KEEPING_ERROR_HANDLING = {rewrites.MARKER_FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones rarely work if the earlier ones do not.

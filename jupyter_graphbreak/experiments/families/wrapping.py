@@ -65,16 +65,10 @@ def wrap_function(
 
     Parameters
     ----------
-    site : Site
-        The site of the break.
-    function : ast.FunctionDef
-        The compiled function.
     extra_parameters : str or None
         Additional first parameters of the inner function, separated by commas.
     make_body : callable
         Returns the lines of the outer function, given the code of the call to the inner function.
-    splices : sequence of Splice or None
-        The edits to the compiled function.
     """
     draft = site.draft
     torch_name, imports = torch_name_and_imports(draft, function)
@@ -98,16 +92,8 @@ class _WrapperParts(NamedTuple):
 
     Parameters
     ----------
-    inner_name : str
-        The new name of the compiled function.
     extra_parameters : str or None
         Additional first parameters of the compiled function, separated by commas.
-    outer_lines : list of str
-        The lines of the outer function's body.
-    torch_name : str
-        The name of the torch package.
-    imports : list of str
-        The lines that import torch, if the source does not.
     other_sources : _ChangedSources
         The other sources, which no longer compile the function.
     """
@@ -132,12 +118,8 @@ class _ChangedSources(NamedTuple):
 
     Parameters
     ----------
-    texts : dict
-        The new text of each changed source, by the source's id.
     options : str
-        The options with which they compiled the function, such as ``(dynamic=True)``; empty if there are none.
-    compiled_names : _CompiledNames
-        The names of the function.
+        The options that they compiled the function with, such as ``(dynamic=True)``; empty if there are none.
     """
 
     texts: dict[str, str]

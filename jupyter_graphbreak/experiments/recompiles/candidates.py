@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": Fals
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
 _SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The factor by which the recompile limit is raised.
+#: The factor for raising the recompile limit.
 _LIMIT_FACTOR = 8
 _LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
@@ -45,8 +45,6 @@ class CallPreparation:
 
     Parameters
     ----------
-    path : Path
-        The path of the value.
     template : str
         The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
@@ -93,13 +91,7 @@ class CallPreparation:
 
 @dataclass(frozen=True)
 class RecompileCandidate:
-    """A change that may prevent recompiles.
-
-    Parameters
-    ----------
-    preparations : tuple of CallPreparation
-        The changes and marks that the lines of the adjustment make.
-    """
+    """A change that may prevent recompiles."""
 
     title: str
     families: tuple[Family, ...]
@@ -125,7 +117,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different candidate, and further changes."""
+        """Return whether this candidate makes all changes of a different candidate and more."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -158,11 +150,9 @@ class Circumstances:
     ----------
     owner : str
         The name of the called module.
-    limit : int
-        The recompile limit.
     is_limit_worth_raising : bool
-        Whether the limit was reached, and some calls used the code of earlier calls. If none did, every further call
-        would cause a recompile.
+        Whether the limit was reached although some calls used the code of earlier calls. If none did, every further
+        call would cause a recompile.
     visible_names : frozenset of str
         The names of variables that both the function and the code around its calls use.
     """
@@ -176,15 +166,7 @@ class Circumstances:
 def propose_candidates(
     mentioned_variations: Variations, variations: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield changes, smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit.
-
-    Parameters
-    ----------
-    mentioned_variations : Variations
-        The variations that failed guards mention.
-    variations : Variations
-        All variations.
-    """
+    """Yield changes, smallest first: marks, ``dynamic=True``, tensors instead of numbers, settings, a higher limit."""
     has_mentioned_numbers = bool(mentioned_variations.numbers or mentioned_variations.lists)
     sizes = (
         _all_varied_dimensions(mentioned_variations.sizes, variations.sizes)
@@ -442,13 +424,7 @@ def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandi
 
 
 def expression(path: Path, owner: str) -> str:
-    """Return the expression for a path.
-
-    Parameters
-    ----------
-    owner : str
-        The name of the called module in the user's code.
-    """
+    """Return the expression for a path."""
     steps = "".join(map(str, path.steps))
     return f"{owner if path.root.kind == 'module' else path.root.name}{steps}"
 

@@ -49,17 +49,7 @@ class CompileCall(NamedTuple):
 def find_compile_calls(
     trees: Mapping[str, ast.Module], definition: CompiledDefinition, owner: str | None
 ) -> list[CompileCall]:
-    """Return the calls that compile a function, or an empty list if they cannot be identified.
-
-    Parameters
-    ----------
-    trees : mapping
-        The syntax trees of cells and files, by source.
-    definition : CompiledDefinition
-        The definition of the function.
-    owner : str or None
-        The name of the called module in the user's code.
-    """
+    """Return the calls that compile a function, or an empty list if they cannot be identified."""
     calls_by_certainty: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
     nodes = {source: list(ast.walk(tree)) for source, tree in trees.items()}
     for source in nodes:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.families.branches import propose_for_size
+from jupyter_graphbreak.experiments.families.indexing import propose_selecting
 from jupyter_graphbreak.experiments.families.precomputing import propose_precomputing
-from jupyter_graphbreak.experiments.families.selecting import propose_selecting
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     DYNAMIC_BY_SETTING,
     Circumstances,
@@ -34,7 +34,7 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
-from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
+from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
@@ -78,14 +78,10 @@ class EntryFindings:
     ----------
     trials : list of tuple
         The trials, each with its change, best first.
-    owner : str
-        The name of the called module in the user's code.
     manual_steps : list of tuple
         Sentences, each with the ids of the recompiles that the sentence is about.
     reason : str or None
         The reason why nothing was tried.
-    are_recompiles_expected : bool
-        Whether the recompiles are expected, so that nothing needs to change.
     """
 
     recompiles: list[Recompile]
@@ -106,8 +102,6 @@ class EntrySearch:
         The distinct calls of the run. The first one is the call that was copied.
     compile_text : callable
         Returns the code objects of a source, given its text and its file name.
-    on_status : callable
-        Receives the title of each candidate before it is tried.
     has_repeated_calls : bool
         Whether some calls looked the same as earlier calls.
     """
@@ -142,13 +136,7 @@ class EntrySearch:
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float) -> EntryFindings:
-        """Try candidates until one prevents all unexpected recompiles, and return the findings.
-
-        Parameters
-        ----------
-        end : float
-            The deadline, in seconds of :func:`time.monotonic`.
-        """
+        """Try candidates until one prevents all unexpected recompiles, and return the findings."""
         calls = self._calls
         if len(calls) < 2:  # noqa: PLR2004
             return self.findings_so_far(None)
@@ -252,7 +240,7 @@ class EntrySearch:
     def _try_selecting(self, trials: CallTrials, end: float) -> bool:
         """Try to index by a number with ``select()``, and return whether further numbers then need no compilation.
 
-        The number may also have to be made dynamic, by a change that did not end the recompiles on its own.
+        The number may also have to be made dynamic, by a change that alone does not prevent all recompiles.
         """
         changed_texts: list[str] = []
         for line in self._specializing_lines():

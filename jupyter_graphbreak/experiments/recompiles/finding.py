@@ -89,14 +89,8 @@ def find_recompile_remedies(
 
     Parameters
     ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    recorded_entries : RecordedEntries
-        The entries of the run, with the specs of their calls.
     seconds : float
         The time limit. After it, at most one candidate is tried for each further entry.
-    compile_text : callable
-        As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     break_remedy_contexts : callable
         Returns the contexts that apply the remedies for breaks of an entry, by the ids of the remedies.
     """
@@ -152,9 +146,9 @@ def _recompiles_by_entry(
 
     def entry_frame(ident: str) -> str:
         """Return the first frame of the entry that leads to a frame."""
-        visited_frames: set[str] = set()
-        while ident in frames and ident not in visited_frames:
-            visited_frames.add(ident)
+        visited_frame_ids: set[str] = set()
+        while ident in frames and ident not in visited_frame_ids:
+            visited_frame_ids.add(ident)
             frame = frames[ident]
             outer_frame = frame.caller or frame.recompile_of
             if outer_frame is None:
@@ -162,7 +156,7 @@ def _recompiles_by_entry(
             ident = outer_frame
         return ident
 
-    entry_by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
+    entry_by_frame = {entry.frame_id: entry for entry in reversed(entries) if entry.frame_id is not None}
     by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
     without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:

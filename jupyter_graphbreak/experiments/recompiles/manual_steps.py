@@ -15,6 +15,7 @@ from jupyter_graphbreak.report.guards import (
     changed_settings,
     is_about_number_from_break,
     name_of_function_variable,
+    names_of_keeping_function,
     plain_guard,
     tensor_index_advice,
 )
@@ -26,13 +27,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-#: A guard on the length of a container. The cause is not a line that makes a constant of a size or a number.
+#: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
-#: A value that a function or a partial stores: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
-_STORED_VALUE = re.compile(
-    r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
-    r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
-)
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
@@ -162,15 +158,7 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 def manual_steps(
     variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
-
-    Parameters
-    ----------
-    variations : Variations
-        The variations between the calls.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    """
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles."""
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
@@ -260,7 +248,7 @@ def _sentence_about_cache(guards: list[str], variations: Variations) -> str:
 
 
 def _sentence_about_tensor_value(guard: str) -> str:
-    """Return a sentence about a tensor of whose value PyTorch makes a constant, or ``""`` for any other guard."""
+    """Return a sentence about a tensor whose value PyTorch treats as a constant, or ``""`` for any other guard."""
     match = _TENSOR_VALUE.match(plain_guard(guard))
     if match is None or match[1].startswith(BREAK_RESULT_PREFIX):
         return ""
@@ -282,24 +270,24 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    stored_value = _STORED_VALUE.search(plain_guard(guard))
-    if stored_value is None:
+    function, partial = names_of_keeping_function(plain_guard(guard))
+    name = function or partial
+    if not name:
         return ""
-    name = stored_value["function"] or stored_value["partial"]
     partials = {
         str(variation.path)
         for variation in variations.other_variations
         if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
-    if stored_value["function"] is not None or name in partials:
+    if function or name in partials:
         return (
-            f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
+            f"`{name}` is a new function on every call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
-            "and pass the number in each call."
+            "and pass the number on every call."
         )
     return ""
 
@@ -324,7 +312,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         return f"Line {line.line}{location}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
-            f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "
+            f"Line {line.line} of {line.library_file}, `{code}`, turns a size or a number into a constant: each value "
             "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
             "it to the library."
         )
@@ -340,7 +328,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (
-        f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
+        f"Line {line.line}, `{code}`, turns a size or a number into a constant: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
     )
 

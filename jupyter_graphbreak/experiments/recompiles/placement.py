@@ -35,7 +35,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """A replacement for a range of a text. A position is a line, counted from 1, and a byte in the line, from 0."""
+    """Replaces a range of source text. A position is a line, counted from 1, and a byte in the line, from 0."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -50,18 +50,10 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return a text with code inserted before some calls; ``None`` if it cannot be inserted.
+    """Return source text with code inserted before some calls; ``None`` if it cannot be inserted.
 
     Parameters
     ----------
-    text : str
-        The text of a cell or a file.
-    sites : iterable of CallSite
-        The calls in this text.
-    callee : callable
-        The callable that the calls run.
-    preparations : sequence of CallPreparation
-        The code to run before each call.
     settings_statements : sequence of str
         The statements that change settings. They run once, before the loops around the first call of each function.
     reserved_names : collection of str
@@ -185,7 +177,7 @@ class _CallWriter:
         return True
 
     def _can_assign_global(self, name: str) -> bool:
-        """Return whether the code around the call can assign a global variable, and add a declaration if necessary."""
+        """Add a ``global`` declaration if needed; return whether the code around the call can assign the variable."""
         scope, _ = _scope_of(self._path)
         if isinstance(scope, ast.Module):
             return True
@@ -437,17 +429,7 @@ def _apply_splices(text: str, splices: Iterable[_Splice]) -> str:
 def add_dynamic_argument(
     texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
 ) -> dict[str, str] | None:
-    """Return the texts of the sources that compile a function, with ``dynamic=True`` added; ``None`` if there are none.
-
-    Parameters
-    ----------
-    texts : mapping
-        The texts of cells and files, by source.
-    definition : CompiledDefinition
-        The definition of the function.
-    owner : str or None
-        The name of the called module in the user's code.
-    """
+    """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if none do."""
     trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
     for source, node in find_compile_calls(trees, definition, owner):
@@ -489,8 +471,6 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
     ----------
     paths : collection of Path
         The paths of the numbers. Arguments that are numbers are ignored, because no other code reads them.
-    tree : ast.Module
-        The syntax tree of a source.
     own_line : int or None
         The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """

@@ -1,4 +1,4 @@
-"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations in each call."""
+"""Repeat the calls to an entry on copies, in the order of the run, and count the compilations of each call."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ class RepeatedCall:
         The phrase for the call in a sentence: "call 2".
     is_unseen : bool
         Whether the run did not make the call.
-    keyword_names : frozenset of str
-        The names of the arguments to pass by keyword.
     modes : CallModes or None
         The modes of the call; ``None`` for the entry's modes.
     """
@@ -64,7 +62,7 @@ class RepeatedCall:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change with which calls are repeated.
+    """A change to make when calls are repeated.
 
     Parameters
     ----------
@@ -74,8 +72,6 @@ class Adjustment:
         The paths of the numbers that ``lines`` replace with tensors.
     dynamic : bool or None
         The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
-    settings : mapping
-        Full dotted names of settings, and their values.
     """
 
     lines: tuple[str, ...] = ()
@@ -86,7 +82,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """The results of repeated calls, and how much Dynamo compiled in each call."""
+    """The results of repeated calls, and how much Dynamo compiled on each call."""
 
     results: list[Result]
     counts: list[CompilationCounts]
@@ -100,15 +96,7 @@ class ReplayResult:
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, with fresh Dynamo state.
-
-    Parameters
-    ----------
-    owner : str or None
-        The name of the called module in the user's code.
-    compiles : bool
-        Whether to compile the entry.
-    """
+    """Repeat calls on one copy of an entry, with fresh Dynamo state."""
     results: list[Result] = []
     counts: list[CompilationCounts] = []
     with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):

@@ -125,9 +125,9 @@ class ReportTexts:
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
         """Return the texts of all sources that may compile a function: the user's, and those that call the function."""
-        sources = [source.id for source in self._report.sources if source.kind != "library"]
-        sources += [source for site in sites if (source := self.locate_call(site)[0]) is not None]
-        return {source: self.text(source) for source in dict.fromkeys(sources)}
+        source_ids = [source.id for source in self._report.sources if source.kind != "library"]
+        source_ids += [source for site in sites if (source := self.locate_call(site)[0]) is not None]
+        return {source: self.text(source) for source in dict.fromkeys(source_ids)}
 
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import HeadKind
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
-#: PyTorch's error if the code makes a constant of a marked size.
+#: PyTorch's error if the code turns a marked size into a constant.
 _REJECTED_MARK_ERROR = "ConstraintViolationError"
-#: PyTorch's message if the code makes a constant of a marked size, and the pattern of a line in the message's stacks.
+#: PyTorch's message if the code turns a marked size into a constant, and the pattern of a line in the message's stacks.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
@@ -151,7 +151,7 @@ class CallTrials:
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
-        #: The line that makes a constant of a size, if a PyTorch error has shown one.
+        #: The line that turns a size into a constant, if a PyTorch error has shown one.
         self.specializing_line: SpecializingLine | None = None
         usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.
@@ -373,7 +373,7 @@ class CallTrials:
         return None
 
     def _reason_of_error(self, error: BaseException) -> str:
-        """Return why a candidate raises, and remember a line that makes a constant of a size."""
+        """Return why a candidate raises, and remember a line that turns a size into a constant."""
         text = str(error)
         if _SPECIALIZED_MESSAGE not in text:
             return f"raises {describe_error(error)}"
@@ -381,8 +381,8 @@ class CallTrials:
         if lines:
             filename, line, code = lines[-1]
             self.specializing_line = SpecializingLine(filename, int(line), code.strip())
-            return f"PyTorch rejects it: `{code.strip()}` makes a constant of the size"
-        return "PyTorch rejects it: the code makes a constant of the size"
+            return f"PyTorch rejects it: `{code.strip()}` turns the size into a constant"
+        return "PyTorch rejects it: the code turns the size into a constant"
 
     def _evidence(self, replayed: ReplayResult) -> Evidence:
         unseen_count = sum(call.is_unseen for call in self.calls)
@@ -444,8 +444,6 @@ def unseen_calls(
 
     Parameters
     ----------
-    variations : Variations
-        The variations between the calls.
     assigned_paths : collection of Path
         The paths of the state to assign before each call.
     """
@@ -547,7 +545,7 @@ def calls_with_different_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
             if is_number and spec.dtype.is_floating_point is is_floating:
                 shape = spec.shape if has_dimensions else ()
                 requires_grad = spec.requires_grad and dtype.is_floating_point
-                # Integers may be indices, of which 0 is always valid.
+                # Integers may be indices; the index 0 is always valid.
                 data = torch.full(shape, 3 if is_floating else 0, dtype=dtype, device=spec.device)
                 arguments[path] = dataclasses.replace(
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data

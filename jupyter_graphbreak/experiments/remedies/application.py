@@ -18,9 +18,11 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import hide_python_warnings, parse_python
+from jupyter_graphbreak.compiling.routes import have_equal_code
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
+from jupyter_graphbreak.recording.recorder import cell_of_shell
+from jupyter_graphbreak.recording.targets import walk_codes
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -167,8 +169,6 @@ class Program:
         The whole text of each source, as its editor shows it.
     compile_text : callable
         Compiles the text of a source under a file name, and returns the code objects that run it.
-    find_cell : callable
-        Returns the cell with a given file name.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class Application:
         codes = [copy.__code__ for copy in copies_by_id.values()]
         counterparts = (pairs for by_name in counterparts_by_file.values() for pairs in by_name.values())
         pairs = itertools.chain.from_iterable(counterparts)
-        unchanged_ids = {id(new) for old, new in pairs if _are_equal_constants(old, new)}
+        unchanged_ids = {id(new) for old, new in pairs if have_equal_code(old, new)}
         for function, new_code in self._codes:
             if (
                 id(function) not in copies_by_id
@@ -334,18 +334,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open.
-
-    Parameters
-    ----------
-    program, texts, copies
-        As for :class:`Application`.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`Application` does.
-    """
+    """Replace the code of all functions of some sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application
@@ -357,10 +346,10 @@ _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
-    for code in _with_nested_codes(new):
+    for code in itertools.chain.from_iterable(map(walk_codes, new)):
         by_name[code.co_qualname].append(code)
     counterparts: _Counterparts = defaultdict(list)
-    for code in _with_nested_codes(old):
+    for code in itertools.chain.from_iterable(map(walk_codes, old)):
         if by_name[code.co_qualname]:
             counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return counterparts
@@ -372,23 +361,6 @@ def _counterpart(counterparts: _Counterparts, code: CodeType) -> CodeType | None
         positions = list(code.co_positions())
         pairs = [(old, new) for old, new in pairs if list(old.co_positions()) == positions] or pairs
     return pairs[-1][1] if pairs else None
-
-
-def _are_equal_constants(one: object, other: object) -> bool:
-    """Return whether two constants are equal, or are code objects with the same instructions, names and constants."""
-    if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
-        return type(one) is type(other) and one == other
-    return (
-        (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
-        and len(one.co_consts) == len(other.co_consts)
-        and all(map(_are_equal_constants, one.co_consts, other.co_consts))
-    )
-
-
-def _with_nested_codes(codes: list[CodeType]) -> Iterator[CodeType]:
-    for code in codes:
-        yield code
-        yield from _with_nested_codes([constant for constant in code.co_consts if isinstance(constant, types.CodeType)])
 
 
 @hide_python_warnings()

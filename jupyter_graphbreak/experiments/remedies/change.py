@@ -31,18 +31,8 @@ class Change:
 
     Parameters
     ----------
-    texts : mapping
-        The whole new text of each source that changes, by the source's id.
-    settings : mapping
-        The values of settings by their full dotted names.
     switch_codes : tuple of str
         The code of switches, which runs before compiling.
-    compiles_inner_function : bool
-        Whether the changed function compiles an inner function, and is called uncompiled.
-    assumptions : tuple of str
-        Assumptions that no input can verify, as clauses: "it assumes that ...".
-    inner_calls : tuple of InnerCall
-        The functions and modules to compile inside the function.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +95,7 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
         if tag == "equal":
             continue
         hunk = first, last, new_first, new_last
-        if new[new_first:new_last] == [""]:  # include an equal line after or before the range
+        if new[new_first:new_last] == [""]:  # include the unchanged line after or before the range
             if last < len(old):
                 hunk = first, last + 1, new_first, new_last + 1
             elif first:
@@ -118,7 +108,7 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
 
 
 def apply_edits(text: str, edits: list[Edit]) -> str:
-    """Return a text with edits of one source applied.
+    """Return the text of a source with its edits applied.
 
     Raises
     ------
@@ -162,13 +152,7 @@ def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) ->
 
 
 def patch_of(original_texts: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
-    """Return a change as a unified diff; ``None`` if it changes no text.
-
-    Parameters
-    ----------
-    paths : mapping
-        The path or name of each source, by its id.
-    """
+    """Return a change as a unified diff; ``None`` if it changes no text."""
     lines: list[str] = []
     for source, text in change.texts.items():
         path = paths[source].lstrip("/")

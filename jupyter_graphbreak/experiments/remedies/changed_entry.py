@@ -33,16 +33,6 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
 
     The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
     code again.
-
-    Parameters
-    ----------
-    program : Program
-        The sources that the change may edit.
-
-    Raises
-    ------
-    CannotApplyError, SyntaxError
-        As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
     """
     with restore_switches_on_exit(change):
         saved_environment = dict(os.environ)
@@ -61,7 +51,7 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
             with application.replace_code(), _prepare_call(change, application, subject) as call:
-                if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time in each call
+                if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time on every call
                     _replace_definitions(application, call, compile_inner)
                 yield replace(
                     entry,

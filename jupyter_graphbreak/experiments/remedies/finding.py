@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuild_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
@@ -57,8 +57,6 @@ class FoundRemedies:
 
     Parameters
     ----------
-    report : Report
-        The report with its :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
     searches : list of tuple
         The search for each entry, and its candidates by the ids of the remedies.
     """
@@ -154,21 +152,17 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     find_cell: FindCell = cell_of_shell,
     on_status: OnStatus = lambda _: None,
     own_edits: Sequence[EditedCells | Patch] = (),
-    first_breaks: Collection[str] = (),
+    first_break_ids: Collection[str] = (),
 ) -> FoundRemedies:
     """Return a report with remedies for its breaks. An interrupt stops the search early but keeps the results so far.
 
     Parameters
     ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
     seconds : float or None
         The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
-    compile_text, find_cell : callable
-        As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     own_edits : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
-    first_breaks : collection of str
+    first_break_ids : collection of str
         The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -176,13 +170,13 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         *recorded_entries.omission_reasons,
         *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
     ]
-    progress = _Progress(report, on_status, own_edits, first_breaks)
-    entries = _sort_by_breaks(report, recorded_entries.entries, first_breaks) if report.breaks else []
+    progress = _Progress(report, on_status, own_edits, first_break_ids)
+    entries = _sort_by_breaks(report, recorded_entries.entries, first_break_ids) if report.breaks else []
     later_calls = itertools.chain.from_iterable(_later_calls(entry, recorded_entries) for entry in entries)
     try:
         for index, entry in enumerate(itertools.chain(entries, later_calls)):
             is_later = index >= len(entries)
-            if is_later and not progress.unreached_breaks():
+            if is_later and not progress.unreached_break_ids():
                 break
             # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
             # most breaks.
@@ -198,18 +192,18 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
-                breaks_to_remove = progress.note_breaks(runner, is_later=is_later)
-                if index >= len(entries) - 1 and not progress.unreached_breaks():
+                break_ids_to_remove = progress.note_breaks(runner, is_later=is_later)
+                if index >= len(entries) - 1 and not progress.unreached_break_ids():
                     entry_end = end  # no later call is needed
-                if breaks_to_remove:
-                    progress.search(runner, entry_end, breaks_to_remove)
+                if break_ids_to_remove:
+                    progress.search(runner, entry_end, break_ids_to_remove)
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
         note = "The search for remedies was interrupted before it reached some breaks; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     if seconds == 0:  # only the user's own edits were to be tried
         for search in progress.searches:
-            search.unreached_breaks.clear()
+            search.unreached_break_ids.clear()
     untried_edit_notes = [
         Diagnostic("warning", _why_not_tried(edit, recorded_entries))
         for edit in own_edits
@@ -226,16 +220,16 @@ class _Progress:
     report: Report
     on_status: OnStatus
     own_edits: Sequence[EditedCells | Patch]
-    first_breaks: Collection[str]
+    first_break_ids: Collection[str]
     searches: list[Search] = field(default_factory=list)
     #: The user's own edits that change the program of an entry.
     applicable_edits: list[EditedCells | Patch] = field(default_factory=list)
-    _reached_breaks: set[str] = field(default_factory=set)
-    _fixed_breaks: set[str] = field(default_factory=set)
+    _reached_break_ids: set[str] = field(default_factory=set)
+    _fixed_break_ids: set[str] = field(default_factory=set)
 
-    def unreached_breaks(self) -> set[str]:
+    def unreached_break_ids(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
+        return {break_.id for break_ in self.report.breaks} - self._reached_break_ids - self._fixed_break_ids
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
@@ -247,21 +241,23 @@ class _Progress:
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (
-            self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed_breaks
+            self.unreached_break_ids() if is_later else breaks_in_run.keys() - self._fixed_break_ids
         )
-        self._reached_breaks |= breaks_in_run.keys()
+        self._reached_break_ids |= breaks_in_run.keys()
         return frozenset(breaks_in_run[ident] for ident in searched_breaks)
 
-    def search(self, runner: TrialRunner, end: float, breaks_to_remove: frozenset[str]) -> None:
+    def search(self, runner: TrialRunner, end: float, break_ids_to_remove: frozenset[str]) -> None:
         """Search for remedies of an entry, the user's own edits first."""
         breaks_in_run = same_breaks(self.report, runner.original.report)
-        first_breaks = frozenset(breaks_in_run[ident] for ident in self.first_breaks if ident in breaks_in_run)
-        search = Search(runner, end, breaks_to_remove, self.on_status, first_breaks)
+        first_break_ids = frozenset(breaks_in_run[ident] for ident in self.first_break_ids if ident in breaks_in_run)
+        search = Search(runner, end, break_ids_to_remove, self.on_status, first_break_ids)
         self.searches.append(search)
         self.applicable_edits += [edit for edit in self.own_edits if search.try_edit(edit)]
         candidates = search.run()
-        removed_breaks = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-        self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_breaks}
+        removed_break_ids = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+        self._fixed_break_ids |= {
+            report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_break_ids
+        }
 
 
 def _runner_or_reason(
@@ -296,30 +292,32 @@ def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[En
 
 def _has_breaks_only_in_recompiles(report: Report) -> bool:
     """Return whether any break occurs only in recompiled code."""
-    recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
+    recompiled_frame_ids = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
-        if frame.caller in recompiled_frames:
-            recompiled_frames.add(frame.id)
-    return any({occurrence.frame for occurrence in break_.occurrences} <= recompiled_frames for break_ in report.breaks)
+        if frame.caller in recompiled_frame_ids:
+            recompiled_frame_ids.add(frame.id)
+    return any(
+        {occurrence.frame for occurrence in break_.occurrences} <= recompiled_frame_ids for break_ in report.breaks
+    )
 
 
-def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
+def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_break_ids: Collection[str]) -> list[Entry]:
     """Sort entries by how often the first breaks to try occur in them, then by how often any break occurs.
 
     Entries that reuse code add no breaks and are left out.
     """
-    frames = [frame.id for frame in report.frames]
-    starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
+    frame_ids = [frame.id for frame in report.frames]
+    starts = {entry.frame_id: frame_ids.index(entry.frame_id) for entry in entries if entry.frame_id in frame_ids}
 
     def occurrences_in_entry(entry: Entry, breaks: Sequence[Break]) -> int:
-        start_index = starts.get(entry.frame or "", 0)
+        start_index = starts.get(entry.frame_id or "", 0)
         end_index = min(
-            (other_start for other_start in starts.values() if other_start > start_index), default=len(frames)
+            (other_start for other_start in starts.values() if other_start > start_index), default=len(frame_ids)
         )
-        frames_of_entry = set(frames[start_index:end_index])
+        frames_of_entry = set(frame_ids[start_index:end_index])
         return sum(occurrence.frame in frames_of_entry for break_ in breaks for occurrence in break_.occurrences)
 
-    breaks_to_begin_with = [break_ for break_ in report.breaks if break_.id in first_breaks]
+    breaks_to_begin_with = [break_ for break_ in report.breaks if break_.id in first_break_ids]
     entries_with_own_code = [entry for entry in entries if not entry.reuses_code]
     return sorted(
         entries_with_own_code,

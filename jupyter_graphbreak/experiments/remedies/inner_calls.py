@@ -61,8 +61,6 @@ class PartWithOneBreak:
     ----------
     name : str
         The module's path, with a method if only the method can be compiled, or the function's name.
-    break_ : str
-        The id of the break.
     share : float
         The share of the entry's operations that the part performs.
     """
@@ -95,7 +93,10 @@ class InnerCalls:
 
 
 def find_inner_calls(
-    original: UncompiledOriginal, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
+    original: UncompiledOriginal,
+    report: Report,
+    files: Mapping[str, str],
+    outside_break_ids: frozenset[str] = frozenset(),
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
@@ -103,11 +104,7 @@ def find_inner_calls(
     ----------
     original : UncompiledOriginal
         The entry, which runs again, uncompiled.
-    report : Report
-        The report of the compiled entry.
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    outside_breaks : frozenset of str
+    outside_break_ids : frozenset of str
         Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
         without breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
@@ -123,21 +120,23 @@ def find_inner_calls(
             paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
             return subject.call(*args, **kwargs)
 
-        with record_calls(call_and_note_paths, ignores_updates=bool(outside_breaks)) as (program, root):
+        with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
             original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
-    all_breaks = {break_.id for break_ in report.breaks}
+    all_break_ids = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking_lines, paths_by_id, ids_in_entry)
-    if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
-        lines_outside = {line: breaks & outside_breaks for line, breaks in breaking_lines.items()}
+    if outside_break_ids and parts_without_breaks.share < _SUFFICIENT_SHARE:
+        lines_outside = {line: breaks & outside_break_ids for line, breaks in breaking_lines.items()}
         larger_parts = _largest_parts(root, lines_outside, paths_by_id, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}
             nodes = [node for node in root.walk() if _function_of(node) in functions]
             breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking_lines)}
-            return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
+            return replace(larger_parts, breaks=frozenset(breaks_inside & all_break_ids))
     if not parts_without_breaks.calls:
-        return InnerCalls((), part_with_one_break=_part_with_one_break(root, breaking_lines, paths_by_id, all_breaks))
+        return InnerCalls(
+            (), part_with_one_break=_part_with_one_break(root, breaking_lines, paths_by_id, all_break_ids)
+        )
     return parts_without_breaks
 
 
@@ -192,7 +191,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
 
 
 def _part_with_one_break(
-    root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], known_breaks: set[str]
+    root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], known_break_ids: set[str]
 ) -> PartWithOneBreak | None:
     """Return the largest module or user function that contains exactly one break; ``None`` if none is large enough."""
 
@@ -201,7 +200,7 @@ def _part_with_one_break(
         is_whole = outer is root or node.op_count >= _WRAPPER_SHARE * root.op_count
         path = paths_by_id.get(id(node.module))
         name = ".".join(filter(None, [path, node.method])) if path else _user_function_name(node)
-        if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
+        if name and len(breaks_inside) == 1 and breaks_inside <= known_break_ids and not is_whole:
             yield PartWithOneBreak(name, next(iter(breaks_inside)), node.op_count / root.op_count)
         elif breaks_inside:
             for child in node.children.values():
@@ -329,7 +328,7 @@ class CallNode:
 
     @property
     def is_helper(self) -> bool:
-        """Whether code calls the function or method by its name, and it is not a module's ``forward``."""
+        """Whether code calls this function or method by its name, unlike a module's ``forward``."""
         return self.method not in {"", "forward"}
 
     @property
@@ -355,8 +354,6 @@ def record_calls(
 
     Parameters
     ----------
-    program : callable
-        The function to run.
     ignores_updates : bool
         Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
         training step, all other operations are outside of the forward pass, such as updates of averages and metrics.

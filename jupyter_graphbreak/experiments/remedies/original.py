@@ -37,7 +37,7 @@ RECORDER_NAME = "__graphbreak_record__"
 
 
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
-    """Return a text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
+    """Return source text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
@@ -121,13 +121,7 @@ WatchedCondition = tuple[Change, "Condition"]
 
 
 class UncompiledOriginal:
-    """The results of an uncompiled entry on its own input and on derived inputs.
-
-    Raises
-    ------
-    Exception
-        Any exception that the function itself raises on the first input.
-    """
+    """The results of an uncompiled entry on its own input and on derived inputs."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
@@ -198,7 +192,9 @@ class UncompiledOriginal:
         ]
         # Dynamo also captures a number in a global or attribute as a symbol if the number changes between calls.
         kinds_with_number = [
-            kind for kind, case in accepted_cases.items() if any(map(_is_number, case.input.state.values()))
+            kind
+            for kind, case in accepted_cases.items()
+            if any(type(value) in {int, float} for value in case.input.state.values())
         ]
         important_cases = [
             *(accepted_cases.pop(kind) for kind in kinds_with_number[:_MAX_STATE_NUMBERS]),
@@ -244,7 +240,7 @@ class UncompiledOriginal:
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
-        """Return inputs with which the conditions have all required results, and whether all these results occurred.
+        """Return inputs that give the conditions all required results, and whether all these results occurred.
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
 
@@ -418,10 +414,6 @@ def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
 def _all_finite(arguments: Arguments) -> bool:
     tensors = (value for value in arguments.values() if isinstance(value, torch.Tensor))
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in {int, float}
 
 
 def _kind_of_edge_case(case: ReferenceCase) -> str:

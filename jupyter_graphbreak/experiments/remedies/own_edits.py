@@ -63,8 +63,6 @@ class Patch:
 
     Parameters
     ----------
-    name : str
-        The name of the patch file.
     text : str
         A unified diff, with paths as in a remedy's patch or as ``git diff`` writes them.
 
@@ -94,12 +92,6 @@ class Patch:
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by the source's id.
 
-        Parameters
-        ----------
-        names : mapping
-            The path or name of each source in the report, by the source's id: the file name of a cell means nothing to
-            the reader.
-
         Raises
         ------
         CannotApplyError
@@ -127,12 +119,7 @@ def changed_files(patch: str) -> list[PatchedFile]:
 
 
 def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
-    """Return a text with the hunks of a patch applied.
-
-    Parameters
-    ----------
-    path : str
-        The path of the file, for the error message.
+    """Return source text with the hunks of a patch applied.
 
     Raises
     ------
@@ -190,15 +177,13 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
 
     Parameters
     ----------
-    texts : mapping
-        The whole new text of each changed source, by the source's id.
     compiled_cell : str or None
         The file name of the cell that is called, if the cell was compiled as one function.
 
     Raises
     ------
     CannotApplyError
-        If a text changes code outside of functions, which would have to run again, or how a function is compiled.
+        If an edit changes code outside of functions, which would have to run again, or how a function is compiled.
     """
     moves_compilation = False
     for source, text in texts.items():
@@ -230,8 +215,6 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
     Parameters
     ----------
-    function : callable
-        The original function.
     replacement : callable
         The user's own version. The change keeps the decorators of the original function.
     """
@@ -299,8 +282,6 @@ class _TopLevelPart(NamedTuple):
     ----------
     text : str
         The code in a form that can be compared, without the body of a function.
-    line : int
-        The line on which the code starts.
     can_be_added : bool
         Whether a change may add the code, because it defines a function at the top level.
     """
@@ -433,7 +414,7 @@ def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
 
 
 def _resolve_patch_path(path: str) -> str:
-    """Return the file to which a path in a patch refers: that of a loaded module, or one in the working directory."""
+    """Return the file that a path in a patch refers to: that of a loaded module, or one in the working directory."""
     for module in sys.modules.copy().values():
         filename = getattr(module, "__file__", None)
         if isinstance(filename, str) and filename.replace("\\", "/").endswith(f"/{path.lstrip('/')}"):

@@ -12,11 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.experiments.remedies.change import (
-    decision_remedy,
-    do_settings_conflict,
-    remedy_of_change,
-)
+from jupyter_graphbreak.experiments.remedies.change import decision_remedy, do_settings_conflict, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
@@ -49,8 +45,6 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 
     Parameters
     ----------
-    break_ : Break
-        A break that no remedy removes.
     failed_titles : sequence of str
         The titles of the candidates that failed: the sentence does not propose them again.
     """
@@ -79,9 +73,9 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 
 def _user_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
-    user_sources = {source.id for source in report.sources if source.kind != "library"}
+    user_source_ids = {source.id for source in report.sources if source.kind != "library"}
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
-    last = next((location for location in reversed(break_.stack) if location.source in user_sources), None)
+    last = next((location for location in reversed(break_.stack) if location.source in user_source_ids), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
@@ -123,17 +117,7 @@ def manual_step_of_function(skipped: Skipped) -> str:
 def with_remedies(
     report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
 ) -> tuple[Report, list[dict[str, Candidate]]]:
-    """Return a report with remedies, and the candidates of each search by the ids of the remedies.
-
-    Parameters
-    ----------
-    files : mapping
-        The file name of each source of the report, by the source's id.
-    searches : sequence of Search
-        The finished search for each entry of the run.
-    reasons : sequence of str
-        Sentences that say why entries were left out.
-    """
+    """Return a report with remedies, and the candidates of each search by the ids of the remedies."""
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
@@ -161,10 +145,10 @@ def with_remedies(
         }
         for candidates_of_search in candidates_of_searches
     ]
-    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    fixed_break_ids = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     steps = [
         *_manual_steps(report, remedies, searches, reasons),
-        *(step for step in part_steps if fixed_breaks.isdisjoint(step.breaks)),
+        *(step for step in part_steps if fixed_break_ids.isdisjoint(step.breaks)),
     ]
     last_number = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
@@ -250,18 +234,18 @@ class _BreakRemedyBuilder:
 
     def _breaks_outside_parts(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
-        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
+        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame_id
         if not parts or frame is None:
             return
         functions_inside = {
             (self._source_ids.get(filename), name) for part in parts for filename, name in part.functions
         }
-        frames_of_entry, known_breaks = _frames_within(self._report, frame), set(self._breaks.values())
+        frames_of_entry, known_break_ids = _frames_within(self._report, frame), set(self._breaks.values())
         for break_ in self._report.breaks:
             locations = (location for location in (break_.location, *break_.stack) if location is not None)
             is_inside = any((location.source, location.function) in functions_inside for location in locations)
             if (
-                break_.id not in known_breaks
+                break_.id not in known_break_ids
                 and not is_inside
                 and frames_of_entry.issuperset(occurrence.frame for occurrence in break_.occurrences)
             ):
@@ -297,7 +281,7 @@ def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> l
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
-        key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
+        key = (entry.frame_id, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entries[earlier_remedy.id] is not entry:
             worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))
@@ -381,12 +365,12 @@ def _manual_steps(
     report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
 ) -> list[Remedy]:
     """Return the decisions that remain for breaks without a working remedy, and for functions that run eagerly."""
-    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = any(search.unreached_breaks for search in searches)
+    fixed_break_ids = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    ran_out_of_time = any(search.unreached_break_ids for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:
-        if break_.id not in fixed_breaks:
+        if break_.id not in fixed_break_ids:
             tried_remedies = [
                 remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
             ]

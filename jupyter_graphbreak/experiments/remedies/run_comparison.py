@@ -55,7 +55,7 @@ class BreakComparison:
 
     Parameters
     ----------
-    removed_breaks : frozenset of str
+    removed_break_ids : frozenset of str
         The ids of the program's breaks whose lines no longer break on any input.
     breaks_with_different_cause : dict
         The new break on the same lines, for each break whose lines now break only for a different cause.
@@ -63,7 +63,7 @@ class BreakComparison:
         The breaks on lines where the original program does not break, in the order in which they occurred.
     """
 
-    removed_breaks: frozenset[str]
+    removed_break_ids: frozenset[str]
     breaks_with_different_cause: Mapping[str, Break]
     new_breaks: list[Break]
 
@@ -103,8 +103,8 @@ def compare_breaks(
         for new_break, new_lines in breaks_after
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed_breaks = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
-    return BreakComparison(removed_breaks, breaks_with_different_cause, new_breaks)
+    removed_break_ids = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    return BreakComparison(removed_break_ids, breaks_with_different_cause, new_breaks)
 
 
 class _OldBreak(NamedTuple):
@@ -292,7 +292,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, and the original does so in a PyTorch operation."""
+    """Return whether both programs raise for an input, the original in a PyTorch operation."""
     raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
@@ -338,10 +338,6 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     return diffs
 
 
-def _is_of_different_kind(case: ReferenceCase) -> bool:
-    return bool(case.input.different_kind)
-
-
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
     """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
@@ -357,8 +353,6 @@ class EdgeFindings:
     ----------
     differences : list of Difference
         The differences, without those that are only noted.
-    input_count : int
-        The number of inputs.
     disqualifying_difference : str or None
         A difference that means that the change does not work.
     noted_difference : str or None
@@ -374,7 +368,7 @@ class EdgeFindings:
         self,
         pairs: Iterable[tuple[ReferenceCase, list[Difference]]],
         *,
-        is_only_noted: Callable[[ReferenceCase], bool] = _is_of_different_kind,
+        is_only_noted: Callable[[ReferenceCase], bool] = lambda case: bool(case.input.different_kind),
     ) -> EdgeFindings:
         """Return these findings plus further inputs and their differences, up to the first disqualifying difference.
 

@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.inner_calls import describe_entry
 from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
-from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
+from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.causes import belongs_outside
@@ -43,13 +43,13 @@ _FEW_TRIALS = 5
 _MAX_STEPS = 3
 #: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
-#: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
+#: The shares of the time after which the search stops applying all settings at once, fixing individual breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE_BREAKS = 0.65
 _SHARE_OF_COMBINING = 0.8
 #: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
-#: if it is tried before the single breaks because there are many.
+#: if it is tried before the individual breaks because there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
@@ -91,34 +91,32 @@ class Search:
 
     Parameters
     ----------
-    deadline : float
-        The deadline, in seconds of :func:`time.monotonic`.
-    breaks_to_remove : frozenset of str or None
+    break_ids_to_remove : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
-    first_breaks : frozenset of str
+    first_break_ids : frozenset of str
         The breaks to start with, because an earlier search was interrupted before it reached them.
     """
 
     runner: TrialRunner
     deadline: float
-    breaks_to_remove: frozenset[str] | None = None
+    break_ids_to_remove: frozenset[str] | None = None
     on_status: OnStatus = lambda _: None
-    first_breaks: frozenset[str] = frozenset()
+    first_break_ids: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
     #: The breaks that the search did not reach in time.
-    unreached_breaks: list[str] = field(default_factory=list)
+    unreached_break_ids: list[str] = field(default_factory=list)
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
     part_with_one_break: PartWithOneBreak | None = None
-    #: The proposals that work for many breaks at once. They are not tried again for a single break.
+    #: The proposals that work for many breaks at once. They are not tried again for an individual break.
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
     _phase_end: float = float("inf")
     #: The time when the search for the current break must end, so that time is left for the other breaks.
     _share_end: float = float("inf")
-    #: The proposals that were tried for a single break, by its id.
+    #: The proposals that were tried for each individual break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
     #: The time in seconds that the longest trial has taken.
     _longest_trial_s: float = 0.0
@@ -128,7 +126,7 @@ class Search:
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
         that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
-        trials and at least half of the breaks are in libraries. It comes before the single breaks if there are many,
+        trials and at least half of the breaks are in libraries. It precedes the individual breaks if there are many,
         and last otherwise.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
@@ -139,7 +137,7 @@ class Search:
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._part_candidates_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
-        settings_candidate = self._try_all_settings(excluded_breaks=best_candidates.keys())
+        settings_candidate = self._try_all_settings(excluded_break_ids=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE_BREAKS * total_s
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
@@ -170,11 +168,11 @@ class Search:
 
     def _part_candidates_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
-        outside_breaks = self._breaks_to_keep_outside()
+        outside_break_ids = self._breaks_to_keep_outside()
         working_candidates = [
             candidate
             for candidate in self.candidates
-            if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
+            if candidate.works and not outside_break_ids.isdisjoint(candidate.breaks)
         ]
         return {ident: candidate for candidate in working_candidates for ident in candidate.breaks}
 
@@ -185,20 +183,24 @@ class Search:
         """
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
-        waiting_breaks = [
-            ident for ident in report.order or breaks if self.breaks_to_remove is None or ident in self.breaks_to_remove
+        waiting_break_ids = [
+            ident
+            for ident in report.order or breaks
+            if self.break_ids_to_remove is None or ident in self.break_ids_to_remove
         ]
-        waiting_breaks.sort(key=lambda ident: ident not in self.first_breaks)
-        for late_breaks in (self.unreached_breaks, list[str]()):  # no break of the second round is unreached
-            pending_breaks, waiting_breaks = waiting_breaks, []
-            for index, ident in enumerate(pending_breaks):
+        waiting_break_ids.sort(key=lambda ident: ident not in self.first_break_ids)
+        for late_break_ids in (self.unreached_break_ids, list[str]()):  # no break of the second round is unreached
+            pending_break_ids, waiting_break_ids = waiting_break_ids, []
+            for index, ident in enumerate(pending_break_ids):
                 if ident in best_candidates:
                     continue
                 if self._is_out_of_time():
-                    late_breaks.append(ident)
+                    late_break_ids.append(ident)
                     continue
                 now_s = time.monotonic()
-                self._share_end = now_s + (min(self._phase_end, self.deadline) - now_s) / (len(pending_breaks) - index)
+                self._share_end = now_s + (min(self._phase_end, self.deadline) - now_s) / (
+                    len(pending_break_ids) - index
+                )
                 candidate, is_done = self._search_break(breaks[ident])
                 self._share_end = float("inf")
                 if candidate is not None:
@@ -206,7 +208,7 @@ class Search:
                         {break_id: candidate for break_id in candidate.breaks if break_id not in best_candidates}
                     )
                 elif not is_done:
-                    waiting_breaks.append(ident)
+                    waiting_break_ids.append(ident)
 
     def try_function(self, function: Callable[..., Any]) -> None:
         """Run the trial of the user's replacement for the entry's function."""
@@ -216,7 +218,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
-        breaks = result.removed_breaks if result.verdict in WORKING else goals
+        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
         )
@@ -241,7 +243,7 @@ class Search:
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
-        breaks = result.removed_breaks if result.verdict in WORKING else goals
+        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
         )
@@ -284,7 +286,7 @@ class Search:
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
-    def _try_all_settings(self, excluded_breaks: Collection[str]) -> Candidate | None:
+    def _try_all_settings(self, excluded_break_ids: Collection[str]) -> Candidate | None:
         """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
 
         Return the candidate that works, if there is one.
@@ -294,8 +296,8 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in excluded_breaks and (
-                self.breaks_to_remove is None or break_.id in self.breaks_to_remove
+            if break_.id not in excluded_break_ids and (
+                self.break_ids_to_remove is None or break_.id in self.break_ids_to_remove
             ):
                 proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
@@ -381,7 +383,7 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
-        breaks = result.removed_breaks if result.verdict in WORKING else goals
+        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _new_candidate(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
@@ -392,9 +394,9 @@ class Search:
         working_candidates = (
             candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
         )
-        fixed_breaks = {ident for candidate in working_candidates for ident in candidate.breaks}
-        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_breaks
-        return breaks if self.breaks_to_remove is None else breaks & self.breaks_to_remove
+        fixed_break_ids = {ident for candidate in working_candidates for ident in candidate.breaks}
+        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_break_ids
+        return breaks if self.break_ids_to_remove is None else breaks & self.break_ids_to_remove
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
@@ -548,7 +550,7 @@ class Search:
         ]
         kind = _common_kind([*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)])
         self.candidates.append(
-            _new_candidate(families, titles, kind, result.removed_breaks, watched_conditions, result)
+            _new_candidate(families, titles, kind, result.removed_break_ids, watched_conditions, result)
         )
 
 
@@ -568,7 +570,7 @@ def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]
 
 
 def _is_sufficient(candidate: Candidate) -> bool:
-    """Return whether settings and switches alone remove the breaks, and nothing differs."""
+    """Return whether settings and switches alone remove the breaks without any difference."""
     return candidate.result.verdict == "works" and not candidate.result.change.texts
 
 

@@ -14,12 +14,7 @@ from jupyter_graphbreak._torch_compat.configuration import force_backend, use_ea
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.analysis.build import build_with_files
-from jupyter_graphbreak.experiments.remedies.application import (
-    Program,
-    compile_file,
-    find_compiling_cells,
-    source_text,
-)
+from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
@@ -47,7 +42,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 
@@ -76,12 +71,8 @@ class CompiledRun:
     ----------
     report, other_inputs_report : Report
         The reports for the first input, and for all other inputs.
-    files : dict
-        The file name of each source of ``report``, by its id.
     results : list of Result
         One result for each input on which the program ran.
-    other_inputs_files : dict
-        The file name of each source of ``other_inputs_report``.
     is_complete : bool
         Whether the program ran on every input that the original accepts. If not, it ran out of time.
     """
@@ -120,10 +111,8 @@ class TrialResult:
 
     Parameters
     ----------
-    removed_breaks : frozenset of str
+    removed_break_ids : frozenset of str
         The breaks of the original that the changed program does not have on any input.
-    report : Report or None
-        The report of the changed program, if it ran.
     """
 
     change: Change
@@ -131,7 +120,7 @@ class TrialResult:
     reason: str | None = None
     differences: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
-    removed_breaks: frozenset[str] = frozenset()
+    removed_break_ids: frozenset[str] = frozenset()
     report: Report | None = None
     seconds: float = 0.0
 
@@ -158,17 +147,7 @@ IsPromising = Callable[[CompiledRun], bool]
 
 @dataclass(frozen=True)
 class _RunnableChange:
-    """A changed program that can be run.
-
-    Parameters
-    ----------
-    run_compiled : callable
-        Runs the compiled program on some inputs.
-    open_uncompiled : callable
-        Opens a context that yields the uncompiled function and its subject.
-    compiles_different_function : bool
-        Whether the compiled function is not the original's.
-    """
+    """A changed program that can be run."""
 
     change: Change
     run_compiled: Callable[[list[ReferenceCase], IsPromising], CompiledRun]
@@ -191,18 +170,7 @@ class _RunnableChange:
 
 
 class TrialRunner:
-    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison.
-
-    Parameters
-    ----------
-    compile_text, find_cell : callable
-        As for :class:`Program`.
-
-    Raises
-    ------
-    Exception
-        Any exception that the function itself raises on the first input.
-    """
+    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison."""
 
     def __init__(
         self,
@@ -280,9 +248,9 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    def find_inner_calls(self, outside_breaks: frozenset[str]) -> InnerCalls:
-        """Return the largest parts of the entry without a break or, if they are small, without ``outside_breaks``."""
-        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside_breaks)
+    def find_inner_calls(self, outside_break_ids: frozenset[str]) -> InnerCalls:
+        """Return the largest parts of the entry without breaks or, if they are small, without ``outside_break_ids``."""
+        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside_break_ids)
 
     def _differences(
         self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False
@@ -307,10 +275,6 @@ class TrialRunner:
 
         Parameters
         ----------
-        goals : frozenset of str
-            The breaks of the original to remove.
-        watched_conditions : sequence of WatchedCondition
-            The conditions that the change edits or crosses.
         is_thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
@@ -348,8 +312,6 @@ class TrialRunner:
         ----------
         change : Change
             The replacement as a change to the source, if the source is known.
-        goals : frozenset of str
-            The breaks of the original to remove.
         """
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 
@@ -383,7 +345,7 @@ class TrialRunner:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
-        removed_breaks = frozenset[str]()
+        removed_break_ids = frozenset[str]()
         diffs: list[Difference] = []
         run: CompiledRun | None = None
         input_count = 0
@@ -397,13 +359,13 @@ class TrialRunner:
             run = candidate.run_compiled(cases, is_promising)
             input_count = len(run.results)
             reason, diffs = self._compare_results(run, cases)
-            removed_breaks = self._compare_breaks(candidate.change, run).removed_breaks
+            removed_break_ids = self._compare_breaks(candidate.change, run).removed_break_ids
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
             if verdict in WORKING and uses_edge_cases:
                 try:
-                    verdict, reason, removed_breaks, diffs, edge_case_count = self._compare_on_edge_cases(
-                        candidate, run, removed_breaks, diffs
+                    verdict, reason, removed_break_ids, diffs, edge_case_count = self._compare_on_edge_cases(
+                        candidate, run, removed_break_ids, diffs
                     )
                     input_count += edge_case_count
                 except TimeUpError:  # the results so far are worth more than no verdict
@@ -424,13 +386,13 @@ class TrialRunner:
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
             self._evidence(run, cases, input_count, ran_both_branches=ran_both_branches) if run is not None else None,
-            removed_breaks,
+            removed_break_ids,
             run.report if run is not None else None,
             time.perf_counter() - start,
         )
 
     def _compare_on_edge_cases(
-        self, candidate: _RunnableChange, run: CompiledRun, removed_breaks: frozenset[str], diffs: list[Difference]
+        self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
         """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
@@ -442,7 +404,7 @@ class TrialRunner:
         try:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
-            return "fails", "runs too long on some inputs", removed_breaks, diffs, 0
+            return "fails", "runs too long on some inputs", removed_break_ids, diffs, 0
         ran_uncompiled = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
@@ -455,24 +417,24 @@ class TrialRunner:
             )
         diffs, input_count = findings.differences, findings.input_count
         if findings.disqualifying_difference is not None:
-            return "another result", findings.disqualifying_difference, removed_breaks, diffs, input_count
+            return "another result", findings.disqualifying_difference, removed_break_ids, diffs, input_count
         if original is not None:
             breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
             texts = self._changed_texts(candidate.change)
             comparison = compare_breaks(breaks_before, breaks_after, texts)
-            removed_breaks = comparison.removed_breaks
+            removed_break_ids = comparison.removed_break_ids
             if comparison.new_breaks:
                 return (
                     "another break",
                     f"then it breaks {break_summary(comparison.new_breaks[0], breaks_after, texts)}",
-                    removed_breaks,
+                    removed_break_ids,
                     diffs,
                     input_count,
                 )
-            if not removed_breaks:
-                return "break stays", "on some inputs", removed_breaks, diffs, input_count
+            if not removed_break_ids:
+                return "break stays", "on some inputs", removed_break_ids, diffs, input_count
         if candidate.differs_when_compiled and findings.noted_difference is None:
-            findings = self._compare_on_different_kinds(candidate, removed_breaks, findings)
+            findings = self._compare_on_different_kinds(candidate, removed_break_ids, findings)
         diffs, input_count = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
@@ -482,10 +444,10 @@ class TrialRunner:
         if note is None and edge_cases and not has_tried_edge_cases:
             note = _NO_TIME_FOR_EDGE_CASES
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), note, removed_breaks, diffs, input_count
+        return ("works but differs" if diffs else verdict), note, removed_break_ids, diffs, input_count
 
     def _compare_on_different_kinds(
-        self, candidate: _RunnableChange, removed_breaks: frozenset[str], findings: EdgeFindings
+        self, candidate: _RunnableChange, removed_break_ids: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Add the differences of a compiled program on inputs of different kinds to its findings."""
         choices: tuple[EdgeCaseChoice, ...] = ("truth values", "different kinds")
@@ -498,7 +460,7 @@ class TrialRunner:
             pairs = zip(cases, changed_run.results, original_run.results, strict=False)
             findings = findings.with_inputs(self._compiled_differences(*results) for results in pairs)
             if findings.noted_difference is None and not self._removes_breaks(
-                candidate, removed_breaks, original_run, changed_run
+                candidate, removed_break_ids, original_run, changed_run
             ):
                 # Skip inputs of a different rank: PyTorch runs different code for a zero-dimensional mask, which it
                 # treats as a number.
@@ -508,7 +470,7 @@ class TrialRunner:
                     (
                         case
                         for case, run in runs
-                        if not self._removes_breaks(candidate, removed_breaks, original_run, run)
+                        if not self._removes_breaks(candidate, removed_break_ids, original_run, run)
                     ),
                     None,
                 )
@@ -520,15 +482,15 @@ class TrialRunner:
     def _removes_breaks(
         self,
         candidate: _RunnableChange,
-        removed_breaks: frozenset[str],
+        removed_break_ids: frozenset[str],
         original_run: CompiledRun,
         further_run: CompiledRun,
     ) -> bool:
         """Return whether a changed program has none of the removed breaks in a further run."""
         all_before = [*self.original.breaks, *original_run.breaks]
         return (
-            removed_breaks
-            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_breaks
+            removed_break_ids
+            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_break_ids
         )
 
     def _compiled_differences(
@@ -582,7 +544,7 @@ class TrialRunner:
             return "another result", next(difference.text for difference in diffs if not difference.is_acceptable)
         comparison = self._compare_breaks(candidate.change, run)
         texts = self._changed_texts(candidate.change)
-        if goals.isdisjoint(comparison.removed_breaks):
+        if goals.isdisjoint(comparison.removed_break_ids):
             break_with_different_cause = next(
                 (
                     comparison.breaks_with_different_cause[goal]

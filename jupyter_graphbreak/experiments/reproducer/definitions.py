@@ -26,13 +26,7 @@ class UnwritableError(Exception):
 
 
 def function_node(function: types.FunctionType) -> Definition:
-    """Return the definition of a function, with its decorators.
-
-    Raises
-    ------
-    UnwritableError
-        If the source text of the function is not available.
-    """
+    """Return the definition of a function, with its decorators."""
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if code.co_name == "<module>":
@@ -49,13 +43,7 @@ def function_node(function: types.FunctionType) -> Definition:
 
 
 def class_node(class_: type) -> ast.ClassDef:
-    """Return the definition of a class.
-
-    Raises
-    ------
-    UnwritableError
-        If the source text of the class is not available.
-    """
+    """Return the definition of a class."""
     try:
         text = textwrap.dedent(inspect.getsource(class_))
     except (OSError, TypeError):
@@ -86,7 +74,7 @@ def _text_of_class(class_: type) -> str:
 
 
 def _has_members(class_: type, node: ast.ClassDef) -> bool:
-    """Return whether a class has the methods, and the annotated and assigned names, of a definition."""
+    """Return whether a class has the methods and the annotated and assigned names of a definition."""
     members = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
     names: set[str] = set()
     for part in node.body:

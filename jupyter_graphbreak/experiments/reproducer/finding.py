@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
@@ -40,7 +41,7 @@ _MAX_RUN_S = 60.0
 #: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT_LENGTH = 6_000
-#: The time, the process and the source location with which each line of PyTorch's logs begins.
+#: The time, the process and the source location at the beginning of each line of PyTorch's logs.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The settings that every report contains, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
@@ -68,17 +69,12 @@ def reproduce(
         Whether to replace the names and strings of the program.
     seconds : float or None
         The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
-    runner : ScriptRunner or None
-        Runs the scripts; by default a new one.
-
-    Raises
-    ------
-    LookupError
-        If the report has no such id.
     """
     target = target_of(report, ident)
     if target is None:
         raise LookupError(f"the report has nothing with the id {ident!r}")
+    if not hasattr(os, "fork"):
+        return Reproducer(ident, target.title, reason="This system cannot fork processes, which the search needs.")
     start = time.monotonic()
     entries = list(_entries_for(recorded_entries, target))
     if not entries:
@@ -116,7 +112,7 @@ def _run_final_script(
     # Some findings are only in the output, not in the trace.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
-        reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
+        reason = "The script reproduces the finding only in a process that has PyTorch loaded, not when run on its own."
         return Reproducer(target.id, title, reason=reason, steps=step_count, seconds=_seconds_since(start))
     issue = issue_text(title, full_text, final_run.output, script.packages)
     return Reproducer(target.id, title, full_text, issue, steps=step_count, seconds=_seconds_since(start))
@@ -226,7 +222,7 @@ def _script_variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, most likely first."""
     entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
-    likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
+    likely_entries = [entry for entry in entries if entry.frame_id is not None and entry.frame_id in target.frames]
     if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
     yield from likely_entries
@@ -256,15 +252,7 @@ def script_header(title: str, packages: Iterable[str]) -> str:
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:
-    """Return the text for PyTorch's bug report form.
-
-    Parameters
-    ----------
-    output : str
-        The output of the script.
-    packages : iterable of str
-        The packages that the script needs besides PyTorch.
-    """
+    """Return the text for PyTorch's bug report form."""
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
     cleaned_output = _INSTALL_FOLDER.sub("", _LOG_PREFIX.sub("", output)).strip()
     if len(cleaned_output) > _MAX_OUTPUT_LENGTH:

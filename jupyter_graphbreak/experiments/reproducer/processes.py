@@ -1,4 +1,4 @@
-"""Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new process.
+"""Run scripts, each in a fork of a process that has loaded PyTorch.
 
 The second half of this module runs in the process that forks. It reads one script per line from stdin, and answers with
 the report of the script's run. Each script runs in an empty folder, and is stopped before it has an effect outside of
@@ -59,27 +59,22 @@ class FinalRun(NamedTuple):
 
 
 class ScriptRunner:
-    """Runs scripts in forks of a process that has loaded PyTorch, or in new processes if the system has no fork."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+    """Runs scripts in forks of a process that has loaded PyTorch."""
 
     def __enter__(self) -> Self:
-        if hasattr(os, "fork"):
-            self._process = subprocess.Popen(
-                _command("serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                start_new_session=True,
-            )  # fmt: skip
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
+        self._process: Any = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, start_new_session=True,
+        )  # fmt: skip
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
-            self._process.kill()
-            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._process.kill()
+        self._process.wait()
 
     def run(self, script: str, limit_s: float) -> tuple[Report | None, str]:
         """Run a script; return its report and ``""``, or ``None`` and the reason why there is no report.
@@ -87,8 +82,6 @@ class ScriptRunner:
         The reason is empty if the script took longer than ``limit_s`` seconds, or ended its process.
         """
         process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            return _parse_answer(_run_in_new_process(script, limit_s))
         try:
             process.stdin.write(json.dumps([script, limit_s]) + "\n")
             process.stdin.flush()
@@ -100,49 +93,14 @@ class ScriptRunner:
             answer = process.stdout.readline()
         finally:
             timer.cancel()
-        return _parse_answer(answer)
-
-
-def _command(function: str) -> list[str]:
-    """Return the command for a process that calls a function of this module."""
-    return [
-        sys.executable,
-        "-c",
-        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import {function}; {function}()",
-    ]
-
-
-def _run_in_new_process(script: str, limit_s: float) -> str:
-    """Run a script in a new process, for systems without fork; return its answer, or ``""`` after the time limit."""
-    try:
-        completed = subprocess.run(
-            _command("answer_once"),
-            input=script,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=limit_s + _START_ALLOWANCE_S,
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    return completed.stdout
-
-
-def _parse_answer(answer: str) -> tuple[Report | None, str]:
-    outcome: dict[str, Any] = json.loads(answer) if answer else {}
-    if "report" in outcome:
-        return Report.from_json(outcome["report"]), ""
-    return None, str(outcome.get("reason", ""))
+        outcome: dict[str, Any] = json.loads(answer) if answer else {}
+        if "report" in outcome:
+            return Report.from_json(outcome["report"]), ""
+        return None, str(outcome.get("reason", ""))
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:
-    """Run a script with ``python`` in an empty folder, and read PyTorch's trace.
-
-    Raises
-    ------
-    TimeoutExpired
-        If the script takes longer than ``seconds``.
-    """
+    """Run a script with ``python`` in an empty folder, and read PyTorch's trace."""
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes
@@ -196,9 +154,8 @@ def serve() -> None:
 
     answers = os.fdopen(_silence_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
-        _run_and_write_answer(
-            _WARM_UP_SCRIPT, folder, file
-        )  # loads the modules that compiling needs, and fills its caches
+        # This loads the modules that compiling needs, and fills its caches.
+        _run_and_write_answer(_WARM_UP_SCRIPT, folder, file)
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections
@@ -207,14 +164,6 @@ def serve() -> None:
             script, seconds = json.loads(line)
             answers.write(json.dumps(_run_in_fork(script, seconds)) + "\n")
             answers.flush()
-
-
-def answer_once() -> None:
-    """Run the script on stdin, and write the answer to stdout."""
-    with os.fdopen(_silence_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
-        _run_and_write_answer(sys.stdin.read(), folder, answers)
-        os.chdir(os.sep)
-    os._exit(0)  # skips the script's exit handlers
 
 
 def _silence_output() -> int:

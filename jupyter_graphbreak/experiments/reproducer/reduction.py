@@ -17,15 +17,7 @@ _BLOCK_FIELDS = ("body", "orelse", "finalbody")
 def reduce_script(
     tree: ast.Module, reproduces: Callable[[str], bool], is_time_up: Callable[[], bool]
 ) -> tuple[ast.Module, int]:
-    """Return the reduced script, and the number of reduction steps.
-
-    Parameters
-    ----------
-    tree : Module
-        The script, which reproduces the finding.
-    reproduces : callable
-        Runs a script, and returns whether it reproduces the finding.
-    """
+    """Return the reduced script, and the number of reduction steps."""
     tried_scripts = {ast.unparse(tree)}
     step_count = 0
     progress = True
@@ -63,11 +55,6 @@ def _next_smaller_script(
     """Return the next change of a script that reproduces the finding, and its number.
 
     If there is none, or if time is up, return ``None`` and the number of the change to continue with.
-
-    Parameters
-    ----------
-    first_number : int
-        The number of the first change to try.
     """
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):

@@ -29,32 +29,20 @@ class Target:
     ----------
     id : str
         The id of a break or of a recompile, ``error`` or ``check``.
-    title : str
-        The finding in a few words.
     frames : tuple of str
         The frames in which the finding occurs, and the callers of these frames.
-    kind : {"break", "recompile", "error", "check"}
-        The kind of finding.
     cause : str
         The GB id of a break, or its type if the break has no id.
-    gb_type : str
-        The type of a break.
     is_logged : bool
         Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     code : str
         The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
-    is_error : bool
-        Whether the break stops the program with an error.
-    function : str
-        The function of a recompile.
     guards : frozenset of str
         The kinds of the guards that fail.
     limit_hit : bool
         Whether the recompile is the one that the recompile limit prevents.
     error : tuple of str
         The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
-    gradients_differ : bool
-        Whether gradients differ, but not the result.
     arguments_differ : bool
         Whether only the arguments and the state differ after the call.
     """
@@ -80,8 +68,6 @@ class Target:
 
         Parameters
         ----------
-        new_names : mapping
-            The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
             Whether to ignore code, names of functions and messages, which differ in a redacted script.
         """
@@ -216,13 +202,13 @@ def _recompile_target(report: Report, recompile: Recompile) -> Target:
 def _add_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...]:
     """Return the ids of frames, and of the frames that called them."""
     callers = {frame.id: frame.caller for frame in report.frames}
-    all_frames: list[str] = []
+    all_frame_ids: list[str] = []
     for frame in frames:
         outer_frame = frame
-        while outer_frame is not None and outer_frame not in all_frames:
-            all_frames.append(outer_frame)
+        while outer_frame is not None and outer_frame not in all_frame_ids:
+            all_frame_ids.append(outer_frame)
             outer_frame = callers.get(outer_frame)
-    return tuple(all_frames)
+    return tuple(all_frame_ids)
 
 
 def comparable_code_of(break_: Break) -> str:

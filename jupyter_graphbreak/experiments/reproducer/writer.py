@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
-_ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
+_LITERAL_TYPES = (bool, int, str, bytes, type(None), type(Ellipsis))
 #: The methods of a class that a script needs only to make instances.
 _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 
@@ -75,12 +75,6 @@ class ScriptWriter:
 
     Parameters
     ----------
-    uses_values : bool
-        Whether small tensors are written with their values instead of random values.
-    assembles_objects : bool
-        Whether objects of packages are put together from their attributes instead of being constructed.
-    shortens_lists : bool
-        Whether lists of modules contain only the first module of each class.
     modules : mapping
         The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
         modules.
@@ -172,7 +166,7 @@ class ScriptWriter:
 
     def bind(self, value: Any, preferred_name: str) -> str:
         """Return an expression for an object to which code refers by a name; define the object if necessary."""
-        if id(value) in self._names and not isinstance(value, _ATOMS):
+        if id(value) in self._names and not isinstance(value, _LITERAL_TYPES):
             return self._names[id(value)]
         compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
         if compiled_object is not None:
@@ -340,18 +334,12 @@ class ScriptWriter:
     # Values.
 
     def expression_of(self, value: Any, depth: int = 0) -> ast.expr:
-        """Return an expression that evaluates to a copy of a value.
-
-        Raises
-        ------
-        UnwritableError
-            If no such expression can be written.
-        """
+        """Return an expression that evaluates to a copy of a value."""
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")
         if isinstance(value, float):
             return parse_expression(f"float({str(value)!r})" if not math.isfinite(value) else repr(value))
-        if type(value) in _ATOMS or type(value) is complex:
+        if type(value) in _LITERAL_TYPES or type(value) is complex:
             return parse_expression(repr(value))
         if id(value) in self._names:
             return parse_expression(self._names[id(value)])

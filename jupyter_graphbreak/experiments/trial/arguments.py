@@ -34,13 +34,7 @@ class Arguments:
     def copy(
         self, memo: dict[Any, Any] | None = None, copy_function: Callable[[types.FunctionType], Any] | None = None
     ) -> Arguments:
-        """Return copies of the arguments for a run. Objects in the memo are not copied again.
-
-        Parameters
-        ----------
-        memo, copy_function
-            The same as for :func:`.copies.clone`.
-        """
+        """Return copies of the arguments for a run. Objects in the memo are not copied again."""
         args, kwargs = clone((self.args, self.kwargs), memo, copy_function=copy_function)
         return Arguments(*args, **kwargs)
 

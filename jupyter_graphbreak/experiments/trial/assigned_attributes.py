@@ -109,7 +109,7 @@ class LibraryModuleOrClass(NamedTuple):
 class LibraryNamespace(NamedTuple):
     """The globals of a library module that user code may change by calling a function such as ``register``.
 
-    ``function_names`` contains the function's name, and the name by which the user's code calls it.
+    ``function_names`` contains the function's name, and the name that the user's code uses for it.
     """
 
     variables: dict[str, Any]
@@ -237,7 +237,7 @@ def _is_library_object(item: Any, parent: Any) -> bool:
 
 
 def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
-    """Return the parts of packages, except single attributes, that functions may change."""
+    """Return the parts of packages, except individual attributes, that functions may change."""
     functions = list(functions)
     may_set_any_attribute = any(_SETTERS_AND_EXEC & {*function.__code__.co_names} for function in functions)
     parts: dict[int, LibraryPart] = {}

@@ -17,8 +17,12 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.shared_names import global_names
-from jupyter_graphbreak.experiments.trial.swapped_bindings import cell_binding, fixed_binding, item_binding
+from jupyter_graphbreak.experiments.trial.swapped_bindings import (
+    cell_binding,
+    fixed_binding,
+    global_names,
+    item_binding,
+)
 from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
@@ -162,10 +166,6 @@ class CallSpec:
     state : dict or None
         The specs of the plain values and tensors that the callable reads besides its arguments, or ``None`` if they
         were not examined.
-    site : CallSite or None
-        The location of the call in the user's code, or ``None`` if it is unknown.
-    keyword_names : frozenset of str
-        The names of the arguments that were passed by keyword.
     modes : CallModes or None
         The modes of the call, or ``None`` for those of the first call.
     """
@@ -316,7 +316,7 @@ def _undecorated_function(function: Any) -> Any:
 
 
 def owner_of(fn: Any) -> Any:
-    """Return the object to which a method belongs, or the callable itself if it is not a method.
+    """Return the object that a method belongs to, or the callable itself if it is not a method.
 
     A learning rate scheduler replaces ``optimizer.step`` with a function that has a weak reference to the optimizer.
     """
@@ -393,8 +393,6 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
 
     Parameters
     ----------
-    path : Path
-        The path to the value.
     enters_objects : bool
         Whether to search modules, optimizers and instances of user classes, besides containers.
     """

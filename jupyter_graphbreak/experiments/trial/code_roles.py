@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame, frames_outward
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def is_called_by_user(frame: FrameType) -> bool:
 
 
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
-    """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
+    """Return whether an event in a frame is an effect of the user's program. Also return the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
     compilers, of imports and of log handlers are ignored, and so are those of the monitor and the lock of a progress
@@ -101,13 +101,11 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     library_frame: FrameType | None = None
     while frame is not None and _role_of_file(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
         frame = frame.f_back
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        code = frame.f_code
+    for outer in frames_outward(frame, _MAX_FRAMES):
+        code = outer.f_code
         role = _role_of_file(code.co_filename)
         if role == "user":
-            return True, entry_of_frame(frame)
+            return True, entry_of_frame(outer)
         if role == "exempt" or (code.co_name in _RECORD_PASSING_FUNCTIONS and code.co_filename.endswith(_LOGGING_FILE)):
             return False, None
         if role == "internal":
@@ -115,8 +113,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         if role == "library" and library_frame is None:
             if code.co_filename.endswith(_MONITOR_FILE) or code.co_name == _LOCK_MAKER:
                 return False, None
-            library_frame = frame
-        frame = frame.f_back
+            library_frame = outer
     if library_frame is None:
         return False, None
     return True, entry_of_frame(library_frame)

@@ -1,4 +1,4 @@
-"""Copy objects so that the original and the copy share no mutable state."""
+"""Copy objects so that the original and the copy share no mutable state; in copies to compare, digests may do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import copy
 import functools
 import gc
 import io
+import math
 import sys
 import threading
 import types
@@ -19,15 +20,14 @@ import torch
 
 from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
-from jupyter_graphbreak.experiments.trial.digests import digest, is_large, store_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCK_MAKERS,
     belongs_to_process,
     has_attributes_only,
-    is_atom,
     is_bound_to_data,
     is_code,
     is_data,
+    is_immutable,
     is_plain_tensor,
     slot_descriptors,
 )
@@ -84,10 +84,6 @@ def clone(
 
     Parameters
     ----------
-    value : object
-        The object to copy.
-    memo : dict
-        The copies made so far, by the ids of the originals.
     failures : list
         Collects the objects that could not be copied.
     copy_function : callable
@@ -118,7 +114,7 @@ class _Copier:
         self._digests = digests
 
     def copy(self, value: Any) -> Any:
-        if is_atom(value):
+        if is_immutable(value):
             return value
         memo = self._memo
         if id(value) in memo:
@@ -549,3 +545,69 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
         ):
             memo[memory_key(storage)] = storage
     return memo
+
+
+#: Smaller tensors are compared element by element. The number does not depend on the dtype, so that a result and the
+#: same result in double precision are treated alike.
+_MIN_ELEMENTS = 1 << 18
+
+
+#: The number of neighboring elements in a row, and the number of weighted sums that a row is reduced to.
+_ROW_ELEMENTS, _ROW_SUMS = 1024, 8
+
+
+#: The number of rows to reduce at once.
+_CHUNK_ROWS = 512
+
+
+#: The attribute of a digest that stores the shape of its tensor.
+_SHAPE_ATTRIBUTE = "_graphbreak_shape"
+
+
+def is_large(value: torch.Tensor) -> bool:
+    """Return whether a digest can replace a tensor and needs less memory."""
+    return (
+        type(value) in {torch.Tensor, torch.nn.Parameter}
+        and value.layout == torch.strided
+        and value.dtype in {torch.float32, torch.float64}  # in smaller dtypes, rounding would hide one element
+        and not (value.is_nested or value.is_meta or value.is_quantized)
+        and value.numel() >= _MIN_ELEMENTS
+    )
+
+
+def digest(value: torch.Tensor) -> torch.Tensor:
+    """Return a small tensor that represents a large one.
+
+    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element.
+    The last elements, which do not fill a row, are appended unchanged. If two digests agree up to rounding, so do the
+    tensors that they represent, except by chance. The digest of a zero tensor is zero.
+    """
+    elements = value.detach().reshape(-1)
+    elements_in_rows = elements.numel() // _ROW_ELEMENTS * _ROW_ELEMENTS
+    rows = elements[:elements_in_rows].view(-1, _ROW_ELEMENTS)
+    # Neither autocast nor the matmul precision settings affect double precision.
+    weights = _random_weights().to(value.device)
+    sums = torch.empty(len(rows), _ROW_SUMS, dtype=value.dtype, device=value.device)
+    # All chunks use one buffer: small results between large temporaries would keep the C library from reusing memory.
+    buffer = torch.empty(_CHUNK_ROWS, _ROW_ELEMENTS, dtype=torch.float64, device=value.device)
+    for chunk, chunk_sums in zip(rows.split(_CHUNK_ROWS), sums.split(_CHUNK_ROWS), strict=True):
+        chunk_sums.copy_(buffer[: len(chunk)].copy_(chunk) @ weights)
+    return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
+
+
+def store_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
+    """Store the shape of a tensor in its digest."""
+    setattr(tensor_digest, _SHAPE_ATTRIBUTE, value.shape)
+
+
+def shape_of(value: torch.Tensor) -> torch.Size:
+    """Return the shape of a tensor, or of the tensor that a digest represents."""
+    shape: Any = vars(value).get(_SHAPE_ATTRIBUTE, value.shape)
+    return torch.Size(shape)
+
+
+@functools.cache
+def _random_weights() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(20)
+    numbers = torch.randn(_ROW_ELEMENTS, _ROW_SUMS, generator=generator, device="cpu", dtype=torch.float64)
+    return numbers / math.sqrt(_ROW_ELEMENTS)

@@ -18,7 +18,6 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     alternative_strings,
     constants_in_code,
     default_values,
-    index_predicate,
     lookup_table_lengths,
     names_in_code,
     numbers_in_user_code,
@@ -34,11 +33,15 @@ from jupyter_graphbreak.experiments.trial.inputs import (
     WITH_EXTRA_DIMENSION,
     ZERO_DIMENSIONAL,
     Input,
-    example_of,
+    OriginalCall,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     apply_change,
+    as_scalar,
+    contains_numbers,
+    convert_numbers,
     fill_with,
+    first_rows,
     identity,
     map_tensors,
     multiply_by_ten,
@@ -49,9 +52,15 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     replace_first,
     resize,
     tensors_in,
+    transpose,
+    triple,
     unless,
+    with_alternating_signs,
+    with_extreme_integers,
+    with_gaps,
+    with_one_positive,
 )
-from jupyter_graphbreak.experiments.trial.values import describe_difference, short_repr
+from jupyter_graphbreak.experiments.trial.values import short_repr
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 
 if TYPE_CHECKING:
@@ -67,10 +76,7 @@ if TYPE_CHECKING:
 _MAX_SIZES = 2
 _MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
-_EDGE_DTYPES = {
-    True: (torch.int64, torch.float64, torch.float16, torch.bool),
-    False: (torch.float32, torch.int32),
-}
+_EDGE_DTYPES = {True: (torch.int64, torch.float64, torch.float16, torch.bool), False: (torch.float32, torch.int32)}
 #: Numbers that fill all tensors of edge inputs.
 _EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
@@ -114,51 +120,40 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     Parameters
     ----------
-    original_arguments : Arguments
-        The arguments to derive inputs from.
     state : mapping
         The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
     """
-    may_be_indices = index_predicate(original_arguments, fn)
+    call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
     nonzero_variants: dict[str, Change] = {
         "": identity,
-        ", all tensors negated": unless(may_be_indices, negate),
-        ", all tensors random": unless(may_be_indices, randomize, randomize_within_range),
+        ", all tensors negated": unless(call.may_be_indices, negate),
+        ", all tensors random": unless(call.may_be_indices, randomize, randomize_within_range),
     }
-    variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
-    if not tensors_in(original_arguments.values()):
+    variants = {**nonzero_variants, ", all tensors zero": unless(call.may_be_indices, torch.zeros_like)}
+    if not call.tensors:
         variants = {"": identity}
-    for description, arguments in _changes_of_arguments(original_arguments, fn, variants):
-        if (
-            describe_difference(
-                (original_arguments.args, original_arguments.kwargs), (arguments.args, arguments.kwargs)
-            )
-            is not None
-        ):
-            yield Input(arguments, example_of(description, arguments, fn), is_special=True)
+    for description, arguments in _changes_of_arguments(call, variants):
+        if call.differs_from(arguments):
+            yield call.make_input(description, arguments)
     settings = list(_changes_of_state(fn, state))
     for values in settings:
         description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
-            arguments = map_tensors(original_arguments, change)
-            yield Input(arguments, example_of(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+            yield call.make_input(f"{description}{suffix}", call.map(change), values)
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
-    yield from _gradients_with_state(original_arguments, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
+    yield from _gradients_with_state(call, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _edge_numbers_with_gradients(original_arguments, fn, nonzero_variants),
-        _kind_changes(original_arguments, fn, may_be_indices),
+        _edge_numbers_with_gradients(call, nonzero_variants), _kind_changes(call)
     ):
-        yield Input(arguments, example_of(description, arguments, fn), is_special=True, different_kind=kind)
+        yield call.make_input(description, arguments, kind=kind)
     if reads_gradients(original_arguments, fn):
-        yield _input_with_grads(original_arguments, fn, state)
-    for description, arguments in _length_changes_from_code(original_arguments, fn, state):
-        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
+        yield _input_with_grads(call, state)
+    for description, arguments in _length_changes_from_code(call, state):
+        yield call.make_input(description, arguments)
 
 
-def _changes_of_arguments(
-    original_arguments: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
-) -> Iterator[tuple[str, Arguments]]:
+def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) -> Iterator[tuple[str, Arguments]]:
     """Yield changed arguments of the same kinds as the original ones, each after a description.
 
     Parameters
@@ -166,16 +161,14 @@ def _changes_of_arguments(
     variants : mapping
         The changes of all tensors to combine with each changed Python value, by the suffix that describes the change.
     """
-    yield from _row_count_changes(original_arguments, fn)
-    for description, changed in itertools.chain(
-        _edge_python_values(original_arguments, fn), _unknown_string_changes(original_arguments, fn)
-    ):
+    yield from _row_count_changes(call)
+    for description, changed in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
         for suffix, change in variants.items():
             yield f"{description}{suffix}", map_tensors(changed, change)
-    yield from _extreme_value_changes(original_arguments, fn)
-    yield from _zero_arguments(original_arguments, fn)
-    yield from _length_changes(original_arguments)
-    yield from _fill_with_code_numbers(original_arguments, fn)
+    yield from _extreme_value_changes(call)
+    yield from _zero_arguments(call)
+    yield from _length_changes(call)
+    yield from _fill_with_code_numbers(call)
 
 
 def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -188,189 +181,155 @@ def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Itera
         yield zeros
 
 
-def _input_with_grads(original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
+def _input_with_grads(call: OriginalCall, state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
     give_gradient = functools.partial(_with_grad, identity)
-    arguments = map_tensors(original_arguments, give_gradient)
     values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    example = example_of(_TENSORS_WITH_GRAD, arguments, fn)
-    return Input(arguments, example, is_special=True, state=values, different_kind=_TENSORS_WITH_GRAD)
+    return call.make_input(_TENSORS_WITH_GRAD, call.map(give_gradient), values, _TENSORS_WITH_GRAD)
 
 
-def _kind_changes(
-    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield a description, a kind and arguments of that kind, with different dtypes, layouts, shapes, memory or types.
 
     Each kind comes with several values of the tensors, so that most conditions are true for some and false for others.
     """
     values: dict[str, Change] = {
-        "": _triple,
-        ", negated": lambda tensor: negate(_triple(tensor)),
+        "": triple,
+        ", negated": lambda tensor: negate(triple(tensor)),
         ", zero": torch.zeros_like,
     }
-    for kind, change in itertools.chain(
-        _gradient_changes(original_arguments), _dtype_changes(original_arguments), _layout_changes(original_arguments)
-    ):
+    for kind, change in itertools.chain(_gradient_changes(call), _dtype_changes(call), _layout_changes(call)):
         for suffix, make_values in values.items():
-            changed_if_allowed = unless(may_be_indices, functools.partial(change, make_values))
-            yield f"{kind}{suffix}", kind, map_tensors(original_arguments, changed_if_allowed)
-    yield "all tensors empty", "empty tensors", map_tensors(original_arguments, functools.partial(_first_rows, count=0))
-    tensors_by_name = [
-        (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
-    ]
-    for name, tensors in tensors_by_name[:_MAX_RAISED_RANKS]:
+            yield f"{kind}{suffix}", kind, call.map_numbers(functools.partial(change, make_values))
+    yield "all tensors empty", "empty tensors", call.map(functools.partial(first_rows, count=0))
+    for name, tensors in call.tensors_by_name[:_MAX_RAISED_RANKS]:
         # Python can test only a tensor with one element.
-        if len(tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
+        if len(call.tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
             kind = f"{name} {WITH_EXTRA_DIMENSION}"
-            yield (
-                kind,
-                kind,
-                map_tensors(original_arguments, only_for(tensors, lambda tensor: torch.stack([tensor, tensor]))),
-            )
-    for name, description, arguments in _shrunk_arguments(original_arguments, fn):
-        if _shares_size(original_arguments, fn, name):
+            yield kind, kind, call.map(only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
+    for name, description, arguments in _shrunk_arguments(call):
+        if _shares_size(call, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
             # If all numbers are equal, broadcasting one row gives the same result, so the numbers are also changed.
             number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
-                changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
+                changed_arguments = map_tensors(arguments, unless(call.may_be_indices, make_values))
                 yield f"{description}, all tensors {suffix}", kind, changed_arguments
-    yield from _longer_last_items(original_arguments, fn, may_be_indices)
-    yield from _shared_memory_changes(original_arguments, fn, may_be_indices)
-    yield from _argument_kind_changes(original_arguments, fn)
-    yield from _optional_argument_changes(original_arguments, fn)
-    yield from _gradients_of_one_argument(original_arguments, fn, values, may_be_indices)
-    yield from _dtypes_of_one_argument(original_arguments, fn, may_be_indices)
+    yield from _longer_last_items(call)
+    yield from _shared_memory_changes(call)
+    yield from _argument_kind_changes(call)
+    yield from _optional_argument_changes(call)
+    yield from _gradients_of_one_argument(call, values)
+    yield from _dtypes_of_one_argument(call)
 
 
-def _dtypes_of_one_argument(
-    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
-) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one has a different precision, because each branch may use a different argument."""
+def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with one tensor in a different precision, because each branch may use a different argument."""
     named = [
         (name, dtypes)
-        for name, value in original_arguments.by_name(fn).items()
-        if (dtypes := {tensor.dtype for tensor in tensors_in(value) if _contains_numbers(tensor, is_floating=True)})
+        for name, tensors in call.tensors_by_name
+        if (dtypes := {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=True)})
     ]
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
         dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
         kind = f"{name} as {str(dtype).removeprefix('torch.')}"
         for suffix, make_values in values.items():
-            changed = map_tensors(original_arguments, unless(may_be_indices, make_values))
-            convert = functools.partial(_convert, identity, dtype=dtype, is_floating=True)
-            yield (
-                f"{kind}{suffix}",
-                kind,
-                map_tensors(changed, only_for(tensors_in(changed.by_name(fn)[name]), convert)),
-            )
+            changed = call.map_numbers(make_values)
+            convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=True)
+            tensors = tensors_in(changed.by_name(call.fn)[name])
+            yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors, convert))
 
 
 def _gradients_of_one_argument(
-    original_arguments: Arguments,
-    fn: Callable[..., Any],
-    values: Mapping[str, Change],
-    may_be_indices: Callable[[torch.Tensor], bool],
+    call: OriginalCall, values: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments of which one more requires gradients, because one branch may ignore or detach it."""
-    names = [name for name, value in original_arguments.by_name(fn).items() if tensors_in(value)]
-    changes = list(_gradient_changes(original_arguments)) if len(names) > 1 else []
+    """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
+    names = [name for name, _ in call.tensors_by_name]
+    changes = list(_gradient_changes(call)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
-            changed_arguments = map_tensors(original_arguments, unless(may_be_indices, make_values))
-            require = only_for(tensors_in(changed_arguments.by_name(fn)[name]), functools.partial(change, identity))
+            changed_arguments = call.map_numbers(make_values)
+            require = only_for(
+                tensors_in(changed_arguments.by_name(call.fn)[name]), functools.partial(change, identity)
+            )
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
 
 
-def _longer_last_items(
-    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
-    for name, value in original_arguments.by_name(fn).items():
+    for name, value in call.by_name.items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer_tensor = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
-        arguments = original_arguments.with_argument(fn, name, type(value)([*value[:-1], longer_tensor]))
+        arguments = call.with_argument(name, type(value)([*value[:-1], longer_tensor]))
         values: dict[str, Change] = {"": identity, ", negated": negate, ", ten times as large": multiply_by_ten}
         for suffix, change in values.items():
-            changed_arguments = map_tensors(arguments, unless(may_be_indices, change))
+            changed_arguments = map_tensors(arguments, unless(call.may_be_indices, change))
             yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
 
 
-def _argument_kind_changes(
-    original_arguments: Arguments, fn: Callable[..., Any]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _argument_kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a different kind of value for one parameter.
 
     A tensor is replaced with the parameter's default or its negation, ``None``, an empty list or a flag. A flag is
     replaced with ``None``, and a dict loses a key.
     """
-    defaults, tested_names = default_values(fn), tested_variables(fn)
-    reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
-    flags = [name for name, value in original_arguments.by_name(fn).items() if type(value) is bool]
+    defaults, tested_names = default_values(call.fn), tested_variables(call.fn)
+    reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(call.fn))
+    flags = [name for name, value in call.by_name.items() if type(value) is bool]
     tested_flags = [name for name in flags if name in tested_names and name not in defaults]
     for name in tested_flags:  # a caller may pass None for False
-        changed_arguments = original_arguments.with_argument(fn, name, None)
+        changed_arguments = call.with_argument(name, None)
         yield f"{name} = None", f"{name} = None", changed_arguments
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negate)
-    for name, value in original_arguments.by_name(fn).items():
+    for name, value in call.by_name.items():
         for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
             kind = f"{name} without {short_repr(omitted_key)}"
-            changed_arguments = original_arguments.with_argument(
-                fn, name, {key: part for key, part in value.items() if key != omitted_key}
+            changed_arguments = call.with_argument(
+                name, {key: part for key, part in value.items() if key != omitted_key}
             )
             yield kind, kind, changed_arguments
             yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negate)
-    tensors = {
-        name: value for name, value in original_arguments.by_name(fn).items() if is_instance(value, torch.Tensor)
-    }
+    tensors = {name: value for name, value in call.by_name.items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {short_repr(new_value)}"
-                yield kind, kind, original_arguments.with_argument(fn, name, new_value)
+                yield kind, kind, call.with_argument(name, new_value)
     for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
                 kind = f"{name} = {short_repr(substitute)}"
-                yield kind, kind, original_arguments.with_argument(fn, name, substitute)
+                yield kind, kind, call.with_argument(name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {AS_FLAG}", map_tensors(original_arguments, as_flag)
+                yield f"{name} = {flag}", f"{name} {AS_FLAG}", call.map(as_flag)
 
 
-def _optional_argument_changes(
-    original_arguments: Arguments, fn: Callable[..., Any]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _optional_argument_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
-    optional_names = [
-        name for name, value in (default_values(fn) | original_arguments.by_name(fn)).items() if value is None
-    ]
-    tensors = [tensor.detach() for tensor in tensors_in((original_arguments.args, original_arguments.kwargs))[:1]]
+    optional_names = [name for name, value in (default_values(call.fn) | call.by_name).items() if value is None]
+    tensors = [tensor.detach() for tensor in call.tensors[:1]]
     for name in optional_names[:_MAX_OPTIONAL_PARAMETERS]:
         for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
             kind = f"{name} = {short_repr(value)}"
-            yield kind, kind, original_arguments.with_argument(fn, name, value)
+            yield kind, kind, call.with_argument(name, value)
 
 
-def _shared_memory_changes(
-    original_arguments: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
-) -> Iterator[tuple[str, str, Arguments]]:
+def _shared_memory_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one tensor is a view of another, so that an in-place change to one changes both."""
-    tensors = [
-        (name, value) for name, value in original_arguments.by_name(fn).items() if is_instance(value, torch.Tensor)
-    ]
+    tensors = [(name, value) for name, value in call.by_name.items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
         are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
             value.requires_grad or other_tensor.requires_grad
         )
-        if not are_plain or may_be_indices(value):  # the other tensor's numbers might not be valid indices
+        if not are_plain or call.may_be_indices(value):  # the other tensor's numbers might not be valid indices
             continue
         is_part = (
             value.dtype == other_tensor.dtype
@@ -380,56 +339,51 @@ def _shared_memory_changes(
         if is_part and value.numel() and other_tensor.layout == torch.strided and other_tensor.is_contiguous():
             kind = f"{name} in the memory of {other_name}"
             memory = other_tensor.clone()  # runs replace the original tensor with a copy
-            arguments = original_arguments.with_argument(fn, other_name, memory)
+            arguments = call.with_argument(other_name, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
-            yield kind, kind, arguments.with_argument(fn, name, part)
+            yield kind, kind, arguments.with_argument(call.fn, name, part)
 
 
-def _row_count_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(original_arguments.values()) if tensor.dim())
+def _row_count_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in call.tensors if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
-        yield (
-            f"size 0 instead of {size}",
-            map_tensors(original_arguments, functools.partial(resize, size=size, new_size=0)),
-        )
-    for name, description, arguments in _shrunk_arguments(original_arguments, fn):
-        if not _shares_size(original_arguments, fn, name):
+        yield f"size 0 instead of {size}", call.map(functools.partial(resize, size=size, new_size=0))
+    for name, description, arguments in _shrunk_arguments(call):
+        if not _shares_size(call, name):
             yield description, arguments
 
 
-def _shrunk_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _shrunk_arguments(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     """Yield each argument's name, a description, and arguments in which that argument alone is empty or has one row."""
-    for name, value in original_arguments.by_name(fn).items():
-        if (tensors := tensors_in(value)) and len(original_arguments.by_name(fn)) > 1:
+    for name, value in call.by_name.items():
+        if (tensors := tensors_in(value)) and len(call.by_name) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
-                change = only_for(tensors, functools.partial(_first_rows, count=count))
-                yield name, f"{name} {description}", map_tensors(original_arguments, change)
+                change = only_for(tensors, functools.partial(first_rows, count=count))
+                yield name, f"{name} {description}", call.map(change)
 
 
-def _shares_size(original_arguments: Arguments, fn: Callable[..., Any], name: str) -> bool:
+def _shares_size(call: OriginalCall, name: str) -> bool:
     """Return whether an argument's tensors share a size with those of other arguments. Code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
 
-    arguments_by_name = original_arguments.by_name(fn)
+    arguments_by_name = call.by_name
     return not sizes(arguments_by_name[name]).isdisjoint(
         size for other, value in arguments_by_name.items() if other != name for size in sizes(value)
     )
 
 
-def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
-    return value[:count] if value.dim() else value
-
-
-def _edge_python_values(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    whole_numbers = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
-    defaults = default_values(fn)
-    for name, value in (defaults | original_arguments.by_name(fn)).items():
+def _edge_python_values(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
+    whole_numbers = [number for number in constants_in_code(call.fn) if type(number) is int][:MAX_CONSTANTS]
+    defaults = default_values(call.fn)
+    for name, value in (defaults | call.by_name).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
-            new_values = iter(alternative_strings(fn, value) if type(value) is str else alternative_choices(fn, value))
+            new_values = iter(
+                alternative_strings(call.fn, value) if type(value) is str else alternative_choices(call.fn, value)
+            )
         elif type(value) is int:  # code may subtract a constant: if the argument equals it, the result is zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
@@ -437,18 +391,18 @@ def _edge_python_values(original_arguments: Arguments, fn: Callable[..., Any]) -
         else:
             new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", original_arguments.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", call.with_argument(name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
-            changed_arguments = original_arguments.with_argument(fn, name, None)
+            changed_arguments = call.with_argument(name, None)
             yield f"{name} = None", changed_arguments
             yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negate)
 
 
-def _unknown_string_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _unknown_string_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
-    for name, value in original_arguments.by_name(fn).items():
-        if type(value) is str and not alternative_strings(fn, value):
-            yield f"{name} = {short_repr(f'not {value}')}", original_arguments.with_argument(fn, name, f"not {value}")
+    for name, value in call.by_name.items():
+        if type(value) is str and not alternative_strings(call.fn, value):
+            yield f"{name} = {short_repr(f'not {value}')}", call.with_argument(name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
@@ -496,97 +450,61 @@ def _edge_values(value: Any) -> Iterator[Any]:
             yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
-def _extreme_value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    may_be_indices = index_predicate(original_arguments, fn)
+def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     changes: dict[str, Change] = {
-        "with one positive number": unless(may_be_indices, _with_one_positive),
+        "with one positive number": unless(call.may_be_indices, with_one_positive),
         **{
-            description: unless(may_be_indices, functools.partial(fill_with, number=number))
+            description: unless(call.may_be_indices, functools.partial(fill_with, number=number))
             for description, number in _EXTREME_NUMBERS.items()
         },
-        "extreme": unless(may_be_indices, _with_extreme_integers),
+        "extreme": unless(call.may_be_indices, with_extreme_integers),
         "with a nan": lambda tensor: replace_first(tensor, math.nan),
         "with an inf": lambda tensor: replace_first(tensor, math.inf),
         "tiny": lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor,
         "with a zero": lambda tensor: replace_first(tensor, 0.0),
-        "with alternating signs": unless(may_be_indices, _with_alternating_signs),
+        "with alternating signs": unless(call.may_be_indices, with_alternating_signs),
     }
     for description, change in changes.items():
-        yield f"all tensors {description}", map_tensors(original_arguments, change)
+        yield f"all tensors {description}", call.map(change)
     for seed in range(2, 2 + _MAX_RANDOM_INPUTS):
-        change = unless(may_be_indices, functools.partial(randomize, seed=seed))
-        yield f"all tensors random, {seed}", map_tensors(original_arguments, change)
+        change = unless(call.may_be_indices, functools.partial(randomize, seed=seed))
+        yield f"all tensors random, {seed}", call.map(change)
 
 
-def _zero_arguments(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments of which only one becomes zero, because a result may not be finite if all of them are zero."""
-    may_be_indices = index_predicate(original_arguments, fn)
-    tensors_by_name = [
-        (name, tensors_in(value)) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)
-    ]
-    for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
-        change = only_for(tensors, torch.zeros_like)
-        yield f"{name} zero", map_tensors(original_arguments, unless(may_be_indices, change))
+def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments in which only one tensor becomes zero: if all are zero, a result may not be finite."""
+    named = call.tensors_by_name
+    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
+        yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
 
 
-def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
-
-    The value is negative if the maximum is large: a program that uses it as a size would otherwise exhaust the memory.
-    """
-    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        return value
-    maximum = torch.iinfo(value.dtype).max
-    return torch.full_like(value, maximum if maximum < _MAX_LENGTH else -maximum)
-
-
-def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
-    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
-        return value
-    result = -value.detach().abs() - 1
-    result.view(-1)[0] *= -1
-    return result
-
-
-def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
-    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
-        return value
-    signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
-    return value * signs.reshape(value.shape).to(value.dtype)
-
-
-def _length_changes(original_arguments: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(original_arguments.values())
+def _length_changes(call: OriginalCall, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
+    tensors = call.tensors
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
             if new_size not in {size, 0} and only_length in {None, new_size}:
                 change = functools.partial(resize, size=size, new_size=new_size)
-                yield f"size {new_size} instead of {size}", map_tensors(original_arguments, change)
+                yield f"size {new_size} instead of {size}", call.map(change)
 
 
-def _fill_with_code_numbers(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+def _fill_with_code_numbers(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments whose tensors are filled with a number from the code, because code may subtract that number."""
-    may_be_indices = index_predicate(original_arguments, fn)
-    for number in numbers_in_user_code(original_arguments, fn)[:_MAX_CODE_NUMBERS]:
+    for number in numbers_in_user_code(call.arguments, call.fn)[:_MAX_CODE_NUMBERS]:
         change = functools.partial(fill_with, number=number)
-        yield f"all tensors filled with {number:g}", map_tensors(original_arguments, unless(may_be_indices, change))
+        yield f"all tensors filled with {number:g}", call.map_numbers(change)
 
 
-def _length_changes_from_code(
-    original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
-) -> Iterator[tuple[str, Arguments]]:
+def _length_changes_from_code(call: OriginalCall, state: Mapping[str, Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments whose tensors are as long as a lookup table or a constant in the code, or longer by one."""
-    may_be_indices = index_predicate(original_arguments, fn)
     whole_numbers = [
-        int(number) for number in numbers_in_user_code(original_arguments, fn) if float(number).is_integer()
+        int(number) for number in numbers_in_user_code(call.arguments, call.fn) if float(number).is_integer()
     ]
     lengths = [length for length in whole_numbers if length <= _MAX_LENGTH][:_MAX_CODE_NUMBERS]
-    lengths += [length for length in lookup_table_lengths(original_arguments, fn, state) if length <= _MAX_LENGTH][
+    lengths += [length for length in lookup_table_lengths(call.arguments, call.fn, state) if length <= _MAX_LENGTH][
         :_MAX_LOOKUP_TABLES
     ]
-    tensors = tensors_in(original_arguments.values())
+    tensors = call.tensors
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in tensors), default=0)
     for size in sizes:
@@ -594,65 +512,55 @@ def _length_changes_from_code(
         # Other inputs have sizes of up to twice the original one.
         for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
             if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
-                longer_arguments = map_tensors(
-                    original_arguments, functools.partial(resize, size=size, new_size=new_size)
-                )
+                longer_arguments = call.map(functools.partial(resize, size=size, new_size=new_size))
                 yield f"size {new_size} instead of {size}", longer_arguments
-                negated_arguments = map_tensors(longer_arguments, unless(may_be_indices, negate))
+                negated_arguments = map_tensors(longer_arguments, unless(call.may_be_indices, negate))
                 yield f"size {new_size} instead of {size}, all tensors negated", negated_arguments
 
 
-def _gradient_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
+def _gradient_changes(call: OriginalCall) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients, because merged branches may differ only in gradients."""
-    tensors = [tensor for tensor in tensors_in(original_arguments.values()) if tensor.is_floating_point()]
+    tensors = [tensor for tensor in call.tensors if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _with_requires_grad
 
 
 def _edge_numbers_with_gradients(
-    original_arguments: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+    call: OriginalCall, variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with edge numbers whose tensors require gradients, as the branch not taken may have a nan one."""
-    for kind, change in _gradient_changes(original_arguments):
+    for kind, change in _gradient_changes(call):
         require = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
-                _edge_python_values(original_arguments, fn), _MAX_NUMBERS_WITH_GRADIENTS
+                _edge_python_values(call), _MAX_NUMBERS_WITH_GRADIENTS
             )
             for suffix, change in variants.items()
         )
-        unchanged_numbers = [("the same values", original_arguments)]
+        unchanged_numbers = [("the same values", call.arguments)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
             (text, changed_arguments)
-            for text, changed_arguments in _extreme_value_changes(original_arguments, fn)
+            for text, changed_arguments in _extreme_value_changes(call)
             if text.endswith(_NOT_FINITE)
         )
         # The standard deviation of a single number is nan.
         for description, changed_arguments in itertools.chain(
-            unchanged_numbers,
-            numbers,
-            not_finite,
-            _zero_arguments(original_arguments, fn),
-            _length_changes(original_arguments, only_length=1),
+            unchanged_numbers, numbers, not_finite, _zero_arguments(call), _length_changes(call, only_length=1)
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
 
 
 def _gradients_with_state(
-    original_arguments: Arguments,
-    fn: Callable[..., Any],
-    settings: Iterable[dict[str, Any]],
-    variants: Mapping[str, Change],
+    call: OriginalCall, settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
     """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
-    for kind, require in _gradient_changes(original_arguments):
+    for kind, require in _gradient_changes(call):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
-            arguments = map_tensors(original_arguments, functools.partial(require, change))
+            arguments = call.map(functools.partial(require, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
-            example = example_of(f"{description}{suffix}, {kind}", arguments, fn)
-            yield Input(arguments, example, is_special=True, state=values, different_kind=kind)
+            yield call.make_input(f"{description}{suffix}, {kind}", arguments, values, kind)
 
 
 def _is_zero_or_infinite(value: Any) -> bool:
@@ -670,57 +578,25 @@ def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _dtype_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
+def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
-    tensors = tensors_in(original_arguments.values())
+    tensors = call.tensors
     for is_floating, dtypes in _EDGE_DTYPES.items():
-        present_dtypes = {tensor.dtype for tensor in tensors if _contains_numbers(tensor, is_floating=is_floating)}
+        present_dtypes = {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
             if present_dtypes != {dtype}:
-                conversion = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
+                conversion = functools.partial(convert_numbers, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a tensor of a larger dtype promotes them, but a Python number would not
+        if present_dtypes:  # a 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
-            yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
+            yield description, functools.partial(as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 
-def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    becomes_scalar = _contains_numbers(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
-
-
-def _contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
-    """Return whether a tensor contains floating-point numbers, or integers if not ``is_floating``."""
-    return value.is_floating_point() is is_floating and not value.is_complex() and value.dtype != torch.bool
-
-
-def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    if not _contains_numbers(value, is_floating=is_floating):
-        return value
-    changed_tensor = change(value)
-    return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
-
-
-def _layout_changes(original_arguments: Arguments) -> Iterator[_KindChange]:
+def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
     """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
-    max_dim = max((tensor.dim() for tensor in tensors_in(original_arguments.values())), default=0)
+    max_dim = max((tensor.dim() for tensor in call.tensors), default=0)
     if max_dim > 0:
-        yield NOT_CONTIGUOUS, _with_gaps
+        yield NOT_CONTIGUOUS, with_gaps
     if max_dim > 1:
-        yield (
-            TRANSPOSED,
-            lambda change, value: _transpose(_with_gaps(lambda value: _transpose(change(value)), value)),
-        )
-
-
-def _with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
-    return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
-
-
-def _transpose(value: torch.Tensor) -> torch.Tensor:
-    return value.transpose(0, -1) if value.dim() > 1 else value
-
-
-def _triple(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # so that fewer numbers below one become zero when they are converted to integers
+        yield (TRANSPOSED, lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)))

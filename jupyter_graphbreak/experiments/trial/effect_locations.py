@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import original_name
 from jupyter_graphbreak.report.location import Location, Segment, Source
@@ -27,22 +27,9 @@ if TYPE_CHECKING:
 
 
 def with_effects(
-    report: Report,
-    files: Mapping[str, str],
-    effects: Iterable[ObservedEffect],
-    find_cell: FindCell = cell_of_shell,
+    report: Report, files: Mapping[str, str], effects: Iterable[ObservedEffect], find_cell: FindCell = cell_of_shell
 ) -> Report:
-    """Return a copy of a report that also lists some effects, without duplicates.
-
-    Parameters
-    ----------
-    report : Report
-        The report to extend.
-    files : mapping
-        The file name of each of the report's sources, by the source's id.
-    effects : iterable of ObservedEffect
-        The effects to add.
-    """
+    """Return a copy of a report that also lists some effects, without duplicates."""
     sources = list(report.sources)
     ids_by_file = {filename: ident for ident, filename in files.items()}
     listed_effects = list(report.effects or [])
@@ -106,14 +93,14 @@ def _short_path(filename: str) -> str:
     return filename
 
 
-def _new_location(source: str, entry: StackEntry, find_cell: FindCell) -> Location | None:
-    if entry.line is None:
+def _new_location(source: str, stack_entry: StackEntry, find_cell: FindCell) -> Location | None:
+    if stack_entry.line is None:
         return None
-    cell = find_cell(entry.filename)
-    line = entry.line + (cell.line_offset if cell is not None else 0)
+    cell = find_cell(stack_entry.filename)
+    line = stack_entry.line + (cell.line_offset if cell is not None else 0)
     if cell is not None:
         lines = cell.text.splitlines()
         code = lines[line - 1] if 0 < line <= len(lines) else ""
     else:
-        code = linecache.getline(entry.filename, entry.line)
-    return Location(source, line, line, function=original_name(entry.function), code=code.strip() or None)
+        code = linecache.getline(stack_entry.filename, stack_entry.line)
+    return Location(source, line, line, function=original_name(stack_entry.function), code=code.strip() or None)

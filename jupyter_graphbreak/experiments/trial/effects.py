@@ -65,8 +65,6 @@ class Effects:
 
     Parameters
     ----------
-    stdout, stderr : str
-        The text written to stdout and to stderr.
     warnings : list of WarningMessage
         All warnings, including PyTorch's warnings about compiling.
     log_records : list of (str, str, str)
@@ -191,7 +189,7 @@ def _loggers() -> list[Any]:
     return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
-#: A filter with which PyTorch's warnings about compiling are always captured and never become errors.
+#: A filter that lets PyTorch's warnings about compiling always be captured and never become errors.
 _COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
 _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
 #: The process's warning filters on entry to each open :func:`allow_repeated_warnings`.
@@ -225,16 +223,12 @@ def suppress_logging() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _capture_records(
-    receive: Callable[[tuple[str, str, str]], None],
-    handlers: Mapping[int, logging.Handler],
-    filters: Mapping[int, Any],
+    receive: Callable[[tuple[str, str, str]], None], handlers: Mapping[int, logging.Handler], filters: Mapping[int, Any]
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
     Parameters
     ----------
-    receive : callable
-        Receives the logger, the level and the message of each record.
     handlers : mapping
         The replacements for handlers, by the ids of the handlers. Handlers without a replacement receive nothing.
     filters : mapping
@@ -295,7 +289,7 @@ def seed_torch(seed: int) -> None:
     """Seed the generators that PyTorch has created.
 
     ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which nothing could
-    restore, and it formats the stack in each call.
+    restore, and it formats the stack on every call.
     """
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)

@@ -21,9 +21,8 @@ from jupyter_graphbreak.experiments.trial.call_specs import CallHistory, CallSpe
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, StorageRecorder, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
-from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
-from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
+from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
@@ -58,19 +57,13 @@ class Entry:
     ----------
     function : str
         The qualified name of the callable.
-    frame : str or None
+    frame_id : str or None
         The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     call : callable
         The uncompiled function, method or module. To run it without effects, use a
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
         Copies of the arguments of the first call.
-    backend : str or callable
-        The backend of ``torch.compile``.
-    dynamic : bool or None
-        The option ``dynamic`` of ``torch.compile``.
-    guard_filter : callable or None
-        The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_inner_function : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner_targets : frozenset of tuple
@@ -78,10 +71,6 @@ class Entry:
         name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
-    modes : CallModes
-        The modes of the call.
-    storage_copies : tuple of StorageCopy
-        The copies of large memory, with their originals.
     name_snapshot : NameSnapshot
         The values of the names in code that is not copied.
     reuses_code : bool
@@ -91,7 +80,7 @@ class Entry:
     """
 
     function: str
-    frame: str | None
+    frame_id: str | None
     call: Callable[..., Any]
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
@@ -191,7 +180,7 @@ class RecordedEntries:
             return
         copy, changeable_parts = copy_or_reason
         entry = replace(
-            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
+            copy, frame_id=entered_call.frame_id, callable_id=entered_call.callable_id, reuses_code=entered_call.reuses
         )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
@@ -415,9 +404,9 @@ def callable_name(fn: Any) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
+def why_copies_failed(entry: Entry, error: Exception, run_report: Report) -> str:
     """Return a sentence that says why an entry's uncompiled call on copies raised an error."""
-    if run.error is not None:
+    if run_report.error is not None:
         return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
     return f"{entry.function} could not run again on copies ({error_headline(error)})"
 

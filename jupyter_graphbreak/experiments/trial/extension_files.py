@@ -32,8 +32,6 @@ class _Opener(NamedTuple):
     ----------
     parameter : str
         The parameter that says whether a file is only read. Empty if the file is always written.
-    position : int
-        The position of this parameter.
     reading_values : tuple
         The values of this parameter for which a file is only read.
     reads_by_default : bool
@@ -145,7 +143,7 @@ _COMPILED_FUNCTIONS = frozenset(
 )
 #: The names of the types of methods that are not written in Python, as attributes of their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
-#: Packages whose writes to files PyTorch or Python reports.
+#: Packages that need no wrapper: PyTorch or Python reports their file writes, or they are our own.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
@@ -185,7 +183,7 @@ def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
 
 @functools.cache
 def _may_write(module: object, file: object) -> bool:
-    """Return whether a module belongs to a package whose writes to files neither PyTorch nor Python reports."""
+    """Return whether a module belongs to an installed package whose functions need a wrapper."""
     return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 

@@ -19,15 +19,16 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
-from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
+from jupyter_graphbreak.experiments.trial.object_kinds import is_bound_to_data, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
+    ANY_GLOBAL_READERS,
     MISSING,
     Binding,
     SwappedBinding,
     cell_binding,
     fixed_binding,
     function_bindings,
+    global_names,
     item_binding,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 _THIS_PACKAGE = __name__.partition(".")[0]
 #: The type of a function decorated with ``functools.lru_cache``.
@@ -54,17 +55,11 @@ class FunctionCopier:
     ----------
     earlier_origin_ids : mapping
         The ids of original namespaces, by the ids of copies made earlier.
-    memory_provider : MemoryProvider
-        Provides the memory for copies of large tensors.
 
     Attributes
     ----------
-    memo : dict
-        The copies, by the ids of the originals.
     bindings : list
         The bindings of the names that the copied functions read or write.
-    functions : list of FunctionType
-        The copies of functions.
     origin_ids : dict
         The ids of the original namespaces, by the ids of their copies.
     uncopied_objects : list
@@ -97,7 +92,7 @@ class FunctionCopier:
         """Return a copy of an object, which messages call ``name``."""
         if id(value) in self.memo:
             return self.memo[id(value)]
-        if value is MISSING or is_atom(value):
+        if value is MISSING or is_immutable(value):
             return value
         if is_instance(value, LRU_CACHE):
             return self._copy_cache(value, name)

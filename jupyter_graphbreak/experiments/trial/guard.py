@@ -12,7 +12,6 @@ import msgspec.structs
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
-from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     COMPILER_CHANGE_PREFIX,
     ProcessState,
@@ -25,6 +24,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     ObservedEffect,
     TrialStoppedError,
     listen,
+    trial_descriptors,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import refuse_input, trace_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
@@ -150,8 +150,6 @@ def state_effect(
 
     Parameters
     ----------
-    callables : iterable of callable
-        The callables that ran.
     changing_lines : dict
         The lines that were observed making changes, by the descriptions of the changes.
     """

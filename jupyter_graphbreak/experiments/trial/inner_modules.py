@@ -47,13 +47,9 @@ class InnerModules:
 
     Parameters
     ----------
-    subject : Subject
-        The subject that contains the copy of the entry.
     module_methods : collection of tuple
         The path of each module, and the name of the method to compile. An empty name stands for the module's calls,
         which ``Module.compile`` compiles.
-    compile_ : callable
-        Compiles a function.
     """
 
     def __init__(
@@ -68,13 +64,7 @@ class InnerModules:
 
     @contextlib.contextmanager
     def compile_modules(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
-        """Make the modules run compiled while the context is open.
-
-        Parameters
-        ----------
-        args, kwargs
-            The arguments of the call, which may contain modules.
-        """
+        """Make the modules run compiled while the context is open."""
         saved_values: list[tuple[Binding, Any]] = []
         modules = list(modules_of(self._subject, args, kwargs)) if self._module_methods else []
         try:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
+    from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
 #: The maximum number of inputs with changed Python values or sizes. Each may use up one of Dynamo's eight recompiles.
 _MAX_SPECIAL_INPUTS = 6
@@ -68,8 +69,6 @@ class Input:
     preceding_call_count : int
         The number of calls to make beforehand with the original input, or with a smaller one derived from it, if the
         function changes state.
-    seed : int
-        The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by name.
     different_kind : str
@@ -131,42 +130,85 @@ def example_of(description: str, arguments: Arguments, fn: Callable[..., Any]) -
     )
 
 
+@dataclass(frozen=True)
+class OriginalCall:
+    """The original call, from which inputs are derived."""
+
+    arguments: Arguments
+    fn: Callable[..., Any]
+
+    @functools.cached_property
+    def by_name(self) -> dict[str, Any]:
+        """The arguments by parameter name."""
+        return self.arguments.by_name(self.fn)
+
+    @functools.cached_property
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors among the arguments and in their parts."""
+        return tensors_in(self.arguments.values())
+
+    @functools.cached_property
+    def tensors_by_name(self) -> list[tuple[str, list[torch.Tensor]]]:
+        """The arguments that contain tensors, each with its name."""
+        return [(name, tensors) for name, value in self.by_name.items() if (tensors := tensors_in(value))]
+
+    @functools.cached_property
+    def may_be_indices(self) -> Callable[[torch.Tensor], bool]:
+        """Tells whether code may use a tensor as indices or counts."""
+        return index_predicate(self.arguments, self.fn)
+
+    def differs_from(self, arguments: Arguments) -> bool:
+        """Return whether other arguments differ from the original ones."""
+        original = self.arguments.args, self.arguments.kwargs
+        return describe_difference(original, (arguments.args, arguments.kwargs)) is not None
+
+    def map(self, change: Change) -> Arguments:
+        """Return the arguments with a change to each tensor."""
+        return map_tensors(self.arguments, change)
+
+    def map_numbers(self, change: Change) -> Arguments:
+        """Return the arguments with a change to each tensor that is not used as indices."""
+        return self.map(unless(self.may_be_indices, change))
+
+    def with_argument(self, name: str, value: Any) -> Arguments:
+        """Return the arguments with a different value for one of them."""
+        return self.arguments.with_argument(self.fn, name, value)
+
+    def make_input(
+        self, description: str, arguments: Arguments, state: Mapping[str, Any] | None = None, kind: str = ""
+    ) -> Input:
+        """Return an input that is special; see :class:`Input`."""
+        example = example_of(description, arguments, self.fn)
+        return Input(arguments, example, is_special=True, state=state or {}, different_kind=kind)
+
+
 def derived_inputs(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     """Yield inputs for a function that are derived from an accepted one, most revealing first.
 
     Changed tensor values come first, then changed Python numbers, flags and strings, then changed sizes. Dtypes and
     modules stay the same. Constants in the function's code hint at the conditions of its branches. Indices, such as
     those for an embedding, stay within the range of the original ones.
-
-    Parameters
-    ----------
-    original_arguments : Arguments
-        The arguments to derive inputs from.
     """
-    for description, change in _value_changes(original_arguments, fn):
-        arguments = map_tensors(original_arguments, change)
-        if (
-            describe_difference(
-                (original_arguments.args, original_arguments.kwargs), (arguments.args, arguments.kwargs)
-            )
-            is not None
-        ):
+    call = OriginalCall(original_arguments, fn)
+    for description, change in _value_changes(call):
+        arguments = call.map(change)
+        if call.differs_from(arguments):
             yield Input(arguments, example_of(description, arguments, fn))
-    change = unless(index_predicate(original_arguments, fn), randomize, randomize_within_range)
-    special_changes = itertools.chain(_python_changes(original_arguments, fn), _size_changes(original_arguments, fn))
+    change = unless(call.may_be_indices, randomize, randomize_within_range)
+    special_changes = itertools.chain(_python_changes(call), _size_changes(call))
     for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL_INPUTS):
-        yield Input(arguments, example_of(description, arguments, fn), is_special=True)
+        yield call.make_input(description, arguments)
         # Two branches may agree for the original values: 1 + 1 equals 1 * 2.
         changed_arguments = map_tensors(arguments, change)
         if tensors_in(changed_arguments.values()):
-            yield Input(changed_arguments, example_of(f"{description}, random", changed_arguments, fn), is_special=True)
+            yield call.make_input(f"{description}, random", changed_arguments)
 
 
 # --- Changed values of tensors ---
 
 
-def _value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    named_values = [(name, value) for name, value in original_arguments.by_name(fn).items() if tensors_in(value)]
+def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
+    named_values = [(name, value) for name, value in call.by_name.items() if tensors_in(value)]
     if not named_values:
         return
     target = (
@@ -174,7 +216,7 @@ def _value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
         if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
         else "all tensors"
     )
-    may_be_indices = index_predicate(original_arguments, fn)
+    may_be_indices = call.may_be_indices
     yield f"{target} negated", unless(may_be_indices, negate, roll)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
     if target == "all tensors":
@@ -183,9 +225,9 @@ def _value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
     yield f"{target} ten times as large", unless(may_be_indices, multiply_by_ten)
     yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{target} random", unless(may_be_indices, randomize, randomize_within_range)
-    if any(map(looks_like_indices, tensors_in(original_arguments.values()))):
+    if any(map(looks_like_indices, call.tensors)):
         yield "integers in a different order", unless(looks_like_indices, identity, roll)
-    for constant in numbers_in_code(fn):
+    for constant in numbers_in_code(call.fn):
         fill = functools.partial(fill_with, number=constant + 1)
         yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, fill)
     # Two branches may agree for round numbers.
@@ -197,8 +239,8 @@ def _value_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
 # --- Changed Python values and sizes ---
 
 
-def _python_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    for name, value in original_arguments.by_name(fn).items():
+def _python_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
+    for name, value in call.by_name.items():
         new_values: list[Any] = []
         if is_instance(value, bool):
             new_values = [not value]
@@ -207,21 +249,21 @@ def _python_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> It
         elif is_instance(value, float):
             new_values = [-value, value * 2 + 1]
         elif is_instance(value, str | enum.Enum):
-            new_values = alternative_choices(fn, value)
+            new_values = alternative_choices(call.fn, value)
         for new_value in new_values:
-            yield f"{name} = {short_repr(new_value)}", original_arguments.with_argument(fn, name, new_value)
+            yield f"{name} = {short_repr(new_value)}", call.with_argument(name, new_value)
 
 
-def _size_changes(original_arguments: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in(original_arguments.values())
+def _size_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
+    tensors = call.tensors
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     hinted_lengths = [
-        int(number) + offset for number in numbers_in_code(fn) if float(number).is_integer() for offset in (1, 0)
+        int(number) + offset for number in numbers_in_code(call.fn) if float(number).is_integer() for offset in (1, 0)
     ]
     for size in sizes[:2]:
         for new_size in dict.fromkeys([size + 1, *(length for length in hinted_lengths if 0 < length <= _MAX_SIZE), 1]):
             if new_size != size:
                 yield (
                     f"size {new_size} instead of {size}",
-                    map_tensors(original_arguments, functools.partial(resize, size=size, new_size=new_size)),
+                    call.map(functools.partial(resize, size=size, new_size=new_size)),
                 )

@@ -28,10 +28,8 @@ def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) ->
 
     Parameters
     ----------
-    value : object
-        The value to search.
     name : str
-        The name with which the paths begin. Empty for a module whose parameters have no prefix.
+        The name at the beginning of the paths. Empty for a module whose parameters have no prefix.
     visited_ids : set of int
         The ids of objects that have been searched. The set is updated.
     """

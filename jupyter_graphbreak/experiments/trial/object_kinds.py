@@ -34,7 +34,7 @@ _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
     list, dict, set, tuple, deque, types.SimpleNamespace,
 )  # fmt: skip
-_ATOMS = (
+_IMMUTABLE_TYPES = (
     str, bytes, int, float, complex, type(None), torch.dtype, torch.device, torch.Size, frozenset, enum.Enum,
     re.Pattern, inspect.Signature,
 )  # fmt: skip
@@ -75,12 +75,12 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
     return type(value) in {torch.Tensor, torch.nn.Parameter} and value.layout == torch.strided and not value.is_nested
 
 
-def is_atom(value: Any) -> bool:
+def is_immutable(value: Any) -> bool:
     """Return whether an object is treated as immutable: numbers, strings, ``None`` and members of enumerations are."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
-    return cls is object or (is_instance(value, _ATOMS) and not has_attributes)
+    return cls is object or (is_instance(value, _IMMUTABLE_TYPES) and not has_attributes)
 
 
 def is_code(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Redirect the output and the warnings of one thread without affecting other threads."""
+"""Find other threads that run the user's code, and redirect the output and warnings of one thread only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import contextlib
 import io
 import sys
 import threading
+import traceback
 import warnings
+from pathlib import Path
 from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from warnings import WarningMessage
 
     Registries = list[tuple[str, dict[str, Any], dict[Any, Any]]]
+    from collections.abc import Container
 
 
 class _ThreadStream(io.TextIOWrapper):
@@ -266,3 +270,35 @@ def filters_version() -> Any:
     with patch_attribute(warnings, "_showwarnmsg", lambda _: None), contextlib.suppress(_ProbeWarning):
         warnings.warn_explicit("", _ProbeWarning, "", 1, registry=registry)
     return registry.get("version")
+
+
+def busy_thread_name(filenames: Container[str] = ()) -> str | None:
+    """Return the name of another thread that is running the user's code, ``None`` if there is none.
+
+    Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
+    included, because it will call the user's code.
+
+    Parameters
+    ----------
+    filenames : container of str
+        Library files whose code is treated as the user's.
+    """
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
+        files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
+        if ident != get_ident() and any(_is_user_code(file, filenames) for file in files):
+            return names.get(ident, "unknown")
+    for thread in threading.enumerate():
+        code = getattr(getattr(thread, "function", None), "__code__", None)
+        if isinstance(thread, threading.Timer) and code is not None and _is_user_code(code.co_filename, filenames):
+            return thread.name
+    return None
+
+
+def _is_user_code(filename: str, filenames: Container[str]) -> bool:
+    if filename in filenames:
+        return True
+    path = Path(filename)
+    starts_program = path.parent.name == Path(sys.executable).parent.name  # a kernel, or a test runner
+    may_be_user_file = not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename)
+    return may_be_user_file and path.suffix in {".py", ""} and not starts_program

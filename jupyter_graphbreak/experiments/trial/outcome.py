@@ -18,8 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.configuration import hide_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing, forget_new_backends
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, in_place_change_count
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import is_large
+from jupyter_graphbreak.experiments.trial.copies import clone, is_large
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     allow_repeated_warnings,
@@ -69,14 +68,8 @@ class Result:
 
     Parameters
     ----------
-    value : object
-        The returned value.
-    error : Exception or None
-        The exception that the call raised.
     arguments, state : dict
         The arguments and everything else that the call may have changed, as they were after the call, by name.
-    effects : Effects
-        The output, warnings and log records.
     requires_grad : dict
         Whether each tensor of the result, the arguments and the state requires a gradient, by path.
     leaf_grads : dict
@@ -85,8 +78,6 @@ class Result:
         The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
         gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
         raised an exception or ran in inference mode, or no backward pass was requested.
-    backward_error : Exception or None
-        The exception that the backward pass raised.
     state_before : dict
         The state before all runs, by name.
     paths : frozenset of str
@@ -126,12 +117,7 @@ class Result:
 
 
 def run(
-    program: Callable[..., Any],
-    subject: Subject,
-    arguments: Arguments,
-    seed: int = 0,
-    *,
-    runs_backward: bool = True,
+    program: Callable[..., Any], subject: Subject, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
@@ -139,16 +125,8 @@ def run(
 
     Parameters
     ----------
-    program : callable
-        The program to call.
     subject : Subject
         The copied function that the program is, or that it was made from.
-    arguments : Arguments
-        The arguments to copy.
-    seed : int
-        The seed of the random generators.
-    runs_backward : bool
-        Whether to run one backward pass.
 
     Raises
     ------
@@ -229,8 +207,6 @@ def _observe_objects(
 
     Parameters
     ----------
-    value : object
-        The returned value.
     tensors_before : mapping
         The tensors before the call; see :func:`_tensors_with_change_counts`.
     """

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.state_parts import AttributesByObject
 
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
 COMPILER_CHANGE_PREFIX = "sets settings of torch."
@@ -91,8 +90,10 @@ class ProcessState:
 
     def _changed_parts(self) -> Iterator[tuple[StatePart, Any, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
-            if value is not MISSING and not _is_equal(value, current_value := _read(part)):
-                yield part, value, current_value
+            if value is not MISSING:
+                current_value = _read(part)
+                if current_value is not value and not _is_equal(value, current_value):
+                    yield part, value, current_value
 
 
 def _read(part: StatePart) -> Any:
@@ -137,8 +138,12 @@ def _parts() -> Iterator[StatePart]:
         _set_warning_filters,
         ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
     )
-    yield StatePart("sets attributes of a thread", _thread_attributes, restore_attributes,
-               ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
+    yield StatePart(
+        "sets attributes of a thread",
+        lambda: attributes_of({threading.current_thread(), threading.main_thread()}),
+        restore_attributes,
+        ("name", "setName", "setattr", "current_thread", "main_thread"),
+    )
     yield from logging_parts()
     yield from _numpy_parts()
     for setting in process_settings():
@@ -147,7 +152,7 @@ def _parts() -> Iterator[StatePart]:
 
 def _operating_system_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that the operating system stores for the process."""
-    yield StatePart(CHANGES_ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
+    yield StatePart(CHANGES_ENVIRONMENT, _environment, _restore_environment, ("environ", "putenv", "unsetenv"))
     yield StatePart(CHANGES_FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
@@ -180,10 +185,7 @@ def _interpreter_parts() -> Iterator[StatePart]:
     for name in _SYS_ATTRIBUTES:
         yield StatePart(f"sets sys.{name}", *_attribute_accessors(sys, name), (name,), ("sys",), is_assigned=True)
     yield StatePart(
-        "sets threading.excepthook",
-        *_attribute_accessors(threading, "excepthook"),
-        ("excepthook",),
-        is_assigned=True,
+        "sets threading.excepthook", *_attribute_accessors(threading, "excepthook"), ("excepthook",), is_assigned=True
     )
     yield from _tracing_parts()
     yield from _default_parts()
@@ -343,10 +345,6 @@ def _set_warning_filters(saved_filters: Identities) -> None:
         pass
 
 
-def _thread_attributes() -> AttributesByObject:
-    return attributes_of({threading.current_thread(), threading.main_thread()})
-
-
 def _stack_size() -> int:
     """Return the stack size of new threads. Reading it resets it, so it is set again."""
     size = threading.stack_size()
@@ -380,6 +378,17 @@ def _file_mask() -> int:
     """Return the file mask from ``/proc``, because Python's function would have to set the mask, for all threads."""
     with open("/proc/self/status", "rb") as status:  # noqa: PTH123 - a Path takes twice as long
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
+
+
+def _environment() -> dict[Any, Any]:
+    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings."""
+    encoded_variables = getattr(os.environ, "_data", None)
+    return dict(os.environ if encoded_variables is None else encoded_variables)
+
+
+def _restore_environment(values: dict[Any, Any]) -> None:
+    """Restore environment variables that :func:`_environment` returned."""
+    set_environment({os.fsdecode(name): os.fsdecode(value) for name, value in values.items()})
 
 
 def set_environment(values: dict[str, str]) -> None:
@@ -499,8 +508,6 @@ def find_changing_line(
 
     Parameters
     ----------
-    codes : iterable of CodeType
-        The code to search.
     imported_functions : mapping
         The module and the original name of each library function that the code imported, by its name in the code.
     """

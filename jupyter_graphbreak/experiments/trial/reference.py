@@ -66,17 +66,8 @@ class ReferenceCase:
 class Reference:
     """The original function with its results on the first input and on derived inputs.
 
-    Parameters
-    ----------
-    fn : callable
-        The function, which runs on copies.
-    first_input : Input
-        The input of the user's call.
-
     Attributes
     ----------
-    result : Result
-        The function's result for the first input.
     changed_names : set of str
         The names of the state that the function changes.
     is_repeatable : bool
@@ -162,8 +153,6 @@ class Reference:
 
         Parameters
         ----------
-        given_arguments : sequence of Arguments
-            The arguments to use.
         time_budget : TimeBudget, optional
             The time after which no further input is derived.
         """
@@ -189,13 +178,7 @@ class Reference:
         return cases
 
     def edge_cases(self, time_budget: TimeBudget | None = None) -> Iterator[ReferenceCase]:
-        """Yield cases with edge inputs whose result is repeatable, including inputs that the function rejects.
-
-        Parameters
-        ----------
-        time_budget : TimeBudget, optional
-            The time after which no further input is derived.
-        """
+        """Yield cases with edge inputs whose result is repeatable, including inputs that the function rejects."""
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {name: value for name, (value, _) in self.subject.variables().items()}
@@ -308,13 +291,7 @@ class Reference:
         arguments = subject.replace_with_copies(input_.arguments)
         return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
-    def _call(
-        self,
-        arguments: Arguments,
-        seed: int = 0,
-        *,
-        runs_backward: bool = True,
-    ) -> Result:
+    def _call(self, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True) -> Result:
         self.subject.restore()
         copies = self.subject.replace_with_copies(arguments)
         with force_eager_on_thread(), announce_sleep():

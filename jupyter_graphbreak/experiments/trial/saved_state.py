@@ -18,9 +18,9 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     LOCK_MAKERS,
     belongs_to_process,
     is_array,
-    is_atom,
     is_code,
     is_data,
+    is_immutable,
     is_plain_tensor,
     slot_descriptors,
 )
@@ -35,8 +35,6 @@ class SavedState:
 
     Parameters
     ----------
-    roots : iterable
-        The objects to start from.
     is_saved_elsewhere : callable
         Returns whether the elements of a storage are saved elsewhere.
     excluded_objects : iterable
@@ -169,7 +167,7 @@ class _OpaqueCopy:
 
 def value_to_save(value: Any) -> Any:
     """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
-    if is_atom(value) or is_data(value) or is_code(value) or belongs_to_process(value) or _is_reference(value):
+    if is_immutable(value) or is_data(value) or is_code(value) or belongs_to_process(value) or _is_reference(value):
         return value
     result = clone(value)
     return value if result is value else _OpaqueCopy(result)

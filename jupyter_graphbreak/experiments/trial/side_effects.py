@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
+import io
 import os
 import stat
 import sys
@@ -18,9 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
-from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
 from jupyter_graphbreak.recording.children import original_command
 
@@ -47,8 +49,6 @@ class ObservedEffect:
 
     Parameters
     ----------
-    kind : EffectKind
-        The kind of effect.
     description : str
         The effect, worded as the rest of a sentence: "writes to the file rows.csv".
     location : StackEntry or None
@@ -153,17 +153,7 @@ def is_listening() -> bool:
 
 
 def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> None:
-    """Pass an effect to the listeners of this thread.
-
-    Parameters
-    ----------
-    kind : EffectKind
-        The kind of effect.
-    description : str
-        The effect, worded as the rest of a sentence.
-    frame : FrameType
-        The frame that calls the function with the effect.
-    """
+    """Pass an effect to the listeners of this thread."""
     thread = threading.get_ident()
     listeners = _active_listeners()
     if not listeners or thread in _busy_threads:
@@ -240,11 +230,11 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         _busy_threads.discard(thread)
     if (description := describe_import(name)) is None:
         return
-    while frame is not None and not is_user_code(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is not None:
-        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imported_module=name)
-        _active_listeners()[-1].on_effect(effect, frame)
+    user_frame = next((outer for outer in frames_outward(frame) if is_user_code(outer.f_code.co_filename)), None)
+    if user_frame is not None:
+        line = line_that_imports(name, [user_frame.f_code])
+        effect = ObservedEffect("state", description, line, imported_module=name)
+        _active_listeners()[-1].on_effect(effect, user_frame)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -436,3 +426,74 @@ _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("winreg.", "state", "uses the registry"),
 )
 _FAMILY_PREFIXES = tuple(start for start, _, _ in _FAMILIES)
+
+
+class FileDescriptors:
+    """The file descriptors that the current trial has created and not yet closed."""
+
+    def __init__(self) -> None:
+        self._usable_descriptors: set[int] = set()
+        #: The device and inode of each descriptor to close. The system may reuse a number for a different file.
+        self._to_close: dict[int, tuple[int, int]] = {}
+
+    def note(self, descriptor: int, *, has_own_position: bool, closes_leftover: bool) -> None:
+        """Remember a descriptor that the trial created.
+
+        Parameters
+        ----------
+        has_own_position : bool
+            Whether the descriptor has its own file position. A duplicate shares that of the original.
+        closes_leftover : bool
+            Whether to close the descriptor if the trial leaves it open.
+        """
+        if has_own_position:
+            self._usable_descriptors.add(descriptor)
+        if closes_leftover:
+            self._to_close[descriptor] = _file_of(descriptor)
+
+    def is_usable(self, descriptor: object) -> bool:
+        """Return whether the trial created a descriptor that does not duplicate one that was open before."""
+        return descriptor in self._usable_descriptors
+
+    def was_created(self, descriptor: object) -> bool:
+        """Return whether the trial created a descriptor."""
+        return descriptor in self._usable_descriptors or descriptor in self._to_close
+
+    def forget(self, descriptor: Any) -> None:
+        """Forget a descriptor, because it was closed."""
+        self._usable_descriptors.discard(descriptor)
+        self._to_close.pop(descriptor, None)
+
+    @contextlib.contextmanager
+    def close_leftovers(self) -> Iterator[None]:
+        """On exit, close the descriptors that a trial in the context has created and left open."""
+        usable_descriptors, to_close = self._usable_descriptors, self._to_close
+        self._usable_descriptors, self._to_close = set(usable_descriptors), {}
+        try:
+            yield
+        finally:
+            leftovers, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
+            _close_all(leftovers)
+
+
+def _close_all(files: dict[int, tuple[int, int]]) -> None:
+    owned_descriptors = _owned_by_files() if files else frozenset()
+    for descriptor, file in files.items():
+        with contextlib.suppress(OSError):  # it was closed by other means
+            if descriptor not in owned_descriptors and _file_of(descriptor) == file:
+                os.close(descriptor)
+
+
+def _file_of(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def _owned_by_files() -> frozenset[int]:
+    """Return the descriptors that open files will close."""
+    files = [item for item in gc.get_objects() if issubclass(type(item), io.FileIO)]
+    return frozenset(item.fileno() for item in files if not item.closed and item.closefd)
+
+
+#: The descriptors of the current trial, and of the trials that contain it.
+trial_descriptors = FileDescriptors()

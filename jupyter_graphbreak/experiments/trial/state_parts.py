@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import operator
 import sys
+import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
@@ -24,8 +26,6 @@ class StatePart(NamedTuple):
     ----------
     description : str
         The effect of changing the part, worded as the rest of a sentence.
-    read, write : callable
-        Functions that return the value and that restore it.
     names : collection of str
         The names that code must call or assign to change the part.
     owners : collection of str
@@ -48,7 +48,7 @@ class StatePart(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A change to the state, with the names by which to find the code that makes the change."""
+    """A change to the state, with the names that lead to the code that makes the change."""
 
     description: str
     names: frozenset[str]
@@ -84,25 +84,15 @@ class HandlerAttributes(AttributesByObject):
 
 def attributes_of(items: Iterable[Any]) -> AttributesByObject:
     """Return those attributes of objects that no other part restores."""
-    return AttributesByObject({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
+    return AttributesByObject({item: Attributes(item, _ignored_attributes(type(item))) for item in items})
 
 
-def _further_attributes(item: Any, ignored_names: frozenset[str]) -> Identities:
-    """Return the names and values, in turn, of an object's attributes that are not ignored."""
-    if vars(item).keys() <= ignored_names:
-        return _NO_OBJECTS
-    return Identities(part for name, value in vars(item).items() if name not in ignored_names for part in (name, value))
-
-
-def _ignored_attributes(item: Any) -> frozenset[str]:
-    match item:
-        case logging.Logger():
-            return _IGNORED_LOGGER_ATTRIBUTES
-        case logging.FileHandler():
-            return _IGNORED_FILE_HANDLER_ATTRIBUTES
-        case logging.Handler():
-            return _IGNORED_HANDLER_ATTRIBUTES
-    return frozenset()
+def _ignored_attributes(cls: type) -> frozenset[str]:
+    if issubclass(cls, logging.Logger):
+        return _IGNORED_LOGGER_ATTRIBUTES
+    if issubclass(cls, logging.FileHandler):
+        return _IGNORED_FILE_HANDLER_ATTRIBUTES
+    return _IGNORED_HANDLER_ATTRIBUTES if issubclass(cls, logging.Handler) else frozenset()
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
@@ -121,7 +111,7 @@ def restore_attributes(attributes_before: AttributesByObject) -> None:
     """Restore attributes that :func:`attributes_of` returned."""
     for item, state in attributes_before.items():
         saved_attributes = state.as_dict()
-        ignored_names = _ignored_attributes(item)
+        ignored_names = _ignored_attributes(type(item))
         for name in [name for name in vars(item) if name not in saved_attributes and name not in ignored_names]:
             del vars(item)[name]
         vars(item).update(saved_attributes)
@@ -155,8 +145,32 @@ class Identities:
     __hash__ = None  # type: ignore[assignment]
 
 
-#: No objects. Most loggers have no further attributes.
+class Attributes(Identities):
+    """The attributes of an object, without those to ignore, which are filtered out only if an attribute has changed."""
+
+    def __init__(self, item: Any, ignored_names: frozenset[str]) -> None:
+        super().__init__(itertools.chain.from_iterable(vars(item).items()))
+        self._ignored_names = ignored_names
+
+    def __eq__(self, other: object) -> bool:
+        if super().__eq__(other):
+            return True
+        if not isinstance(other, Attributes):
+            return False
+        own, current = self.as_dict(), other.as_dict()
+        return [*own] == [*current] and all(map(operator.is_, own.values(), current.values()))
+
+    def as_dict(self) -> dict[Any, Any]:
+        """Return the attributes that are not ignored, by name."""
+        return {name: value for name, value in super().as_dict().items() if name not in self._ignored_names}
+
+    __hash__ = None
+
+
+#: No objects. Most loggers have no handlers and no filters.
 _NO_OBJECTS = Identities(())
+#: No attributes. Most loggers have no further attributes.
+_NO_ATTRIBUTES = Attributes(types.SimpleNamespace(), frozenset())
 
 
 #: The names that code uses to change loggers.
@@ -182,7 +196,7 @@ def logging_parts() -> Iterator[StatePart]:
     yield StatePart("sets the class of loggers", identity_reader(logging.getLoggerClass),
                identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
     # This part has no names, because a new logger is not an effect.
-    yield StatePart("creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers)
+    yield StatePart("creates loggers", _LOGGERS.by_name, _restore_named_loggers)
     yield StatePart("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
                ("addLevelName",))  # fmt: skip
     yield StatePart("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
@@ -194,17 +208,37 @@ def logging_parts() -> Iterator[StatePart]:
 
 def _logger_attributes() -> AttributesByObject:
     return AttributesByObject(
-        {log: _further_attributes(log, _IGNORED_LOGGER_ATTRIBUTES) for log in _LOGGERS.outside_pytorch()}
+        {
+            log: _NO_ATTRIBUTES
+            if vars(log).keys() <= _IGNORED_LOGGER_ATTRIBUTES
+            else Attributes(log, _IGNORED_LOGGER_ATTRIBUTES)
+            for log in _LOGGERS.outside_pytorch()
+        }
     )
+
+
+class _NamedLoggers(dict[str, Any]):
+    """The loggers by name, and the placeholders for parents that no code has requested yet."""
+
+    def __init__(self, loggers_by_name: dict[str, Any]) -> None:
+        super().__init__(loggers_by_name)
+        self.children = {
+            name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
+        }
 
 
 class _LoggersByOrigin:
     """The loggers of the process, grouped again only after a change, because trials read them hundreds of times."""
 
     def __init__(self) -> None:
-        self._known_loggers: list[Any] = []
+        self._known_loggers = _NamedLoggers({})
         self._other_loggers: list[logging.Logger] = []
         self._pytorch_loggers: list[logging.Logger] = []
+
+    def by_name(self) -> _NamedLoggers:
+        """Return the loggers and placeholders by name. The same object is returned until they change."""
+        self._group()
+        return self._known_loggers
 
     def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
@@ -218,10 +252,10 @@ class _LoggersByOrigin:
 
     def _group(self) -> None:
         by_name = logging.root.manager.loggerDict
-        all_loggers = list(by_name.values())
-        if all_loggers == self._known_loggers:  # loggers are compared by identity
+        if self._other_loggers and by_name == self._known_loggers:  # loggers are compared by identity
             return
-        loggers = [(name, log) for name, log in by_name.copy().items() if isinstance(log, logging.Logger)]
+        known_loggers = _NamedLoggers(by_name.copy())
+        loggers = [(name, log) for name, log in known_loggers.items() if isinstance(log, logging.Logger)]
         is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
         trace = trace_logger()
         self._pytorch_loggers = [
@@ -231,7 +265,7 @@ class _LoggersByOrigin:
             logging.root,
             *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
         ]
-        self._known_loggers = all_loggers
+        self._known_loggers = known_loggers
 
 
 _LOGGERS = _LoggersByOrigin()
@@ -272,16 +306,6 @@ def _handler_attributes() -> HandlerAttributes:
     return HandlerAttributes(attributes_of(python_handlers))
 
 
-class _NamedLoggers(dict[str, Any]):
-    """The loggers by name, and the placeholders for parents that no code has requested yet."""
-
-    def __init__(self, loggers_by_name: dict[str, Any]) -> None:
-        super().__init__(loggers_by_name)
-        self.children = {
-            name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
-        }
-
-
 def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
     """Remove the loggers that user code has created, except those of modules, which refer to their loggers."""
     by_name = logging.root.manager.loggerDict
@@ -311,9 +335,9 @@ def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
 
 
 def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
-    for names_in_place, before in zip(_LEVEL_NAMES, names, strict=True):
-        names_in_place.clear()
-        names_in_place.update(before)
+    for current_names, names_before in zip(_LEVEL_NAMES, names, strict=True):
+        current_names.clear()
+        current_names.update(names_before)
 
 
 def _logger_states() -> dict[Any, tuple[Any, ...]]:

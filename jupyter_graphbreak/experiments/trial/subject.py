@@ -1,4 +1,7 @@
-"""A copied function with copies of everything that it may change, so that every run starts from the same state."""
+"""A copied function with copies of everything that it may change, so that every run starts from the same state.
+
+All runs of an entry share a setup: the modes of its call, and the memory of its large tensors.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,34 @@ import functools
 import importlib
 import types
 import weakref
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.memory import SharedMemory
 from jupyter_graphbreak.experiments.trial.named_objects import named_objects
-from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_atom, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
-from jupyter_graphbreak.experiments.trial.run_setup import current_setup
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
-from jupyter_graphbreak.experiments.trial.shared_names import NameSnapshot
-from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, SwappedBinding
+from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
 from jupyter_graphbreak.recording.targets import closure_values, user_codes
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.memory import StorageCopy
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 
 def _has_weak_reference(function: types.FunctionType) -> bool:
@@ -50,6 +56,52 @@ def _copy_function_with_weak_reference(function: types.FunctionType, memo: dict[
     return copy
 
 
+@dataclass(frozen=True)
+class RunSetup:
+    """The modes of runs, the memory that their copies share, and the original values of names."""
+
+    modes: CallModes = field(default_factory=CallModes.now)
+    memory: SharedMemory = field(default_factory=SharedMemory)
+    name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
+
+
+_CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
+
+
+def current_setup() -> RunSetup:
+    """Return the active setup or, without one, a setup with the current modes and no shared memory."""
+    return _CURRENT.get() or RunSetup()
+
+
+@contextlib.contextmanager
+def share_run_setup(
+    modes: CallModes, storage_copies: Iterable[StorageCopy] = (), name_snapshot: NameSnapshot | None = None
+) -> Iterator[None]:
+    """Use the same modes and memory for all runs while the context is open.
+
+    Code between runs uses the default modes. A nested context has no effect.
+
+    Parameters
+    ----------
+    storage_copies : iterable of StorageCopy
+        The copies of large memory from before the call.
+    name_snapshot : NameSnapshot, optional
+        The values that names referred to when the call started.
+    """
+    if _CURRENT.get() is not None:
+        yield
+        return
+    setup = RunSetup(modes, SharedMemory(storage_copies), name_snapshot or NameSnapshot())
+    token = _CURRENT.set(setup)
+    try:
+        with DEFAULT_MODES.apply():
+            yield
+    finally:
+        setup.memory.restore()
+        setup.memory.return_free_memory()
+        _CURRENT.reset(token)
+
+
 class Subject:
     """A callable that leaves no trace when it runs, because the functions, closures, globals and modules are copies.
 
@@ -62,24 +114,14 @@ class Subject:
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
         The arguments of the calls, copied with the function so that shared objects and shared memory stay shared.
-    memory_provider : MemoryProvider, optional
-        Provides the memory for copies of large tensors, for a subject that never runs.
     name_snapshot : NameSnapshot, optional
         The values that names had when the copied function was called. The default is those of the current entry.
 
     Attributes
     ----------
-    call : callable
-        The copy.
     owner : object
-        The copied module, the object to which a copied method belongs, or any other copied object that can be called.
+        The copied module, the object that a copied method belongs to, or any other copied object that can be called.
         ``None`` for a function or a class.
-    arguments : Arguments or None
-        The copies of the arguments, to pass to runs.
-    initial_state : dict
-        A copy of the initial state, by name.
-    modes : CallModes
-        The modes of the calls.
     memory : SharedMemory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
@@ -148,7 +190,7 @@ class Subject:
             if (
                 value is MISSING
                 or not is_new
-                or (not is_atom(value) and any(value is earlier_value for earlier_value in earlier_values))
+                or (not is_immutable(value) and any(value is earlier_value for earlier_value in earlier_values))
             ):
                 continue
             earlier_values.append(value)
@@ -157,7 +199,7 @@ class Subject:
             yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
-        """Return the copies to which names refer while this subject runs, for code that is not copied."""
+        """Return the copies that names refer to while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
         return NameSnapshot(

@@ -1,4 +1,4 @@
-"""Change the elements or the sizes of the tensors among the arguments of a call."""
+"""Change the elements, the sizes, the dtype or the strides of the tensors among the arguments of a call."""
 
 from __future__ import annotations
 
@@ -159,3 +159,70 @@ def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
     if result is value or result.requires_grad:
         return result
     return result.detach().requires_grad_(value.requires_grad and (result.is_floating_point() or result.is_complex()))
+
+
+def first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the first rows of a tensor that has dimensions."""
+    return value[:count] if value.dim() else value
+
+
+def with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
+    """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
+
+    The value is negative if the maximum is large: a program that uses it as a size would otherwise exhaust the memory.
+    """
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        return value
+    maximum = torch.iinfo(value.dtype).max
+    return torch.full_like(value, maximum if maximum < 1 << 12 else -maximum)
+
+
+def with_one_positive(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    result = -value.detach().abs() - 1
+    result.view(-1)[0] *= -1
+    return result
+
+
+def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in which every second element has the opposite sign."""
+    if value.dtype in {torch.bool, torch.uint8} or not value.numel():
+        return value
+    signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
+    return value * signs.reshape(value.shape).to(value.dtype)
+
+
+def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
+    """Return the first element of a changed tensor without dimensions, if it is a number of the given kind."""
+    becomes_scalar = contains_numbers(value, is_floating=is_floating) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
+
+
+def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
+    """Return whether a tensor contains floating-point numbers, or integers if not ``is_floating``."""
+    return value.is_floating_point() is is_floating and not value.is_complex() and value.dtype != torch.bool
+
+
+def convert_numbers(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
+    """Return a changed tensor with a different dtype, if it contains numbers of the given kind."""
+    if not contains_numbers(value, is_floating=is_floating):
+        return value
+    changed_tensor = change(value)
+    return changed_tensor.round().to(dtype) if is_floating else changed_tensor.to(dtype)
+
+
+def with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
+    """Return a changed tensor with strides as in a slice."""
+    return torch.stack([change(value)] * 2, dim=-1)[..., 0] if value.dim() else change(value)
+
+
+def transpose(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with its first and last dimension exchanged."""
+    return value.transpose(0, -1) if value.dim() > 1 else value
+
+
+def triple(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor multiplied by 3: as integers, fewer numbers below one are then zero."""
+    return value * 3

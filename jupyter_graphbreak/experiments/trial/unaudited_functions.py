@@ -27,7 +27,6 @@ from jupyter_graphbreak._torch_compat.process_settings import (
 )
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
-from jupyter_graphbreak.experiments.trial.descriptors import trial_descriptors
 from jupyter_graphbreak.experiments.trial.extension_files import add_announcement, cache_replacements
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
@@ -43,6 +42,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     is_in_trial,
     notify_listeners,
     short_description,
+    trial_descriptors,
 )
 from jupyter_graphbreak.records.attributes import is_instance
 

@@ -22,16 +22,10 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
-from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
+from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data, is_immutable
+from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
-from jupyter_graphbreak.experiments.trial.shared_names import (
-    change_functions_of,
-    functions_in,
-    global_names,
-    mentioned_loggers,
-    used_modules,
-)
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
@@ -41,19 +35,23 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     attribute_binding,
     attributes_binding,
     cell_binding,
+    change_functions_of,
+    functions_in,
+    global_names,
     item_binding,
+    mentioned_loggers,
     part_binding,
+    used_modules,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.recording.targets import is_user_class, may_be_user_defined, reachable_objects
-from jupyter_graphbreak.recording.threads_at_work import busy_thread_name
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier
-    from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
+    from jupyter_graphbreak.experiments.trial.swapped_bindings import VariableKey
 
 _LOGGING_MODULES = frozenset({"logging", "logging.handlers"})
 _ASSIGNING_INSTRUCTIONS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
@@ -81,13 +79,6 @@ class UncopiedCode:
         The values that variables had when the copied function was called.
     roots : list
         The copied objects from which to search for the code.
-    arguments : iterable
-        The copied arguments.
-
-    Attributes
-    ----------
-    changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names that it contains.
     """
 
     def __init__(
@@ -357,7 +348,7 @@ class UncopiedCode:
             return False
         value = self._values_at_call.get(binding.key, value) if binding.key is not None else value
         count_before = len(self._bindings)
-        if value is MISSING or is_atom(value):
+        if value is MISSING or is_immutable(value):
             self._bindings.append(SwappedBinding(binding, value))
         elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             self._bindings.append(SwappedBinding(binding, refusing_function))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 
-from jupyter_graphbreak.experiments.trial.digests import shape_of
+from jupyter_graphbreak.experiments.trial.copies import shape_of
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target
@@ -106,14 +106,12 @@ def describe_difference(
 
     Parameters
     ----------
-    expected, actual : object
-        The results to compare.
     compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
     ignored_paths : collection of str
         The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
-        The path to the result, with which these paths begin.
+        The path to the result; these paths begin with it.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.
@@ -180,12 +178,8 @@ class _Comparison:
 
     Parameters
     ----------
-    ignored_paths : collection of str
-        The paths at which plain values are not compared.
     collects_paths : bool
         Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
-    largest : float
-        The same as for :func:`describe_difference`.
     """
 
     def __init__(

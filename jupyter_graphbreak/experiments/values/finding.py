@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure
 from jupyter_graphbreak.experiments.values.ranges import range_of
 from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as run_recorder
-from jupyter_graphbreak.recording.shell_cells import cell_of_shell
+from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
 
@@ -65,7 +65,7 @@ class _Operation(NamedTuple):
 
 def values_of_entry(
     entry: Entry,
-    run: Report | None = None,
+    run_report: Report | None = None,
     *,
     lines: Sequence[RequestedLine] = (),
     call_number: int = 1,
@@ -78,16 +78,12 @@ def values_of_entry(
 
     Parameters
     ----------
-    entry : Entry
-        The entry to examine.
-    run : Report or None
+    run_report : Report or None
         The report whose ids the result uses. By default, this is the report of the run on copies.
     lines : sequence of RequestedLine
         The lines whose operations are all listed. By default, only the last operation of every line is listed.
     call_number : int
         The number of the entry's call in the run, counted from 1.
-    call_count : int
-        The number of all calls to the entry in the run.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
@@ -98,7 +94,7 @@ def values_of_entry(
         with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
-        copy_report, files = build_with_files(recording.records)
+        report_on_copies, files = build_with_files(recording.records)
         recorder.release_objects()
         eager = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the values of the graphs are known
@@ -106,8 +102,10 @@ def values_of_entry(
             eager.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
-    correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
-    operations = _operations_by_node(copy_report, correspondence)
+    correspondence = Correspondence(
+        report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
+    )
+    operations = _operations_by_node(report_on_copies, correspondence)
     locate = correspondence.locator(files, find_cell)
 
     def graph_operation(key: Any) -> _Operation:
@@ -137,7 +135,7 @@ def values_of_entry(
         left_out=left_out,
         operations=backend.operations,
     )
-    return ValuesWithReport(entry_values, copy_report)
+    return ValuesWithReport(entry_values, report_on_copies)
 
 
 def _values_and_origins(
@@ -234,11 +232,11 @@ def _line_of(operation: _Operation) -> tuple[str, int] | None:
 def _select_values(
     values: list[tuple[_Operation, RecordedValue]],
     order: Mapping[tuple[str, int] | None, int],
-    run: Report,
+    run_report: Report,
     lines: Sequence[RequestedLine],
 ) -> tuple[list[LineValues], int]:
     """Return the values to list, in the order in which the lines ran, and the number of values that are left out."""
-    sources = {source.id: source for source in run.sources}
+    sources = {source.id: source for source in run_report.sources}
     requested_values: list[tuple[_Operation, RecordedValue]] = []
     last_of_line: dict[Any, tuple[_Operation, RecordedValue]] = {}
     for operation, value in values:

@@ -31,7 +31,7 @@ ALL_FINITE = NonfiniteFlags(has_nan=False, has_inf=False)
 
 
 def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
-    """Return whether a tensor contains NaN, and whether it contains infinite elements."""
+    """Return two flags: whether a tensor contains NaN, and whether it contains infinite elements."""
     with disable_gradients_and_overrides():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -83,12 +84,6 @@ class ValueRecorder:
 
         Parameters
         ----------
-        key : hashable
-            Identifies the operation.
-        arguments : object
-            The arguments of the operation.
-        compute : callable
-            Runs the operation.
         literal_flags : NonfiniteFlags
             Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
@@ -187,7 +182,7 @@ class ValueRecorder:
             pending += [next_function for next_function, _ in function.next_functions]
 
     def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
-        """Return whether any tensor contains NaN, and whether any tensor contains infinite elements."""
+        """Return two flags: whether any tensor contains NaN, and whether any contains infinite elements."""
         nan = inf = False
         for tensor in tensors:
             known_flags = self._known_flags.get(id(tensor))
@@ -218,14 +213,14 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(list(value.values()))
 
 
-#: The maximum number of frames between an operation and the line from which it comes.
+#: The maximum number of frames between an operation and the line that it comes from.
 _MAX_FRAMES = 60
 
 
 class NodeKey(NamedTuple):
-    """The key of an operation in a graph: the id of the compiled frame, and the name of the operation."""
+    """The key of an operation in a graph: the compile id of its frame, and the name of the operation."""
 
-    frame: str
+    compile_id: str
     name: str
 
 
@@ -237,13 +232,7 @@ class LineKey(NamedTuple):
 
 
 class RecordingBackend:
-    """A backend whose graphs run operation by operation, and whose operations are recorded.
-
-    Attributes
-    ----------
-    operations : int
-        The number of operations in the graphs.
-    """
+    """A backend whose graphs run operation by operation, and whose operations are recorded."""
 
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder
@@ -251,12 +240,12 @@ class RecordingBackend:
 
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame, recorder = current_compile_id(), self._recorder
+        compile_id, recorder = current_compile_id(), self._recorder
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
         self.operations += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
 
         def run(*args: Any) -> Any:
-            return _RecordingInterpreter(captured_module, recorder, frame).run(*args)
+            return _RecordingInterpreter(captured_module, recorder, compile_id).run(*args)
 
         return run
 
@@ -267,10 +256,10 @@ _CALL_OPS = frozenset({"call_function", "call_method", "call_module"})
 class _RecordingInterpreter(torch.fx.Interpreter):
     """Runs a graph operation by operation, and records each operation."""
 
-    def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, frame: str) -> None:
+    def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, compile_id: str) -> None:
         super().__init__(module)
         self._recorder = recorder
-        self._frame = frame
+        self._compile_id = compile_id
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run an operation."""
@@ -279,7 +268,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         require_time()
         arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
-            NodeKey(self._frame, n.name),
+            NodeKey(self._compile_id, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
             literal_flags=_nonfinite_flags_of_literals((n.args, n.kwargs)),
@@ -310,16 +299,13 @@ class EagerRecordingMode(TorchFunctionMode):
 
     def _line_outside_torch(self, frame: FrameType | None) -> StackEntry | None:
         """Return the innermost line outside of PyTorch and this package, or ``None`` after too many frames inside."""
-        for _ in range(_MAX_FRAMES):
-            if frame is None:
-                return None
-            filename = frame.f_code.co_filename
+        for outer in frames_outward(frame, _MAX_FRAMES):
+            filename = outer.f_code.co_filename
             if filename not in self._is_in_torch:
                 path = package_paths().module_path(filename) or ""
                 self._is_in_torch[filename] = path.startswith("torch/") or filename.startswith(OWN_FOLDER)
             if not self._is_in_torch[filename]:
-                return StackEntry(filename, frame.f_lineno, frame.f_code.co_name)
-            frame = frame.f_back
+                return StackEntry(filename, outer.f_lineno, outer.f_code.co_name)
         return None
 
 

@@ -23,13 +23,7 @@ class RequestedLine(NamedTuple):
 
     @classmethod
     def parse(cls, specification: str) -> RequestedLine:
-        """Return the line that a string such as ``12`` or ``model.py:12`` specifies.
-
-        Raises
-        ------
-        ValueError
-            If the string does not specify a line.
-        """
+        """Return the line that a string such as ``12`` or ``model.py:12`` specifies."""
         match = _LINE.fullmatch(specification.strip())
         if match is None:
             raise ValueError(f"{specification!r} is not a line: use, for example, 12 or model.py:12")

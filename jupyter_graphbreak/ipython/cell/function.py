@@ -32,13 +32,7 @@ def count_leading_statements(body: list[ast.stmt]) -> int:
 
 
 def split_cell(body: list[ast.stmt], magic_runs_code: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Separate the imports, definitions and magics at the top, which run unchanged, from the code to compile.
-
-    Parameters
-    ----------
-    magic_runs_code : callable
-        Returns whether a line magic runs code.
-    """
+    """Separate the imports, definitions and magics at the top, which run unchanged, from the code to compile."""
     first = count_leading_statements(body)
     leading_flags = (isinstance(node, _DEFINITIONS) or _is_command(node, magic_runs_code) for node in body[first:])
     count = next((index for index, is_leading in enumerate(leading_flags, start=first) if not is_leading), len(body))

@@ -64,8 +64,6 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
 
     Parameters
     ----------
-    tree : ast.AST
-        The cell's code.
     namespace : mapping
         The variables of the notebook after the cell has run. No attribute is read in a way that runs the user's code.
     """

@@ -16,6 +16,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 from IPython.core.inputtransformer2 import cell_magic
 
 from jupyter_graphbreak import faults
@@ -27,7 +28,6 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
 from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 if TYPE_CHECKING:
@@ -86,6 +86,33 @@ def is_magic_line(line: str) -> bool:
     return _MAGIC_LINE.match(line) is not None
 
 
+class ExplainRequest(msgspec.Struct, frozen=True):
+    """A front end's request for a report.
+
+    Parameters
+    ----------
+    explain : str
+        The options, as in the magic's line.
+    only_torch : bool
+        Whether to show a report only if the cell uses PyTorch.
+    edited : tuple
+        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
+    """
+
+    explain: str
+    only_torch: bool = False
+    edited: tuple[tuple[str, str], ...] = ()
+
+
+def read_explain_request(request: Mapping[str, Any] | None) -> ExplainRequest | None:
+    """Return the request for a report in an ``execute_request``; ``None`` if it contains no valid one."""
+    metadata = (request or {}).get("metadata")
+    try:
+        return msgspec.convert(metadata["graphbreak"], ExplainRequest) if isinstance(metadata, dict) else None
+    except (KeyError, msgspec.ValidationError):
+        return None
+
+
 class CellRewriter:
     """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
@@ -95,14 +122,8 @@ class CellRewriter:
 
     Parameters
     ----------
-    uses_compile : callable
-        Returns whether a cell compiles something itself.
-    magic_runs_code : callable
-        Returns whether a line magic runs code.
     pop_request : callable
         Returns the front end's request for the cell that is about to run, and forgets it.
-    namespace : mapping
-        The notebook's names.
     on_visit : callable
         Called before each cell is read.
     """
@@ -182,7 +203,7 @@ class CellRewriter:
 
 
 def without_magic_string(node: ast.AST) -> ast.AST:
-    """Return a cell without the magic's string, which would become a docstring after reading the cell has failed."""
+    """Return a cell without the magic's string, which becomes the cell's docstring if the cell cannot be read."""
     match node:
         case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
             return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)

@@ -17,8 +17,13 @@ from jupyter_graphbreak.ipython.cell.function import (
     function_statements,
     split_cell,
 )
-from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, internal_call, is_magic_line, magic_options
+from jupyter_graphbreak.ipython.cell.rewriting import (
+    CellRewriter,
+    internal_call,
+    is_magic_line,
+    magic_options,
+    read_explain_request,
+)
 from jupyter_graphbreak.records.source_texts import CellText, FindCell
 
 if TYPE_CHECKING:
@@ -185,11 +190,6 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     ----------
     text : str
         The text in the notebook's editor, including the magic's line.
-
-    Raises
-    ------
-    SyntaxError
-        If the text is not valid Python.
     """
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:

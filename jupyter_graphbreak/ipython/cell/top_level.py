@@ -50,8 +50,6 @@ def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapp
     ----------
     leading : list of ast.stmt
         The imports and definitions above the statements.
-    namespace : mapping
-        The notebook's names, before the cell runs.
     """
     imports_torch = any(
         "torch" in ast.unparse(node) for node in leading if isinstance(node, ast.Import | ast.ImportFrom)

@@ -89,7 +89,8 @@ def read_report(output: Mapping[str, Any]) -> Report:
         If the data is not a report, or has a different major version.
     """
     # Encoding turns NaN into null, so that the report can be written again.
-    report = _with_repeated_stacks(Report.from_json(msgspec.json.encode(output[MIME_TYPE])))
+    report = Report.from_json(msgspec.json.encode(output[MIME_TYPE]))
+    report = _with_stacks(report, lambda occurrence, break_: occurrence.stack or break_.stack)
     code = unpack_code(output.get(REST_TYPE)) if not any(graph.code for graph in report.graphs) else {}
     if not code:
         return report
@@ -132,10 +133,6 @@ def _without_repeated_stacks(report: Report) -> Report:
             [] if _lines_of_stack(occurrence.stack) == _lines_of_stack(break_.stack) else occurrence.stack
         ),
     )
-
-
-def _with_repeated_stacks(report: Report) -> Report:
-    return _with_stacks(report, lambda occurrence, break_: occurrence.stack or break_.stack)
 
 
 def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Location]]) -> Report:

@@ -39,10 +39,7 @@ def style_sheet(*parts: OptionalPart) -> Markup:
     """
     text = (_FOLDER / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(
-        r"/\* if (\w+) \*/(.*?)/\* end \*/",
-        lambda block: block[2] if block[1] in parts else "",
-        text,
-        flags=re.DOTALL,
+        r"/\* if (\w+) \*/(.*?)/\* end \*/", lambda block: block[2] if block[1] in parts else "", text, flags=re.DOTALL
     )
     return _without_comments(text)
 

@@ -140,8 +140,6 @@ class Links:
     ----------
     prefix : str
         The prefix of all ids in the report's markup.
-    has_line : callable
-        Returns whether the report contains the line of a location.
     """
 
     def __init__(

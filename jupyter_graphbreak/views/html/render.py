@@ -60,18 +60,7 @@ ItemRenderer: TypeAlias = "Callable[[], Iterator[Any]]"
 
 
 def remaining_item_renderers(view: View, macros: Any) -> dict[str, ItemRenderer]:
-    """Return, for each list that the static markup does not show in full, a function that renders its remaining items.
-
-    Parameters
-    ----------
-    macros
-        The macros of the report's template.
-
-    Returns
-    -------
-    dict
-        The functions, by the name of the list.
-    """
+    """Return functions that render the remaining items of each list that the static markup does not show in full."""
     report, limits = view.report, view.limits
     makers: dict[str, ItemRenderer] = {}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import OptionalPart, style_sheet
 from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python
@@ -326,7 +326,7 @@ class View:
         return {remedy.id: index for index, remedy in enumerate(self.report.remedies or [])}
 
     def remedy_index(self, remedy: Remedy) -> int:
-        """Return the index of a remedy in the report, by which the front end identifies it."""
+        """Return the index of a remedy in the report, which identifies it in the front end."""
         return self._remedy_indexes[remedy.id]
 
     @property
@@ -443,8 +443,6 @@ class RunStep:
         eagerly; ``error``: compilation raised.
     graph, frame, skipped
         The parts of the report that the step is about.
-    number : int or None
-        The number of the break.
     """
 
     kind: Literal["graph", "break", "eager", "error"]

@@ -86,7 +86,7 @@ _MAX_CUDAGRAPH_SENTENCES = 50
 def _compiled_calls_sentence(report: Report) -> str:
     """Name the calls that were compiled only for the report, because the program does not compile them; empty if none.
 
-    "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
+    For example: "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
     if not report.compiled:
         return ""

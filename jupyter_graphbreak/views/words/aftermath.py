@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, line_text, location_text
 from jupyter_graphbreak.views.words.plain_text import graph_names, join_words
@@ -28,8 +28,8 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
     """Describe what happened after a break, one sentence each: where functions resume, and which run eagerly."""
-    graphs = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
-    prefix = f"{graph_names(graphs)}, then " if graphs else ""
+    graph_ids = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
+    prefix = f"{graph_names(graph_ids)}, then " if graph_ids else ""
     lines = []
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
     resumes_that_ran = [resume for resume in resumes if has_run(resume)]
@@ -48,7 +48,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         lines.append(f"{prefix}the rest of the function runs eagerly")
         prefix = ""
     if graph_break.outcome == "error":
-        lines.append(f"{prefix}an error" if graphs and prefix else "an error")
+        lines.append(f"{prefix}an error" if graph_ids and prefix else "an error")
     return lines or [f"{prefix}nothing is left to resume"]
 
 

@@ -304,12 +304,16 @@ _REPAIRS: dict[type, Callable[[Any], Any]] = {
 def _remove_dangling_references(report: Report) -> Report:
     """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
     changed_fields: dict[str, Any] = {}
-    scopes = {scope.id for scope in report.scopes}
-    cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
-    _replace_list(changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scopes))
-    cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
-    _replace_list(changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frames))
-    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    scope_ids = {scope.id for scope in report.scopes}
+    cyclic_scope_ids = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
+    _replace_list(
+        changed_fields, "scopes", report.scopes, lambda scope: _clear_field(scope, "parent", cyclic_scope_ids)
+    )
+    cyclic_frame_ids = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
+    _replace_list(
+        changed_fields, "frames", report.frames, lambda frame: _clear_field(frame, "caller", cyclic_frame_ids)
+    )
+    _replace_list(changed_fields, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scope_ids))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed_fields["error"] = msgspec.structs.replace(report.error, break_=None)
     return msgspec.structs.replace(report, **changed_fields) if changed_fields else report
@@ -336,7 +340,7 @@ def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
 
 def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
     """Return, for each cycle of parents, the id whose parent closes the cycle."""
-    closing: set[str] = set()
+    closing_ids: set[str] = set()
     visited: set[str] = set()
     for start in parents:
         path: set[str] = set()
@@ -344,8 +348,8 @@ def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
         while current is not None and current in parents and current not in visited:
             path.add(current)
             if parents[current] in path:
-                closing.add(current)
+                closing_ids.add(current)
                 break
             current = parents[current]
         visited |= path
-    return closing
+    return closing_ids

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
+from jupyter_graphbreak.report.relevance import break_times
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text
@@ -39,10 +39,10 @@ _MIN_BLOCK_SAVING = 0.4
 def startup_sentence(report: Report) -> str:
     """Say which functions took longest to compile; empty if compiling took little time.
 
-    "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7 s for 2 more
-    functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the code of 2 of 6
-    graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the graph's operations):
-    compiling that block alone may save 88% of the graph's compile time".
+    For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
+    s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
+    code of 2 of 6 graphs; graph A contains 12 copies of the block that starts at line 31 in forward (96% of the
+    graph's operations): compiling that block alone may save 88% of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -74,8 +74,8 @@ def _waiting_calls_text(report: Report) -> str:
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
         recompiles_by_function[frame.recompile_of] += frame.recompile_of is not None
-    entries = {frame.id for frame in report.frames if frame.role == "entry"}
-    calls = sum(count for first, count in recompiles_by_function.items() if first in entries)
+    entry_frame_ids = {frame.id for frame in report.frames if frame.role == "entry"}
+    calls = sum(count for first, count in recompiles_by_function.items() if first in entry_frame_ids)
     calls = max(calls, *recompiles_by_function.values())
     return f"for which {count_text(calls, 'call')} waited"
 
@@ -93,7 +93,10 @@ def _cache_sentence(report: Report) -> list[str]:
 
 def _block_sentence(report: Report) -> list[str]:
     """Return a sentence, in a list, about the block that a graph repeats, if compiling it alone would save time."""
-    block = max(filter(None, map(largest_repeated_block, report.graphs)), key=lambda block: block.saving, default=None)
+    blocks = [
+        block for block in map(largest_repeated_block, report.graphs) if block and _can_compile_alone(report, block)
+    ]
+    block = max(blocks, key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
@@ -102,14 +105,21 @@ def _block_sentence(report: Report) -> list[str]:
     return [f"{copies}: compiling that block alone may save {block.saving:.0%} of the graph's compile time"]
 
 
+def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
+    """Return whether the reader can compile a block alone: their own code, or a library's module.
+
+    A library's loop, such as that of an optimizer over the parameters, is no function that can be compiled.
+    """
+    is_library = any(source.id == block.start.source and source.kind == "library" for source in report.sources)
+    return not is_library or block.start.function == "forward"
+
+
 @dataclass(frozen=True)
 class RepeatedBlock:
     """A block of operations that a graph repeats.
 
     Parameters
     ----------
-    start : Location
-        The location of the first copy.
     copy_count : int
         The number of copies in the graph.
     share : float
@@ -173,10 +183,17 @@ _INTRODUCED_BY = {
 }
 #: Lower ratios are shown in percent.
 _MIN_SHOWN_RATIO = 1.1
+#: If times with at least this ratio may be equal, they vary too much for a comparison.
+_MIN_NOISY_RATIO = 1.25
 #: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_GUARD_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
+#: Eager calls that take less time, in microseconds, have too little work to gain from compiling if guards are notable.
+_MAX_SMALL_CALL_US = 200.0
+_ADVICE_ON_SMALL_CALLS = ": a call has too little work, so compile a function that does more, or do not compile it"
+#: Calls in the run take longer than in the measurement, because they are watched.
+_MAX_WATCHED_RATIO = 1.5
 #: At most this many entries, and remedies of one entry, are described.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
@@ -189,12 +206,6 @@ class TimeShare:
     ----------
     name : str
         The name to show: "A", "outside at break 1", "guards".
-    graph : str or None
-        The id of the graph.
-    number : int or None
-        The number of the break.
-    us : float
-        The median time, in microseconds.
     share : float
         The fraction of the total time of the entry's shares.
     op_count : int
@@ -220,9 +231,9 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
-    "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
-    without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small to measure,
-    or if the entry was still being compiled during the measurement.
+    For example: "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
+    take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
+    to measure, or if the entry was still being compiled during the measurement.
     """
     cost = report.cost
     if cost is None:
@@ -268,10 +279,14 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
 
 def _compare_with_eager(eager: Spread, time: Spread) -> str:
     """Compare the time of a call with that of an eager call: "3.1 times slower than eager", "8% faster than eager"."""
-    if may_be_equal(eager, time) or not min(eager.median_us, time.median_us) > 0:
+    if not min(eager.median_us, time.median_us) > 0:
         return "as fast as eager, within measurement error"
     slower, faster = time.median_us / eager.median_us, eager.median_us / time.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
+    if may_be_equal(eager, time):
+        if ratio >= _MIN_NOISY_RATIO:
+            return "not comparable with eager, because the times vary too much"
+        return "as fast as eager, within measurement error"
     if ratio < _MIN_SHOWN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
@@ -305,8 +320,7 @@ def coverage_sentences(report: Report) -> list[str]:
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
-        if entry.break_even_calls is not None:
-            parts.append(f"compiling pays off after {count_text(entry.break_even_calls, 'call')}")
+        parts += _break_even_text(entry)
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -314,10 +328,25 @@ def coverage_sentences(report: Report) -> list[str]:
     return sentences
 
 
+def _break_even_text(entry: EntryCost) -> list[str]:
+    """Say, in a list, after how many calls compiling pays off, or that it never does."""
+    if entry.break_even_calls is not None:
+        return [f"compiling pays off after {count_text(entry.break_even_calls, 'call')}"]
+    times = [entry.compiled, *(remedied.time for remedied in entry.remedied)]
+    is_slower = all(time.median_us > entry.eager.median_us and not may_be_equal(entry.eager, time) for time in times)
+    if not entry.settled or not is_slower:
+        return []
+    is_small = bool(_guard_time_text(entry)) and entry.eager.median_us < _MAX_SMALL_CALL_US
+    return [f"compiling never pays off{_ADVICE_ON_SMALL_CALLS if is_small else ''}"]
+
+
 def _time_in_run_text(entry: EntryCost) -> list[str]:
-    """Return, in a list, the time of the calls in the run itself after the last compilation."""
+    """Return, in a list, the time of the calls in the run itself after the last compilation.
+
+    A time that is much longer than in the measurement is left out: most of it may be the time for watching the calls.
+    """
     time = entry.in_run
-    if time is None:
+    if time is None or time.median_us > _MAX_WATCHED_RATIO * entry.compiled.median_us:
         return []
     spread = f"{time_text(time.low_us)} to {time_text(time.high_us)}"
     return [f"in the run itself {count_text(time.runs, 'warm call')} took {time_text(time.median_us)} each ({spread})"]
@@ -447,7 +476,8 @@ def time_shares(report: Report, entry: EntryCost) -> list[TimeShare]:
 def restoring_sentences(check: Check) -> list[str]:
     """Return sentences about the changes that make a wrong result right or, if none does, about those that were tried.
 
-    "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2 times as long".
+    For example: "With `torch._inductor.config.emulate_precision_casts = True` the result is right; a call takes 1.2
+    times as long".
     """
     sentences = []
     for trial in check.restored_by:

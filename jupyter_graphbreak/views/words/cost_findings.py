@@ -118,8 +118,9 @@ def cost_findings(report: Report) -> list[CostFinding]:
 def startup_findings(report: Report) -> list[CostFinding]:
     """Compare a second start with the first, and list the graphs that AOTAutograd's cache cannot keep.
 
-    "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's cache", "graph B
-    is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function target cond)".
+    For example: "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's
+    cache", "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function
+    target cond)".
     """
     startup = report.startup
     if startup is None:
@@ -172,8 +173,8 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
     Both times of an alternative were measured later than those of the entry, so only their ratio is used. A branch in a
     library that makes no difference is left out: a reader can do nothing about it.
 
-    "the branch at line 7 that only compiled code takes costs 12 µs of 52 µs per call", "with `options=...` in
-    `torch.compile`, a call takes 140 µs, not 183 µs; a later change of a global then goes unnoticed".
+    For example: "the branch at line 7 that only compiled code takes costs 12 µs of 52 µs per call", "with
+    `options=...` in `torch.compile`, a call takes 140 µs, not 183 µs; a later change of a global then goes unnoticed".
     """
     before = entry.compiled.median_us
     after = before * alternative.time.median_us / max(alternative.before.median_us, _MIN_US)
@@ -201,8 +202,8 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
 def _region_findings(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     """List the ways to compile blocks that shorten the start, and say why some blocks cannot share compiled code.
 
-    "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
-    instead of 19.3 s; calls take 1.05 times as long".
+    For example: "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start
+    takes 4.1 s instead of 19.3 s; calls take 1.05 times as long".
     """
     whole_entry, *other_ways = regions.ways
     starts = [(way.start_s, way) for way in other_ways if way.equal and way.start_s is not None]
@@ -240,10 +241,11 @@ def _call_time_text(way: CompiledWay) -> str:
 def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledWay) -> CostFinding:
     """Say why blocks of the same class are compiled separately.
 
-    "compiled alone, the 12 `Block` modules need 8 compilations, and the rest of them runs eagerly (recompile limit),
-    because of these differences: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
+    For example: "compiled alone, the 12 `Block` modules need 8 compilations, and the rest of them runs eagerly
+    (recompile limit), because of these differences: self.layer_idx: 0 -> 1 -> ... -> 7 (line 8)".
     """
-    guards = failed_guards((difference.compilation, difference) for difference in way.differences)
+    differences = ((difference.compilation, difference) for difference in way.differences)
+    guards = failed_guards(differences, is_module_method=True)
     variations = []
     for guard in guards[:_MAX_DIFFERENCES]:
         where = guard_lines_text(report, guard)
@@ -259,8 +261,8 @@ def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledW
 def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFinding:
     """Say why two kernels are not fused.
 
-    "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction; each call reads
-    5.1 MiB again because of that".
+    For example: "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction;
+    each call reads 5.1 MiB again because of that".
     """
     kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
     lines = [line_text(report, line) for line in kernel_lines]
@@ -288,8 +290,8 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
 
     The measured part "guards and entering the code" includes more than guards, so the sentence gives no total.
 
-    "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
-    line 8)".
+    For example: "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4
+    µs (90 guards, line 8)".
     """
     notable_guards = [
         guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us
@@ -315,8 +317,8 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
 def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     """Compare the peak memory of compiled and eager calls, and say how much is kept for the backward pass.
 
-    "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
-    most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
+    For example: "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the
+    backward pass, most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
     """
     compiled, eager = memory.compiled_peak_bytes, memory.eager_peak_bytes
     if max(compiled, eager) < _NOTABLE_BYTES:
@@ -354,8 +356,8 @@ def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
 def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding]:
     """Say how much memory stays allocated after every call.
 
-    "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
-    pass follows".
+    For example: "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if
+    no backward pass follows".
     """
     if growth is None or growth.compiled_bytes < _NOTABLE_GROWTH_BYTES:
         return
@@ -376,8 +378,8 @@ def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[Cos
 def _memory_change_findings(memory: MemoryCost) -> Iterator[CostFinding]:
     """List the changes that save memory, those with the lowest peak first.
 
-    "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
-    pass takes 1.2 times as long".
+    For example: "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call
+    with its backward pass takes 1.2 times as long".
     """
     sentences = []
     for change in sorted(memory.changes, key=lambda change: (change.peak_bytes, change.saved_bytes)):

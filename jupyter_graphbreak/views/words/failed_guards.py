@@ -13,11 +13,13 @@ from jupyter_graphbreak.report.guards import (
     changed_settings,
     is_about_number_from_break,
     name_of_function_variable,
+    names_of_keeping_function,
     plain_guard,
     tensor_index_advice,
 )
 from jupyter_graphbreak.views.words.locations import line_text
 from jupyter_graphbreak.views.words.plain_text import join_with_and
+from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_on_number, is_number, owner_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -72,13 +74,22 @@ _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The values of a size that is at least 2 in one graph, and then is not.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
-#: The advice for numbers that are constants because they are indices next to slices: ``cache[:, position]``.
-_ADVICE_ON_INDEX = (
-    "an index next to slices is a constant, even with `dynamic=True`: use `select()`, such as `x.select(1, {name})` "
-    "for `x[:, {name}]` and `x.select(1, {name})[...] = y` for `x[:, {name}] = y`"
-)
 #: The advice for functions that are called with and without gradients.
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
+#: The advice for a container that was empty in the first call, such as a cache.
+_ADVICE_ON_EMPTY_CONTAINER = (
+    "if the code fills `{name}`, as for a cache, ignore this one recompile, or fill it before the first compiled call; "
+    "otherwise always pass the same length"
+)
+#: The advice for functions of optimizers, which are compiled for each optimizer.
+_ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
+#: The advice for code that the first step of an optimizer changes.
+_ADVICE_ON_FIRST_STEP = "nothing: the first step creates the optimizer's state, so this happens once"
+#: A guard on the state of an optimizer, which is empty before the first step.
+_OPTIMIZER_STATE = re.compile(r"len\(.*\bself\.state\b.*\) [!=]= 0|(?:not )?___dict_contains\([^,]+, self\.state\b.*\)")
+#: A number of an optimizer: ``self.param_groups[0]['lr']``.
+_GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
+_OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 
@@ -97,8 +108,6 @@ class FailedGuard:
         The lines that created the guard, if PyTorch reports them.
     advice : str
         Advice on avoiding the recompiles; empty if there is none.
-    is_size : bool
-        Whether the guard checks the size of a tensor.
     is_about_number_from_break : bool
         Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
@@ -124,6 +133,8 @@ class _Variation:
     advice: str
     #: The key that identifies the variable; ``name`` may be a description that several variables share.
     subject: str = ""
+    #: Whether the value is a number that comes from the program.
+    is_number: bool = False
     is_size: bool = False
     is_about_gradients: bool = False
 
@@ -137,10 +148,11 @@ def guard_lines_text(report: Report, guard: FailedGuard) -> str:
 
 def failed_guards(
     failures: Iterable[tuple[int, _Failure]],
-    library_sources: Container[str] = (),
+    library_source_ids: Container[str] = (),
     *,
     is_inner: bool = False,
     is_library: bool = False,
+    is_module_method: bool = False,
 ) -> list[FailedGuard]:
     """Group guards that failed by the variable or the property that they check, most frequent group first.
 
@@ -148,29 +160,30 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each preceded by the index of the recompile.
-    library_sources : container of str
-        The ids of the sources of libraries.
     is_inner : bool
         Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
         Whether the function belongs to a library: the reader cannot change its variables.
+    is_module_method : bool
+        Whether the function is a method of a module.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        is_read_by_library = reason.location is not None and reason.location.source in library_sources
+        is_read_by_library = reason.location is not None and reason.location.source in library_source_ids
         variation = _find_variation(
             reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
         )
         subject = variation.subject or variation.name if variation is not None else readable_guard(reason.guard)
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
-    guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.recompile_count)
+    guards = [_make_failed_guard(group, is_module_method=is_module_method) for group in failures_by_subject.values()]
+    guards.sort(key=lambda guard: -guard.recompile_count)
     all_advice = [guard.advice for guard in guards]
     return [
         replace(guard, advice="") if guard.advice in all_advice[:index] else guard for index, guard in enumerate(guards)
     ]
 
 
-def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
+def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, is_module_method: bool) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     is_size = bool(variations) and all(variation.is_size for _, variation in variations)
@@ -179,16 +192,23 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
-    index_name = _name_of_constant_index(group)
-    if index_name:
-        advice = _ADVICE_ON_INDEX.format(name=index_name)
+    if (
+        last_advice != _ADVICE_ON_FIRST_STEP
+        and variations
+        and {variation.old for _, variation in variations} == {"0"}
+        and variations[0][1].name.startswith("len(")
+    ):
+        advice = _ADVICE_ON_EMPTY_CONTAINER.format(name=variations[0][1].name[4:-1])
+    number = _varied_number(group, places, is_module_method=is_module_method)
+    if number is not None:
+        advice = advice_on_number(number)
     if is_size and _has_one_ordinary_size(variation for _, variation in variations):
         advice = _ADVICE_ON_SPECIAL_SIZES
     elif is_size and not places and _has_special_size(variation for _, variation in variations):
         advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{readable_guard(group[0][1].guard)}` failed",
-        recompile_count=len({index for index, _, _ in group}),
+        recompile_count=_count_recompiles(group),
         locations=list(places),
         advice=advice,
         is_size=is_size,
@@ -197,31 +217,34 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     )
 
 
-def _name_of_constant_index(group: list[tuple[int, _Failure, _Variation | None]]) -> str:
-    """Return the name of a number that is a constant in several graphs because it is an index; empty for others."""
-    if len({index for index, _, _ in group}) == 1:  # a graph for all numbers may have been the second one
-        return ""
-    for _, reason, _ in group:
-        value = _VALUE_GUARD.fullmatch(readable_guard(reason.guard))
-        code = reason.location.code if reason.location is not None else None
-        if value is not None and _is_index_next_to_slices(value["name"], code or ""):
-            return value["name"]
-    return ""
+def _count_recompiles(group: list[tuple[int, _Failure, _Variation | None]]) -> int:
+    """Count the recompiles that a guard caused: those in which it failed for a version of the code for the first time.
 
-
-def _is_index_next_to_slices(name: str, code: str) -> bool:
-    """Return whether a line uses a number as an index next to slices: ``position`` in ``cache[:, position] = value``.
-
-    Parameters
-    ----------
-    code : str
-        The line, which need not be a complete statement.
+    A version for tensors without gradients, for example, suits no later call with gradients, whatever else varies.
     """
-    for part in code.split("[")[1:]:
-        indices = [index.strip() for index in part.partition("]")[0].split(",")]
-        if name in indices and any(":" in index or index == "..." for index in indices):
-            return True
-    return False
+    first_failures: dict[object, int] = {}
+    for index, failure, _ in group:
+        version = getattr(failure, "version", None)
+        first_failures.setdefault((version, failure.guard) if version is not None else (index, ""), index)
+    return len(set(first_failures.values()))
+
+
+def _varied_number(
+    group: list[tuple[int, _Failure, _Variation | None]], places: Iterable[Location], *, is_module_method: bool
+) -> VariedNumber | None:
+    """Return the number on whose values guards failed, if it comes from the program; ``None`` for anything else."""
+    numbers = [(failure, variation) for _, failure, variation in group if variation is not None and variation.is_number]
+    if not numbers:
+        return None
+    failure, variation = numbers[-1]
+    name = variation.subject
+    return VariedNumber(
+        name,
+        list(dict.fromkeys(variation.old for _, variation in numbers)),
+        owner_of(failure.guard, name, is_module_method=is_module_method),
+        [place.code for place in places if place.code is not None],
+        {failure.head for failure, _ in numbers},
+    )
 
 
 def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
@@ -326,13 +349,23 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
-        shown_name = "a value on the line of the break" if name.startswith(BREAK_RESULT_PREFIX) else name
-        return _Variation(
-            shown_name,
-            value,
-            None,
-            _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library),
-        )
+        advice = _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library)
+        is_from_program = not name.startswith(("len(", BREAK_RESULT_PREFIX)) and not is_library
+        is_varied_number = is_number(value) and is_from_program and not advice
+        return _Variation(_shown_name(name), value, None, advice, name, is_number=is_varied_number)
+    return _optimizer_variation(guard) or _variation_without_values(guard)
+
+
+def _optimizer_variation(guard: str) -> _Variation | None:
+    if optimizer := _OPTIMIZER_TYPE.search(guard):
+        return _Variation(f"a different optimizer (`{optimizer['name']}`)", "", None, _ADVICE_ON_OPTIMIZERS)
+    if _OPTIMIZER_STATE.fullmatch(guard):
+        return _Variation("the optimizer has no state before its first step", "", None, _ADVICE_ON_FIRST_STEP)
+    return None
+
+
+def _variation_without_values(guard: str) -> _Variation | None:
+    """Describe a guard on an object, on a setting, or on the backend."""
     if text := _object_variation(guard):
         is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
         advice = _FREED_OBJECT_ADVICE if is_freed_on_break else ""
@@ -380,8 +413,9 @@ def _tensor_variation(
         mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
         advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"
     elif tensor_property == "size":
+        # PyTorch names only the first size that differs, and raises if a marked size must equal one that is not marked.
         mark = f"`torch._dynamo.mark_dynamic({name}, {index})`"
-        advice = f"use {mark} before the call, or `torch.compile(..., dynamic=True)`"
+        advice = f"use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: {mark}"
     elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
@@ -401,27 +435,35 @@ def _tensor_variation(
     )
 
 
+def _shown_name(name: str) -> str:
+    """Return the name of a value in words, if Dynamo's name for it does not occur in the code."""
+    if name.startswith(BREAK_RESULT_PREFIX):
+        return "a value on the line of the break"
+    function, _ = names_of_keeping_function(name)
+    return f"a value that `{function}` keeps" if function else name
+
+
 def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_library: bool) -> str:
-    is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
-    is_constant = value in {"0", "1"}  # also with `dynamic=True`
+    """Return advice on a value that varies; empty if it depends on all values of a number."""
+    is_settable = is_number(value) and value not in {"0", "1"}  # with `dynamic=True`
+    group = _GROUP_NUMBER.search(name)
+    if is_library and group is not None:
+        return (
+            f"pass a tensor to the optimizer (`{group['key']}=torch.tensor({value})`), or leave its `step()` uncompiled"
+        )
     if is_library:
-        is_settable = is_number and not is_constant and not name.startswith("len(")
-        return "use `torch.compile(..., dynamic=True)`" if is_settable else ""
+        return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
     if ".param_groups[" in name:
         return "leave `step()` of this optimizer out of the compiled function"
-    if not is_number:
+    if not is_number(value):
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith("len("):
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "" if is_constant else "; or use `torch.compile(..., dynamic=True)`"
-        return f"remove the break: this also prevents the recompiles{setting}"
-    is_attribute = "." in name
-    if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
+        setting = "; or use `torch.compile(..., dynamic=True)`" if is_settable else ""
+        return f"remove the break: this also prevents recompiles of this function{setting}"
+    if "." in name and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
-    tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
-    if is_attribute and "." not in value:  # the setting affects only integers
-        return f"use {tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well"
-    return f"use {tensor}" if is_attribute or is_constant else f"use `torch.compile(..., dynamic=True)`, or {tensor}"
+    return ""

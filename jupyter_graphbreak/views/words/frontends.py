@@ -75,10 +75,7 @@ def _input_sentences(frontends: Frontends) -> list[str]:
     if frontends.left_out:
         sentences.append(f"There was no time left for {', '.join(frontends.left_out)}.")
     if not frontends.others and frontends.verdicts:
-        return [
-            *sentences,
-            "No other input could be derived: the programs were compared with eager on one input only.",
-        ]
+        return [*sentences, "No other input could be derived: the programs were compared with eager on one input only."]
     inputs_run = ", ".join(dict.fromkeys(map(_example_name, frontends.others)))
     sentences += [f"Also run with: {inputs_run}."] if inputs_run else []
     if any(verdict.breaks for verdict in frontends.verdicts):

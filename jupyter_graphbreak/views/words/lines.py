@@ -34,8 +34,6 @@ class BreakMark:
 
     Parameters
     ----------
-    number : int
-        The number shown in every view.
     start, end : int
         The range of columns, 0-based, ``end`` exclusive.
     is_last : bool
@@ -55,8 +53,6 @@ class Line:
 
     Parameters
     ----------
-    number : int
-        The line number in the editor.
     graphs : tuple of str
         Letters of the graphs that contain operations of this line, in the order of the report.
     breaks : tuple of BreakMark

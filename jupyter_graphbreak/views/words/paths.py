@@ -81,8 +81,8 @@ def helper_location_text(report: Report, path: PathDifference) -> str:
 def path_sentence(report: Report, path: PathDifference) -> str:
     """Return a sentence about a path difference.
 
-    "line 7 in f calls `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run only because
-    the code is compiled".
+    For example: "line 7 in f calls `torch.compiler.is_compiling()`: True when compiled, else False; lines 8 and 9 run
+    only because the code is compiled".
     """
     helper = helper_location_text(report, path)
     through = f" through {helper}" if helper else ""

@@ -103,7 +103,7 @@ def duration_text(seconds: float) -> str:
 
 
 def whole_clauses(text: str, limit: int) -> str:
-    """Return the first clauses of a text, about as many as fit into a number of characters.
+    """Return the first clauses of the text, about as many as fit into a number of characters.
 
     The first clause is cut only if it is several times too long.
     """

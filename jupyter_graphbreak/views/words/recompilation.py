@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
 
+from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
@@ -68,15 +69,13 @@ class Recompilation:
         All guards that failed, most frequent first.
     compilation_count : int
         The number of compilations; 0 if the first one happened before the run.
-    ids : list of str
-        The ids of the recompiles.
     limit : int
         The number of compilations after which the function runs eagerly; 0 if unknown.
     is_caused_by_results : bool
-        Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
-        varied. The program itself passes none of these to a compiled function.
+        Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
+        nothing else varies. The program itself passes none of these to a compiled function.
     is_caused_by_gradients : bool
-        Whether tensors require gradients in some calls only, and nothing else varied: such recompiles are expected.
+        Whether calls differ only in which tensors require gradients: such recompiles are expected.
     is_caused_by_instances : bool
         Whether each compilation is the first one for a different module: such recompiles are expected.
     instance_count : int
@@ -103,7 +102,7 @@ class Recompilation:
     def warning(self) -> str:
         """A warning if the function comes near the recompile limit; empty otherwise.
 
-        "5 of 8 compilations used: after 3 more it runs eagerly".
+        For example: "5 of 8 compilations used: after 3 more it runs eagerly".
         """
         compilations_left = self.limit - self.compilation_count
         if (
@@ -148,22 +147,27 @@ class Recompilation:
 def recompilations(report: Report) -> list[Recompilation]:
     """Return the functions that were recompiled, in the order of their first recompile."""
     by_function: dict[tuple[str | None, str, int], list[Recompile]] = {}
+    keys_by_frame: dict[str | None, tuple[str | None, str, int]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
-        by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
+        # If the first compilation happened before the run, the first recompile stands for it in later ones.
+        key = keys_by_frame.get(recompile.of, (recompile.of, recompile.function, line))
+        keys_by_frame[recompile.frame] = key
+        by_function.setdefault(key, []).append(recompile)
     limit = report.config.get("recompile_limit")
     limit_or_zero = limit if isinstance(limit, int) else 0
-    inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
-    library_sources = {source.id for source in report.sources if source.kind == "library"}
+    inner_frame_ids = {frame.id for frame in report.frames if frame.role != "entry"}
+    library_source_ids = {source.id for source in report.sources if source.kind == "library"}
     instances = {frame.id: frame.instance for frame in report.frames}
     functions = []
     for recompiles in by_function.values():
         function = _make_recompilation(
-            _reasons_of_same_instance(recompiles, instances),
+            [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
-            library_sources,
-            is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
+            library_source_ids,
+            is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
+            is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):
             function = replace(function, guards=list(map(_name_arguments, function.guards)))
@@ -196,7 +200,7 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         The number of the module that each frame is compiled for, as far as it is known.
     """
     known = {instances.get(recompiles[0].of or "")}
-    first_frames: set[str] = set()
+    first_frame_ids: set[str] = set()
     for recompile in recompiles if known != {None} else ():
         instance = instances.get(recompile.frame)
         is_about_gradients = bool(recompile.reasons) and all(
@@ -205,9 +209,9 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         if is_about_gradients:  # all modules would share the graphs
             continue
         if instance not in {None, *known}:
-            first_frames.add(recompile.frame)
+            first_frame_ids.add(recompile.frame)
         known.add(instance)
-    return first_frames
+    return first_frame_ids
 
 
 def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
@@ -215,8 +219,8 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
 
     They stay if each module was compiled only once, because there are no other reasons then.
     """
-    first_frames = _first_compilations(recompiles, instances)
-    if not first_frames or first_frames.issuperset(
+    first_frame_ids = _first_compilations(recompiles, instances)
+    if not first_frame_ids or first_frame_ids.issuperset(
         recompile.frame for recompile in recompiles if not recompile.limit_hit
     ):
         return recompiles
@@ -224,25 +228,35 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
     for recompile in recompiles:
         instance = instances.get(recompile.frame)
         same = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
-        is_first = recompile.frame in first_frames
+        is_first = recompile.frame in first_frame_ids
         result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
     return result
 
 
-def _with_instances(recompilation: Recompilation, first_frames: set[str]) -> Recompilation:
+def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
+    """Drop the reasons why code compiled with different global settings, such as the grad mode, does not suit.
+
+    PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
+    current settings, and a call with these settings needed the recompile nevertheless.
+    """
+    same = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
+    return replace_fields(recompile, reasons=same) if same else recompile
+
+
+def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:
     """Return the description of a recompiled function with the modules that it was compiled for.
 
     Parameters
     ----------
-    first_frames : set of str
+    first_frame_ids : set of str
         The ids of the recompiled frames that are the first compilation for their module.
     """
-    if not first_frames:
+    if not first_frame_ids:
         return recompilation
-    recompilation = replace(recompilation, instance_count=len(first_frames) + 1)
-    if len(first_frames) < len(recompilation.frames):
+    recompilation = replace(recompilation, instance_count=len(first_frame_ids) + 1)
+    if len(first_frame_ids) < len(recompilation.frames):
         advice = _ADVICE_ON_INSTANCES_AT_LIMIT if recompilation.limit_hit else ""
-        instances = FailedGuard("a different instance", len(first_frames), [], advice)
+        instances = FailedGuard("a different instance", len(first_frame_ids), [], advice)
         return replace(recompilation, guards=[instances, *recompilation.guards])
     advice_once = itertools.chain([_ADVICE_ON_INSTANCES], itertools.repeat(""))
     return replace(
@@ -258,11 +272,15 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [one for one in functions if one.is_caused_by_results and not _shows_result(report, one)]
-    with_gradients = [
-        one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
+    caused_by_results = [
+        function for function in functions if function.is_caused_by_results and not _shows_result(report, function)
     ]
-    for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
+    caused_by_gradients = [
+        function
+        for function in functions
+        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
+    ]
+    for similar, merge in ((caused_by_results, _merge_by_results), (caused_by_gradients, _merge_by_gradients)):
         if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
             merged.append(merge(similar))
@@ -326,7 +344,7 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
 def limited_functions_text(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
-    "f was compiled 8 times and now runs eagerly (recompile limit)".
+    For example: "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
     limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
@@ -395,7 +413,13 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
 
 
 def _make_recompilation(
-    recompiles: list[Recompile], limit: int, library_sources: Container[str], *, is_inner: bool, is_library: bool
+    recompiles: list[Recompile],
+    limit: int,
+    library_source_ids: Container[str],
+    *,
+    is_inner: bool,
+    is_library: bool,
+    is_module_method: bool,
 ) -> Recompilation:
     """Return the description of a recompiled function, with its failed guards grouped by what they check."""
     guards = failed_guards(
@@ -404,9 +428,10 @@ def _make_recompilation(
             for index, recompile in enumerate(recompiles)
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
-        library_sources,
+        library_source_ids,
         is_inner=is_inner,
         is_library=is_library,
+        is_module_method=is_module_method,
     )
     last = recompiles[-1]
     return Recompilation(

@@ -154,8 +154,8 @@ def verdict_label(remedy: Remedy) -> str:
 def outcome_text(remedy: Remedy) -> str:
     """Return the verdict on a remedy with the evidence for it or, if the remedy does not work, with the reason.
 
-    "works: values and gradients equal on 6 inputs with inductor, both branches taken; 5 graphs become 1", "different
-    result: the gradient of w is 12, not 18".
+    For example: "works: values and gradients equal on 6 inputs with inductor, both branches taken; 5 graphs become 1",
+    "different result: the gradient of w is 12, not 18".
     """
     label, reason = verdict_label(remedy), evidence_or_reason(remedy)
     return f"{label}: {reason}" if reason else label
@@ -187,7 +187,8 @@ _RESULT_LABELS: dict[RemedyVerdict, str] = {
 def user_edit_sentence(report: Report) -> tuple[str, bool]:
     """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
-    "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
+    For example: "Your edit: same results, removes break 3", or "Your edit: different results (the gradient of w is 12,
+    not 18)".
     """
     remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_FAMILY), None)
     if remedy is None:
@@ -323,8 +324,8 @@ def has_separate_code(remedy: Remedy) -> bool:
 def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     """Return the lines of a comment for a cell that applies a remedy: what the cell does, and how to undo it.
 
-    "Set `capture_scalar_outputs = True`: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
-    torch._dynamo.config.capture_scalar_outputs = False".
+    For example: "Set `capture_scalar_outputs = True`: removes break 1.", "To undo: delete this cell, then restart the
+    kernel, or: torch._dynamo.config.capture_scalar_outputs = False".
     """
     return _make_comment(report, remedy, "cell") if how_to_apply(report, remedy) == "cell" else []
 

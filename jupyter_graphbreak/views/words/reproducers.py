@@ -31,9 +31,9 @@ def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:
 
 def other_reproducers(report: Report) -> list[tuple[int, Reproducer]]:
     """Return the scripts for findings other than breaks, each with its index in the report."""
-    breaks = {break_.id for break_ in report.breaks}
+    break_ids = {break_.id for break_ in report.breaks}
     scripts = enumerate(report.reproducers or [])
-    return [(index, script) for index, script in scripts if script.id not in breaks and script.script is not None]
+    return [(index, script) for index, script in scripts if script.id not in break_ids and script.script is not None]
 
 
 def _finding_name(report: Report, reproducer: Reproducer) -> str:

@@ -54,16 +54,17 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 def _first_non_finite_sentence(report: Report, non_finite: NonFinite) -> str:
     """Say where NaN or Inf first appears.
 
-    "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN there".
+    For example: "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager also has NaN
+    there".
     """
     kind = _KIND_NAMES[non_finite.kind]
-    begins = (
+    beginning = (
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
     )
     place_text = f"{location_text(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
     where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
     elements = f"{non_finite.count} of {count_text(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
-    parts = [f"{begins} at {place_text}, {where}: {elements}"]
+    parts = [f"{beginning} at {place_text}, {where}: {elements}"]
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
     if non_finite.direction == "backward":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.relevance import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
@@ -67,8 +67,8 @@ class RunVerdict(NamedTuple):
 def verdict(report: Report) -> RunVerdict:
     """Return the verdict on a run.
 
-    "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled 8 times and
-    now runs eagerly (recompile limit)."
+    For example: "2 breaks. Fix break 1 first: it makes 3 functions run eagerly.", "No breaks, but attend was compiled
+    8 times and now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
     if left_to_try := untried_targets_text(report):

@@ -261,7 +261,7 @@ function paragraphOf(text: string): HTMLElement {
   return paragraph;
 }
 
-/** The parts of a text, in which words between backticks become code elements. */
+/** The parts of a sentence; words between backticks become code elements. */
 function withCode(text: string): (string | HTMLElement)[] {
   const parts = text.split('`');
   if (parts.length % 2 === 0) {

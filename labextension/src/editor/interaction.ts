@@ -139,7 +139,7 @@ function areaAround({ dom }: EditorView): DOMRect {
 }
 
 /**
- * The part at a position that is nearest to it: of breaks inside others, as in `print(x.item())`, the innermost.
+ * The nearest part at a position. Of nested breaks, as in `print(x.item())`, it is the innermost.
  *
  * @param state - The state of the editor.
  * @param position - A position in its text.

@@ -35,7 +35,7 @@ export interface IMark {
 }
 
 /**
- * Place the lines of reports in a text.
+ * Place the lines of reports in the text of an editor.
  *
  * If two reports are about the same line, the one with the selection takes precedence, otherwise the later one.
  */
@@ -74,7 +74,7 @@ export function containsSelection(
 /** The marks after an edit. */
 export interface IMovedMarks {
   readonly marks: IMark[];
-  /** Whether no mark was removed, and none became stale or current. */
+  /** Whether no mark was removed or became stale or current. */
   readonly areUnchanged: boolean;
 }
 
@@ -155,7 +155,7 @@ function indentationOf(text: string): number {
   return text.length - text.trimStart().length;
 }
 
-/** The first and the last position of a text affected by changes. */
+/** The first and the last position in the text that changes affect. */
 function extentOf(changes: ChangeDesc): [first: number, last: number] {
   let first = Infinity;
   let last = 0;

@@ -30,7 +30,7 @@ export class CellIndex<T extends ICell> {
     }
   }
 
-  /** The cell with a text; if there are several, the one with the count or else the first. */
+  /** The cell with the given text; if there are several, the one with the given count or else the first. */
   withText(text: string, count: number | null): T | undefined {
     const copies = this._byText.get(text);
     const [first] = copies?.values() ?? [];

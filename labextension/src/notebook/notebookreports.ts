@@ -229,7 +229,7 @@ export class NotebookReports {
   private _watchers = 0;
   private _panel: NotebookPanel | null = null;
   private _model: INotebookModel | null = null;
-  /** The model to which the selection belongs. */
+  /** The model that the selection belongs to. */
   private _lastModel: INotebookModel | null = null;
   /** Cancels the pending update. */
   private _cancelUpdate: (() => void) | null = null;

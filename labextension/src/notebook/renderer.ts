@@ -95,7 +95,7 @@ export class ReportOutput extends Panel implements IRenderMime.IRenderer {
       if (this._live !== live) {
         return;
       }
-      // ipywidgets adds the view as a child. Until then it shows a text, and a different text if it has no model. Both can
+      // ipywidgets adds the view as a child. Until then it shows a message, and a different one if it has no model. Both can
       // change later: when the widgets of a notebook are restored, or when one is closed.
       const isAlive = live.node.childElementCount > 0;
       live.setHidden(!isAlive);

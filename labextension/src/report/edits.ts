@@ -1,4 +1,4 @@
-/** Applies the edits of remedies to a text. */
+/** Applies the edits of remedies to source text. */
 import type { Edit, Remedy, Report } from './types';
 
 /** Something that can be applied: a remedy, or a statement that compiles something. */
@@ -18,14 +18,14 @@ export function applicableAt(
   return edit === null ? undefined : { edits: [edit], code: null, patch: null };
 }
 
-/** A replacement of lines of a text; if `last` is before `first`, it is an insertion before that line. */
+/** A replacement of lines; if `last` is before `first`, it is an insertion before that line. */
 export interface ILineChange {
   readonly first: number;
   readonly last: number;
   readonly lines: readonly string[];
 }
 
-/** The error if a line of a text differs from the line that an edit was made for, or two edits change the same line. */
+/** The error if a line differs from the line that an edit was made for, or two edits change the same line. */
 export class LineMismatch extends Error {
   /** @param line - The number of the line. */
   constructor(readonly line: number) {
@@ -34,7 +34,7 @@ export class LineMismatch extends Error {
 }
 
 /**
- * Compute the changes that edits make to a text, from top to bottom.
+ * Compute the changes that edits make to source text, from top to bottom.
  *
  * @param text - The current text.
  * @param edits - Edits of one source.
@@ -77,14 +77,14 @@ export function changesFor(
   });
 }
 
-/** A replacement of a part of a text; positions count characters. */
+/** A replacement of a part of the text; positions count characters. */
 export interface IReplacement {
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
 
-/** The replacements that changes make in a text, the last first, so that none moves the others. */
+/** The replacements that changes make, the last first, so that none moves the others. */
 export function replacementsFor(
   text: string,
   changes: readonly ILineChange[]
@@ -144,7 +144,7 @@ export interface IDiffLine {
 const CONTEXT_LINES = 2;
 
 /**
- * The diff that changes make to a text: all removed and added lines, with context.
+ * The diff of changes: all removed and added lines, with context.
  *
  * @returns The lines in groups; unchanged lines between groups are left out.
  */

@@ -260,7 +260,7 @@ class LineDrafts {
 
   private readonly _numbers: readonly number[];
   private readonly _drafts = new Map<number, ILineDraft>();
-  /** The number of further lines that may be spanned. */
+  /** How many more lines breaks, scopes and functions may span. */
   private _remaining = MAX_SPANNED_LINES;
 }
 

@@ -1,6 +1,6 @@
 /** Makes text of a report safe to show: of limited length, without characters that hide or reorder text. */
 
-/** Truncate a text with an ellipsis. */
+/** Truncate text with an ellipsis. */
 export function clip(text: string, limit: number): string {
   return text.length > limit ? `${text.slice(0, limit)}…` : text;
 }

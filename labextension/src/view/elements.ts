@@ -101,14 +101,16 @@ export function rowOf(element: HTMLElement): HTMLElement {
   );
 }
 
-/** The maximum length of a text for screen readers. */
+/** The maximum length of an announcement to screen readers. */
 const MAX_ANNOUNCED = 160;
 
-/** The text of an element for screen readers. */
+/** The text of an element for screen readers; of a card, its title and location only. */
 export function announcementOf(element: HTMLElement): string {
   const parts = element.matches('.gb-line')
     ? [element]
-    : Array.from((element.querySelector('summary') ?? element).children);
+    : Array.from((element.querySelector('summary') ?? element).children).filter(
+        part => !part.matches('.gb-brief, .gb-do')
+      );
   const text = parts
     .map(part => part.textContent ?? '')
     .join(' ')

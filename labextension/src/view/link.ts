@@ -6,7 +6,7 @@
  */
 import type { OmittedItems } from './list';
 
-/** The maximum number of animation frames that a report waits until it is on the page. */
+/** The maximum number of animation frames to wait until a report is on the page. */
 const MAX_FRAMES = 600;
 
 /** The time that a frame may take after its scripts, in milliseconds. */

@@ -67,7 +67,7 @@ export class List {
   }
 
   /**
-   * Show the first items that contain a text.
+   * Show the first items that contain the given text.
    *
    * @returns The number of items that contain it.
    */

@@ -14,7 +14,7 @@ export class PointerMoves {
     );
   }
 
-  /** Whether the pointer has moved since its last event; for events that come before `pointermove`. */
+  /** Returns whether the pointer has moved since the last event, and remembers its position. For handlers that run before `pointermove`. */
   isMove({ screenX, screenY }: ScreenPosition): boolean {
     const last = this._last;
     this._last = { screenX, screenY };

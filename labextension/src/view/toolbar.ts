@@ -206,7 +206,7 @@ export function makeButton(
   return button;
 }
 
-/** Copy a text to the clipboard. */
+/** Copy text to the clipboard. */
 export async function writeClipboard(text: string): Promise<void> {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);

@@ -28,7 +28,7 @@ function applied(text: string, edits: Edit[], original = text): string {
   return made;
 }
 
-/** Apply a diff to a text; throws if the lines of the diff are not those of the text. */
+/** Apply a diff to text; throws if the lines of the diff are not those of the text. */
 function patched(text: string, diff: IDiffLine[]): string {
   const lines = text.split('\n');
   const made: string[] = [];
@@ -74,7 +74,7 @@ test('lines are replaced, deleted and inserted', () => {
   }
 });
 
-test('a text that has changed is not edited', () => {
+test('text that has changed is not edited', () => {
   for (const [text, edits, line] of [
     ['one\n2\nthree', [edit(2, 2, 'two', 'x')], 2],
     ['one', [edit(2, 2, 'two', 'x')], 2],

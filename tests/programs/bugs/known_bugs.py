@@ -599,7 +599,7 @@ _WITHOUT_ISSUE = (
     "full_deque",
     "operator_without_fake_kernel_in_try",
 )
-#: The backend with which a program triggers its bug, if it is not "inductor".
+#: The backend that a program needs to trigger its bug, if it is not "inductor".
 BACKENDS = {
     **dict.fromkeys(
         (

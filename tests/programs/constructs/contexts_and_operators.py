@@ -16,7 +16,7 @@ def f(x):
         return x + 1
 # %% `with torch.device("cpu"):` inside
 # says: Unsupported context manager, torch.device, call_method UserDefinedObjectVariable(set) __contains__
-# do: Use `device=` in each call, or the context around the call.
+# do: Use `device=` on every call, or the context around the call.
 def f(x):
     with torch.device("cpu"):
         return x + torch.ones(4)

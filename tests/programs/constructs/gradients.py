@@ -220,7 +220,7 @@ def f(x):
         return x + 1
 # %% `with torch.autograd.graph.saved_tensors_hooks(pack, unpack):`
 # says: saved_tensors_hooks, save_on_cpu
-# do: Set the hooks around the call, where they run as without compiling; or use activation checkpointing.
+# do: Set the hooks around the call, where they run as they do in eager code; or use activation checkpointing.
 args = (leaf(),)
 def f(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):

@@ -8,7 +8,7 @@ from torch.distributions import Bernoulli, Categorical, Normal
 # %% `random.randint(1, 3)`, `random.uniform(0, 1)`, `random.randrange(5)`
 # says: call_function random.randint
 # says: torch.compile does not work for layer drop
-# do: Each call draws anew, as without compiling; a branch on the number compiles each side.
+# do: Each call draws a new number, as in eager code; a branch on the number compiles each side.
 def f(x):
     return x * random.randint(1, 3) + random.uniform(0, 1) + random.randrange(5)
 # %% `random.random()`
@@ -23,7 +23,7 @@ def f(x):
     return x * random.choice([1, 2])
 # %% `random.shuffle(values)`, `random.sample(values, 2)`
 # says: inline in skipfiles: shuffle
-# do: Shuffle or sample before the call, or use `torch.randperm`: 2.15 gives the same order in each call.
+# do: Shuffle or sample before the call, or use `torch.randperm`: 2.15 gives the same order on every call.
 def f(x):
     values = [1, 2, 3]
     random.shuffle(values)
@@ -41,7 +41,7 @@ def f(x):
     return x * random.uniform(0, 1)
 # %% `rng = random.Random(3)`; `rng.randint(1, 99)`
 # says: call_function UserDefinedClassVariable(random.Random), random.Random object
-# do: Draw before the call: [a bug](known_bugs.md#wrong-results), issue 145445, gives the same number in each call before 2.15.
+# do: Draw before the call: [a bug](known_bugs.md#wrong-results), issue 145445, gives the same number on every call before 2.15.
 RNG = random.Random(3)
 def f(x):
     return x * RNG.randint(1, 99)

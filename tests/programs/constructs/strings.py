@@ -3,7 +3,7 @@ import string
 
 import torch
 
-# %% f-strings, `"{}".format(...)`, `"%d" % n` with numbers and texts
+# %% f-strings, `"{}".format(...)`, `"%d" % n` with numbers and strings
 # says: const method call str.format
 # says: call_method ConstantVariable(str) format
 def f(x):
@@ -54,12 +54,12 @@ def f(x):
 # says: call_method ConstantVariable(str) encode
 def f(x):
     return x * len("abc".encode("utf-8"))
-# %% `torch.einsum(f"b{n}...", x)`: a text made of numbers as an argument
+# %% `torch.einsum(f"b{n}...", x)`: an f-string with a number in it, as an argument
 # says: call_function einsum
 def f(x):
     letters = "i" * x.dim()
     return torch.einsum(f"{letters},{letters}->{letters}", x, x)
-# %% comparing texts, `text in {"a": 1}`, `match text:`
+# %% comparing strings, `text in {"a": 1}`, `match text:`
 # says: comparison ConstantVariable(str)
 def f(x, mode="mean"):
     match mode:

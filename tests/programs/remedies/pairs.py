@@ -110,13 +110,13 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === modulo in an arm, right
+# === modulo in a branch, right
 def f(x, n):
     y = x * (n % 3) if x.sum() > 0 else x
     return y + 1
 def make_arguments():
     return (torch.linspace(-1, 2, 6), 2)
-# === modulo in an arm, wrong
+# === modulo in a branch, wrong
 def f(x, n):
     y = x * (7 % n) if x.sum() > 0 else x
     return y + 1
@@ -388,7 +388,7 @@ def f(x):
     return x * s, s
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an exception in an arm, right
+# === an exception in a branch, right
 def f(x):
     y = x + 1
     if x.sum() > 1000:
@@ -396,7 +396,7 @@ def f(x):
     return y * 2
 def make_arguments():
     return (torch.linspace(-1, 0.5, 6),)
-# === an exception in an arm, wrong
+# === an exception in a branch, wrong
 DONE = []
 def f(x):
     y = x + 1
@@ -1085,26 +1085,26 @@ def f(x):
     return y * 2
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an index in an arm, right
+# === an index in a branch, right
 def f(x):
     y = x[:2].sum() if x.sum() > 0 else x.sum()
     return y * 2
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an index in an arm, wrong
+# === an index in a branch, wrong
 def f(x):
     y = x[3] if x.sum() > 0 else x.sum()
     return y * 2
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a key in an arm, right
+# === a key in a branch, right
 TABLE = {"a": 2.0}
 def f(x):
     y = x * TABLE["a"] if x.sum() > 0 else x * 3
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a key in an arm, wrong
+# === a key in a branch, wrong
 TABLE = {2: 2.0}
 def f(x, n):
     y = x * TABLE[n] if x.sum() > 0 else x * 3
@@ -1207,7 +1207,7 @@ def f(x):
     return x * x.sum().item()
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a product in an arm, right
+# === a sum in a branch, right
 def f(x, w):
     if x.sum() > 0:
         y = x * 2 + w.sum()
@@ -1216,7 +1216,7 @@ def f(x, w):
     return y
 def make_arguments():
     return (torch.linspace(1, 2, 9).reshape(3, 3), torch.eye(3))
-# === a product in an arm, wrong
+# === a matrix product in a branch, wrong
 def f(x, w):
     if x.sum() > 0:
         y = x @ w
@@ -1268,7 +1268,7 @@ def f(x, y):
     return z
 def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.linspace(1, 2, 6))
-# === view in one arm, right
+# === a flattened tensor in a branch, right
 def f(x):
     if x.sum() > 0:
         y = x.reshape(-1) * 3.0
@@ -1277,7 +1277,7 @@ def f(x):
     return y + 1.0
 def make_arguments():
     return (torch.arange(6.0).reshape(2, 3),)
-# === view in one arm, wrong
+# === a flattened tensor in a branch, wrong
 def f(x):
     if x.sum() > 0:
         y = x.view(-1) * 3.0
@@ -1354,7 +1354,7 @@ def f(x):
     return x * 2
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a root in an arm, right
+# === an absolute value in a branch, right
 def f(x):
     if x.sum() > 0:
         y = x.abs() + 1
@@ -1363,7 +1363,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a root in an arm, wrong
+# === a square root in a branch, wrong
 def f(x):
     if x.min() >= 0:
         y = x.sqrt()
@@ -1389,7 +1389,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a cast in an arm, right
+# === a cast in a branch, right
 def f(x):
     if x.abs().max() > 1:
         y = x / x.abs().max()
@@ -1398,7 +1398,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a cast in an arm, wrong
+# === a cast in a branch, wrong
 def f(x):
     if x.abs().max() > 1:
         y = (x / x.abs().max()).half()
@@ -1407,7 +1407,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an alias in an arm, right
+# === an alias in a branch, right
 def f(x):
     y = x + 0
     if y.sum() > 0:
@@ -1415,7 +1415,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === an alias in an arm, wrong
+# === an alias in a branch, wrong
 def f(x):
     y = x
     if x.sum() > 0:
@@ -1513,7 +1513,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a name of one arm, right
+# === a name assigned in one branch, right
 def f(x):
     y = x + 1
     if x.sum() > 0:
@@ -1522,7 +1522,7 @@ def f(x):
     return y
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
-# === a name of one arm, wrong
+# === a name assigned in one branch, wrong
 def f(x):
     y = x + 1
     if x.sum() > 0:
@@ -2537,7 +2537,7 @@ def make_arguments():
     return (torch.linspace(-1, 2, 6), torch.tensor(1))
 def hostile():
     return [(torch.ones(3), None), (torch.ones(3), [])]
-# === a text that changes its object, right
+# === a repr that changes its object, right
 class Meter:
     def __init__(self): self.n = 0
     def __repr__(self): return f"meter {self.n}"
@@ -2554,7 +2554,7 @@ def make_arguments():
 def hostile():
     seen.append(1)
     return [(torch.ones(3),)]
-# === a text that changes its object, wrong
+# === a repr that changes its object, wrong
 class Meter:
     def __init__(self): self.n = 0
     def __repr__(self):

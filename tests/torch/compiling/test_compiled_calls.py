@@ -119,9 +119,9 @@ def test_a_module_whose_class_defines_call_is_compiled_as_a_whole() -> None:
         with pytest.raises(RuntimeError) as raised:
             calls.route(net)(torch.ones(3))
     assert compiled_names(calls) == ["OverridesCall", "mean_of"]
-    files = [frame.filename for frame in traceback.extract_tb(raised.tb)]
-    assert files
-    assert not [name for name in files if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
+    filenames = [frame.filename for frame in traceback.extract_tb(raised.tb)]
+    assert filenames
+    assert not [name for name in filenames if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
     assert (
         describe_compiled_callables(calls.compiled_callables, {"net": net, "torch": torch})[0].code
         == "net = torch.compile(net)"

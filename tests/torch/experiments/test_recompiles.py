@@ -152,7 +152,7 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text, str(path), "exec"), scope)  # noqa: S102
     with jupyter_graphbreak.capture(entries=True) as run:
-        scope["train"]((1, 2, 3, 1))  # the imported SCALE is equal in the first and in the last call
+        scope["train"]((1, 2, 3, 1))  # the imported SCALE equals lib.SCALE in the first and last calls only
     remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.strip() == "lib.SCALE = torch.as_tensor(lib.SCALE, dtype=torch.int64)"
@@ -650,13 +650,15 @@ def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right()
 
 
 def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader() -> None:
-    # By default, older releases do not look at defaults: they use the first number in all calls, without a recompile.
+    # Unless this setting is off, older releases do not guard on the defaults of parameters: every call uses the first
+    # number, without a recompile.
     with torch._dynamo.config.patch(skip_guards_on_constant_func_defaults=False):
         report = try_on_calls(
             lambda x, callback: callback(torch.relu(x)),
             [pass_value(lambda c, k: c(torch.ones(3), lambda y, k=k: y * k), k) for k in (2, 3, 4)],
         )
-    assert "`callback` is a new function in each call, and a number that it keeps varies" in decision_for_reader(report)
+    step = decision_for_reader(report)
+    assert "`callback` is a new function on every call, and a number that it keeps varies" in step
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.recompiles]
     assert "calls cannot be created again" in (remedy.reason or "")
 
@@ -786,7 +788,7 @@ def test_a_line_that_turns_a_size_into_a_constant_is_named() -> None:
 
     report = try_on_calls(label, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9)])
     assert "len(f" in decision_for_reader(report)
-    assert "makes a constant" in decision_for_reader(report)
+    assert "into a constant" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 

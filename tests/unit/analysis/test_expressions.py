@@ -17,6 +17,7 @@ from jupyter_graphbreak.analysis.locations import (
     whole_test,
 )
 from jupyter_graphbreak.analysis.messages import Cause
+from jupyter_graphbreak.records.records import ExpressionSpan
 from jupyter_graphbreak.report.location import Segment
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ SEVERAL_LINES = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    
 def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 gives both jumps the columns of ``e is not None``."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, TWO_OPERANDS)])])
-    branch = sources.location("m.py", 2, "f", (7, 20, 2), is_branch=True)
+    branch = sources.location("m.py", 2, "f", ExpressionSpan(7, 20, 2), is_branch=True)
     assert branch is not None
     assert branch.code == "e is not None and torch.isin(e, p).any()"
-    operand = sources.location("m.py", 2, "f", (7, 20, 2))
+    operand = sources.location("m.py", 2, "f", ExpressionSpan(7, 20, 2))
     assert operand is not None
     assert operand.code == "e is not None"
 
@@ -116,7 +117,7 @@ def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: s
 
 def test_the_location_of_a_test_on_a_later_line_begins_at_its_if() -> None:
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SEVERAL_LINES)])])
-    location = sources.location("m.py", 2, "f", (4, 16, 6), is_branch=True)
+    location = sources.location("m.py", 2, "f", ExpressionSpan(4, 16, 6), is_branch=True)
     assert location is not None
     assert (location.line, location.end_line) == (2, 4)
     assert location.code == "if (\n        e.ok\n        and p.any()"
@@ -126,6 +127,6 @@ def test_only_text_in_the_source_is_quoted() -> None:
     """If a function is too long, only some of its lines are recorded."""
     known = {2: "    if (", 4: "        and p.any()"}
     sources = Sources([SourceText("m.py", "m.py", "library", [], known)])
-    location = sources.location("m.py", 2, "f", (4, 16, 4))
+    location = sources.location("m.py", 2, "f", ExpressionSpan(4, 16, 4))
     assert location is not None
     assert (location.code, location.end_line) == ("if (", 2)

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, branch_uses, shown_stack
-from jupyter_graphbreak.records.records import StackEntry, original_name
+from jupyter_graphbreak.records.records import ExpressionSpan, StackEntry, original_name
 from jupyter_graphbreak.report.location import Segment
 
 CELL = "/tmp/ipykernel_7/123.py"
@@ -28,22 +28,22 @@ def cell() -> SourceText:
 def test_columns_are_characters_not_bytes() -> None:
     line = TEXT.split("\n")[3]
     start, end = line.index("print"), line.index(")") + 1
-    byte_columns = (len(line[:start].encode()), len(line[:end].encode()), 4)
-    location = Sources([cell()]).location(CELL, 4, "f", byte_columns)
+    span = ExpressionSpan(len(line[:start].encode()), len(line[:end].encode()), 4)
+    location = Sources([cell()]).location(CELL, 4, "f", span)
     assert location is not None
     assert location.code == 'print("ü", x)'
     assert (location.column, location.end_column) == (start, end)
 
 
 def test_end_line_is_inferred_if_torch_does_not_give_it() -> None:
-    location = Sources([cell()]).location(CELL, 5, "f", (8, 18, None))
+    location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(8, 18, None))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
     assert (location.line, location.end_line) == (5, 6)
 
 
 def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
-    location = Sources([cell()]).location(CELL, 5, "f", (4, 16, 7))
+    location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(4, 16, 7))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
     assert (location.column, location.end_line, location.end_column) == (8, 6, 18)
@@ -52,7 +52,7 @@ def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
 def test_cells_of_marimo_have_names_and_columns() -> None:
     text = "@app.cell\ndef define(torch):\n    def f(x):\n        print(x)\n"
     file = SourceText("/tmp/nb.py", "nb.py", "file", [Segment(1, text)])
-    location = Sources([file]).location("/tmp/nb.py", 4, "f", (4, 12, 4))
+    location = Sources([file]).location("/tmp/nb.py", 4, "f", ExpressionSpan(4, 12, 4))
     assert location is not None
     assert location.code == "print(x)"
     assert location.column == 8
@@ -104,14 +104,14 @@ def test_an_inlined_frame_has_columns_but_no_last_line(
     line: int, columns: tuple[int, int], code: str, end: tuple[int, int]
 ) -> None:
     source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED)])
-    location = Sources([source]).location("/project/model.py", line, "f", (*columns, None))
+    location = Sources([source]).location("/project/model.py", line, "f", ExpressionSpan(*columns, None))
     assert location is not None
     assert (location.line, location.code, (location.end_line, location.end_column)) == (line, code, end)
 
 
 def test_lines_count_as_the_editor_shows_them() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\n  def f():\n      g()")], line_offset=2, indent=2)
-    location = Sources([source]).location(CELL, 2, "f", (4, 7, 2))
+    location = Sources([source]).location(CELL, 2, "f", ExpressionSpan(4, 7, 2))
     assert location is not None
     assert (location.line, location.column, location.code) == (4, 6, "g()")
 

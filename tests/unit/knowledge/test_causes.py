@@ -100,6 +100,17 @@ def test_the_advice_contains_the_name_of_the_advised_setting() -> None:
             )  # it replaces the advice for lines of libraries, and redacted reports keep it
 
 
+def test_the_step_of_an_optimizer_with_a_scheduler_belongs_outside_of_the_compiled_function() -> None:
+    context = "qualname: SGD.step, skip reason: file is force-skipped (torch/optim/lr_scheduler.py)"
+    for code in ("sgd.step()", "opt.step()"):
+        cause = known_cause("GB0007", "", context, code)
+        assert "scheduler" in cause.title
+        assert "the optimizer after it" in (cause.advice or "")
+    title_and_advice = known_cause("GB0007", "", "module: m, qualname: f, skip reason: x", "opt.step()")
+    assert title_and_advice.title == "Backward pass or optimizer step"
+    assert title_and_advice.advice == "compile the forward pass, and call backward() and the optimizer after it"
+
+
 def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     print_cause = known_cause("GB0059", "Failed to trace builtin operator", "builtin print [<class 'int'>] False")
     assert print_cause.title == "`print`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.trace.bytecode import resumed_line
+from jupyter_graphbreak.trace.entries import resumed_line
 
 PYTHON_311 = """\
   5           0 RESUME                   0

@@ -181,10 +181,10 @@ def test_windows_line_ends_do_not_count_as_damage(tmp_path: Path) -> None:
 
 def test_a_truncated_log_is_read_to_its_end(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "nested_break.log").read_bytes()
-    cut = tmp_path / "trace.log"
+    truncated_log = tmp_path / "trace.log"
     for end in range(400, len(text), 701):
-        cut.write_bytes(text[:end])
-        report = read_report(cut)
+        truncated_log.write_bytes(text[:end])
+        report = read_report(truncated_log)
         assert text[:end].endswith(b"\n") or any("may be missing" in message for message in warning_messages(report))
         report.to_text()
 

@@ -31,7 +31,7 @@ from jupyter_graphbreak.report.cost import (
     Startup,
     UnfusedKernels,
 )
-from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
 from jupyter_graphbreak.report.summary import Timing
 from jupyter_graphbreak.results import Report
@@ -90,6 +90,15 @@ def test_overlapping_spreads_have_no_ratio() -> None:
     ]
 
 
+def test_times_that_vary_too_much_are_not_called_equal() -> None:
+    report = with_entry(
+        cost(), compiled=Spread(34_000, 20_000, 400_000, 3), eager=Spread(246_000, 240_000, 250_000, 3), remedied=[]
+    )
+    assert cost_verdicts(report) == [
+        "compiled, a call is not comparable with eager, because the times vary too much (34.00 ms against 246.00 ms)"
+    ]
+
+
 def test_small_differences_are_percentages_and_large_ratios_are_rounded() -> None:
     for median, words in ((3890, "5% slower"), (37050, "10 times slower"), (1000, "3.7 times faster")):
         compiled = Spread(median, median - 1, median + 1, 9)
@@ -134,6 +143,29 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
     ]
     without_breaks = replace(report, cost=Cost("cpu", "eager", [replace(other, coverage=Coverage(264, 0, 0.9))]))
     assert coverage_sentences(without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
+
+
+def test_slow_compiled_calls_never_pay_off() -> None:
+    def sentence(eager_us: float, compiled_us: float, guards_us: float) -> str:
+        spreads = [Spread(us, us - 1, us + 1, 9) for us in (eager_us, compiled_us, guards_us)]
+        parts = [CostPart("guards", spreads[2])]
+        report = with_entry(cost(), eager=spreads[0], compiled=spreads[1], remedied=[], parts=parts)
+        return " ".join(coverage_sentences(report))
+
+    assert sentence(11, 34, 19).endswith(
+        "compiling never pays off: a call has too little work, so compile a function that does more, or do not "
+        "compile it"
+    )
+    assert sentence(3000, 3400, 19).endswith("compiling never pays off")
+    assert "pays off" not in sentence(3400, 3400, 19)
+    assert "pays off" not in " ".join(coverage_sentences(cost()))  # without the break, calls are faster
+
+
+def test_times_of_watched_calls_are_left_out_if_watching_dominates() -> None:
+    compiled = Spread(34, 33, 35, 9)
+    for in_run, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
+        report = with_entry(cost(), compiled=compiled, in_run=in_run)
+        assert ("in the run itself" in " ".join(coverage_sentences(report))) == is_shown
 
 
 def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> None:
@@ -283,9 +315,24 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     assert largest_repeated_block(layers(1)) is None
 
 
+def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
+    frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
+    report = with_entry(cost())
+    library = Source("library", "layers.py", "library")
+    for function, is_shown in (("forward", True), ("_single_tensor_adam", False)):
+        ops = [
+            replace(op, location=Location("library", op.location.line, op.location.line, function=function))
+            for op in layers(6).ops
+            if op.location is not None
+        ]
+        graph = replace(layers(6), ops=ops)
+        changed = replace(report, frames=frames, graphs=[graph], sources=[*report.sources, library])
+        assert ("copies of the block" in startup_sentence(changed)) is is_shown
+
+
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
-    lookup = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
-    assert largest_repeated_block(Graph("A", "graph", "0/0", [lookup] * 4)) is None
+    getitem = Op("v", "getitem", Location("s1", 10, 10, 4, 9, "forward"))
+    assert largest_repeated_block(Graph("A", "graph", "0/0", [getitem] * 4)) is None
 
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:

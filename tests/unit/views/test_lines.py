@@ -61,26 +61,26 @@ def test_the_lines_of_a_file_keep_their_gaps() -> None:
 
 
 def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
-    broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
-    library_lines = annotated_lines(report(breaks=[broken]), Source("lib", "lib.py", "library"))
+    break_ = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
+    library_lines = annotated_lines(report(breaks=[break_]), Source("lib", "lib.py", "library"))
     assert library_lines == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
 
 
 def test_a_break_over_two_lines_marks_a_part_of_each() -> None:
-    broken = Break("b", None, "branch", location(5, 6, column=7, end_column=15), "resumed")
-    lines_by_number = lines(report(breaks=[broken]))
+    break_ = Break("b", None, "branch", location(5, 6, column=7, end_column=15), "resumed")
+    lines_by_number = lines(report(breaks=[break_]))
     assert lines_by_number[5].breaks == (BreakMark("b", 1, 7, 15, is_last=False),)
     assert lines_by_number[6].breaks == (BreakMark("b", 1, 12, 15, is_last=True),)
 
 
 def test_columns_outside_the_line_are_clamped() -> None:
-    broken = Break("b", None, "branch", location(4, column=90, end_column=95), "resumed")
-    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, is_last=True),)
+    break_ = Break("b", None, "branch", location(4, column=90, end_column=95), "resumed")
+    assert lines(report(breaks=[break_]))[4].breaks == (BreakMark("b", 1, 13, 13, is_last=True),)
 
 
 def test_without_columns_the_line_is_marked_after_its_indentation() -> None:
-    broken = Break("b", None, "branch", location(4), "resumed")
-    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, is_last=True),)
+    break_ = Break("b", None, "branch", location(4), "resumed")
+    assert lines(report(breaks=[break_]))[4].breaks == (BreakMark("b", 1, 4, 13, is_last=True),)
 
 
 def test_the_graphs_of_a_line_have_the_order_of_the_report() -> None:
@@ -97,7 +97,7 @@ def test_the_graphs_of_a_line_have_the_order_of_the_report() -> None:
 def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
     break_location = Location("lib", 90, 90)
     stacks = [[location(11), location(4), break_location], [location(9), break_location]]
-    broken = Break(
+    break_ = Break(
         "b",
         None,
         "t",
@@ -107,7 +107,7 @@ def test_the_callers_of_a_break_are_marked_but_not_its_own_line() -> None:
         occurrences=[Occurrence("0/0", 0, stacks[1], "resumed")],
     )
     break_on_line_4 = Break("c", None, "t", location(4), "resumed", stack=[location(11), location(4)])
-    lines_by_number = lines(report(breaks=[broken, break_on_line_4]))
+    lines_by_number = lines(report(breaks=[break_, break_on_line_4]))
     assert lines_by_number[11].leads_to == (1, 2)
     assert lines_by_number[9].leads_to == (1,)
     assert lines_by_number[4].leads_to == (1,)

@@ -111,9 +111,9 @@ def test_hostile_text_is_never_markup() -> None:
         warnings=[HOSTILE],
         notes=[HOSTILE],
     )
-    raises = Verdict("torch.jit.trace", "raises", raised=Raised(HOSTILE, HOSTILE, "capture"))
+    raising = Verdict("torch.jit.trace", "raises", raised=Raised(HOSTILE, HOSTILE, "capture"))
     table = Frontends(
-        HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raises], HOSTILE
+        HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raising], HOSTILE
     )
     expected_tags = TagCollector()
     expected_tags.feed(table_of(WRONG, RAISES).to_html())

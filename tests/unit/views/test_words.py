@@ -253,44 +253,44 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles(*(f"k == {value}" for value in range(2, 10)), limit=True),
             "k: 2 -> 3 -> ... -> 9 -> different value",
-            "use `torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
+            "each value of `k` is compiled separately, even with `dynamic=True`: use few values",
         ),
         (
             report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3"),
             "dimension 0 of x: 2 -> 3",
-            "use `torch._dynamo.mark_dynamic(x, 0)` before the call, or `torch.compile(..., dynamic=True)`",
+            "use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: "
+            "`torch._dynamo.mark_dynamic(x, 0)`",
         ),
         (
             report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
-            "use a tensor instead of a number: `self.n = torch.tensor(0)`; "
-            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
+            "use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0 == 28.5"),
             "a value on the line of the break: 28.5 -> different value",
-            "remove the break: this also prevents the recompiles; or use `torch.compile(..., dynamic=True)`",
+            "remove the break: this also prevents recompiles of this function; "
+            "or use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("___stack0 == 0"),
             "a value on the line of the break: 0 -> different value",
-            "remove the break: this also prevents the recompiles",
+            "remove the break: this also prevents recompiles of this function",
         ),
         (
             report_with_recompiles("k == 1"),
             "k: 1 -> different value",
-            "use a tensor instead of a number: `k = torch.tensor(1)`",
+            "use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("self.k == 2"),
             "self.k: 2 -> different value",
-            "use a tensor instead of a number: `self.k = torch.tensor(2)`; "
-            "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` works as well",
+            "use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_recompiles("self.rate == 0.1"),
             "self.rate: 0.1 -> different value",
-            "use a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
+            "use `torch.compile(..., dynamic=True)`",
         ),
         (
             report_with_guard_location(Location("s9", 73, 73), "self.drop.p == 0.1"),
@@ -354,8 +354,8 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "2 <= x.size()[1]",
             ),
             "dimension 1 of x: 8 -> 16 -> 1",
-            "use `torch._dynamo.mark_dynamic(x, 1)` before the call, or `torch.compile(..., dynamic=True)`; sizes 0 "
-            "and 1 get their own graphs even then",
+            "use `torch.compile(..., dynamic=True)`, or mark each size that varies before the call: "
+            "`torch._dynamo.mark_dynamic(x, 1)`; sizes 0 and 1 get their own graphs even then",
         ),
         (
             report_with_recompiles("L['self'].adapter is None", "L['self'].adapter is not None"),
@@ -391,8 +391,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "pass the same backend, mode and options each time; make a backend function once",
         ),
         (
-            report_with_recompiles("not args"),
-            "len(args): 0 -> 1 or more",
+            report_with_recompiles("not L['self'].__dict__['cache']"),
+            "len(self.cache): 0 -> 1 or more",
+            "if the code fills `self.cache`, as for a cache, ignore this one recompile, or fill it before the first "
+            "compiled call; otherwise always pass the same length",
+        ),
+        (
+            report_with_recompiles("not args", "len(args) == 1"),
+            "len(args): 0 -> 1 -> different value",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",
         ),
         (
@@ -422,6 +428,16 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "",
         ),
         (
+            report_with_recompiles("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>"),
+            "a different optimizer (`Adam`)",
+            "nothing: each optimizer has its own compiled code, as expected",
+        ),
+        (
+            report_with_recompiles("len(self.state[list(dict.keys(self.state))[0]]) != 0"),
+            "the optimizer has no state before its first step",
+            "nothing: the first step creates the optimizer's state, so this happens once",
+        ),
+        (
             report_with_recompiles("len(__import_pyro_dot_runtime._STACK) == 6"),
             "len(pyro.runtime._STACK): 6 -> different value",
             "each length of `pyro.runtime._STACK` is compiled separately: pass one stacked tensor, or always the same "
@@ -433,6 +449,27 @@ def test_recompiles_are_sentences_with_advice(report: Report, variation: str, ad
     (recompilation,) = recompilations(report)
     (guard,) = recompilation.guards
     assert (guard.variation, guard.advice) == (variation, advice)
+
+
+def test_recompiles_of_a_function_that_an_earlier_run_compiled_are_listed_together() -> None:
+    report = report_with_recompiles("k == 2", "k == 3")
+    first, second = report.recompiles
+    report = replace(report, recompiles=[replace(first, of=None), replace(second, of=first.frame)])
+    (function,) = recompilations(report)
+    assert function.frames == [first.frame, second.frame]
+
+
+def test_a_guard_that_fails_again_for_the_same_version_causes_no_further_recompile() -> None:
+    report = report_with_recompiles("k == 2", "k == 3")
+    first, second = report.recompiles
+    gradients = GuardFailure("tensor 'x' requires_grad mismatch. expected requires_grad=0", version="0/0")
+    latest = GuardFailure("k == 3", version="0/1")
+    recompiles = [replace(first, reasons=[gradients]), replace(second, reasons=[latest, gradients])]
+    (function,) = recompilations(replace(report, recompiles=recompiles))
+    assert [(guard.variation, guard.recompile_count) for guard in function.guards] == [
+        ("requires_grad of x: False -> True", 1),
+        ("k: 3 -> different value", 1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -712,6 +749,20 @@ def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: boo
     report = report_with_recompiles(*(f"k == {value}" for value in range(guards)), limit=limit)
     (recompilation,) = recompilations(report)
     assert recompilation.times_text == times
+
+
+def test_a_version_for_a_different_grad_mode_is_not_the_cause_if_there_is_one_for_the_same_mode() -> None:
+    grad_mode = GuardFailure("GLOBAL_STATE changed: grad_mode ")
+    report = report_with_recompiles(grad_mode.guard, "k == 0", "k == 1")
+    recompiles = [
+        replace(recompile, reasons=[*recompile.reasons, grad_mode]) if index else recompile
+        for index, recompile in enumerate(report.recompiles)
+    ]
+    (recompilation,) = recompilations(replace(report, recompiles=recompiles))
+    assert [(guard.variation, recompilation.share_text(guard)) for guard in recompilation.guards] == [
+        ("k: 0 -> 1 -> different value", "2 of 3 times"),
+        ("the grad mode changed", "1 of 3 times"),
+    ]
 
 
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:

@@ -19,13 +19,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
-from jupyter_graphbreak._torch_compat.hooks.code_marks import mark_compiled_code
-from jupyter_graphbreak._torch_compat.profile_ranges import Activity
+from jupyter_graphbreak._torch_compat.profile_ranges import Activity, mark_compiled_code
 from jupyter_graphbreak.experiments.cost import variants
-from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
-from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.cost.timing import Budget, CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -47,8 +45,10 @@ def work(us: float) -> None:
 work_uncompiled: Callable[[float], None] = torch.compiler.disable(work)
 
 
-def measure_call(fn: Callable[..., Any], *args: Any, run: Report | None = None) -> MeasuredEntry:
-    return measure_entry(Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run, budget=SHORT)
+def measure_call(fn: Callable[..., Any], *args: Any, run_report: Report | None = None) -> MeasuredEntry:
+    return measure_entry(
+        Entry(fn.__qualname__, None, fn, Arguments(*args), "eager"), run_report=run_report, budget=SHORT
+    )
 
 
 def times_outside_graphs(cost: EntryCost) -> dict[str | None, float]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.fusion import Kernel, UnfusedPair, unfused_pairs
+from jupyter_graphbreak._torch_compat.backends import Kernel, UnfusedPair, unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.fusion import notable_kernels, why_not_fused
 from jupyter_graphbreak.records.records import StackEntry

@@ -81,10 +81,10 @@ def test_times_are_within_a_factor_of_two() -> None:
     assert 40 / 2 < y.time.low_us < 40 * 2
 
 
-@pytest.mark.parametrize(("used_frames", "guards_hold"), [(set(), True), ({"0/0"}, False)])
-def test_frames_that_are_unused_or_whose_guards_fail_have_no_times(used_frames: set[str], guards_hold: bool) -> None:
+@pytest.mark.parametrize(("used_frame_ids", "guards_hold"), [(set(), True), ({"0/0"}, False)])
+def test_frames_that_are_unused_or_whose_guards_fail_have_no_times(used_frame_ids: set[str], guards_hold: bool) -> None:
     frame = FrameGuards("0/0", lambda: guards_hold, lambda: make_node("L", 5), {})
-    assert time_guards([frame], used_frames, lambda ident: ident, lambda _: None) == []
+    assert time_guards([frame], used_frame_ids, lambda ident: ident, lambda _: None) == []
 
 
 def many_numbers(x: torch.Tensor, numbers: dict[str, int]) -> torch.Tensor:

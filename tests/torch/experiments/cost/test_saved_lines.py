@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.partitions import saved_tensors
+from jupyter_graphbreak._torch_compat.backends import saved_tensors
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.report.cost import MemoryCost
 from tests.torch.experiments.cost.test_memory import SHAPE, SIZE, memory_of

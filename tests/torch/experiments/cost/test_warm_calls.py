@@ -45,7 +45,6 @@ def test_loop_is_timed_in_the_run() -> None:
     assert in_run is not None
     assert in_run.runs == 11
     assert 2000 <= in_run.low_us < 20_000
-    assert "in the run itself 11 warm calls took" in run.report.to_text()
 
 
 def test_modules_are_timed_separately() -> None:

@@ -364,7 +364,7 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-#: Changes with which programs run only uncompiled, because compiling takes time and shows less for them.
+#: Changes whose programs run only uncompiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
     "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
     "negative integers", "double precision", "half precision", "zero-dimensional half precision", "two elements",
@@ -469,7 +469,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _observe_original(
     path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
-    """Return the calls to which a claim applies, with the observations of the original."""
+    """Return the calls that a claim applies to, with the observations of the original."""
     ways = ways_to_call(loaded)
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}

@@ -381,18 +381,18 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     module = import_source(TRAINING_STEP, tmp_path)
     x = torch.ones(2, 4)
     report = explain(module.step, x)
-    breaks = {break_.gb_id: break_.id for break_ in report.breaks}
+    break_ids = {break_.gb_id: break_.id for break_ in report.breaks}
     original: Any = SimpleNamespace(
         entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
+    parts = find_inner_calls(original, report, files, frozenset({break_ids["GB0123"]}))
     assert [call.module_paths for call in parts.calls] == [("net",)]
-    assert parts.breaks == {breaks["GB0170"]}
+    assert parts.breaks == {break_ids["GB0170"]}
     parts_without_breaks = find_inner_calls(original, report, files)
     assert not parts_without_breaks.calls
     assert parts_without_breaks.part_with_one_break is not None
-    assert parts_without_breaks.part_with_one_break.break_ == breaks["GB0170"]
+    assert parts_without_breaks.part_with_one_break.break_ == break_ids["GB0170"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")

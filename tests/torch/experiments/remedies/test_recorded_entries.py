@@ -72,7 +72,7 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     entries, value = entries_of(lambda: compiled(x))
     (entry,) = entries
     assert name in entry.function
-    assert entry.frame == "0/0"
+    assert entry.frame_id == "0/0"
     assert entry.arguments.args[-1] is not x
     second_value = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
     torch.testing.assert_close(second_value, value)

@@ -94,7 +94,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
     assert set(runner.goals_of_trials) == {*idents, "a part"}
-    assert not search_.unreached_breaks
+    assert not search_.unreached_break_ids
     assert clock.now <= seconds
     titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
@@ -364,7 +364,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried)
     outcome: Any = SimpleNamespace(
-        runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], part_with_one_break=None
+        runner=runner, candidates=[candidate], unreached_break_ids=[goal], faults=[], part_with_one_break=None
     )
     remedies = with_remedies(report, {}, [outcome])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"

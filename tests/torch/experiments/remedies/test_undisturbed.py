@@ -20,7 +20,7 @@ from torch._dynamo import symbolic_convert
 from torch._dynamo.utils import counters
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.families import branches, markers, table
+from jupyter_graphbreak.experiments.families import branches, rewrites, table
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial import entry as entries
@@ -227,7 +227,7 @@ def test_an_internal_error_does_not_prevent_the_report(
         raise ZeroDivisionError("in the comparison")
 
     if faulty_part == "family":
-        others = {name: table.FAMILIES[name] for name in (markers.FAMILY, branches.FAMILY)}
+        others = {name: table.FAMILIES[name] for name in (rewrites.MARKER_FAMILY, branches.FAMILY)}
         monkeypatch.setattr(table, "FAMILIES", {"faulty": fail_in_family, **others})
     else:
         monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.UncompiledOriginal.choose_inputs", fail)

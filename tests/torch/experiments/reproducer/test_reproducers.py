@@ -201,16 +201,6 @@ def test_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_pat
     assert not file.exists()
 
 
-def test_script_is_stopped_where_processes_cannot_fork(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    monkeypatch.delattr("os.fork")
-    with ScriptRunner() as without_fork:
-        report, reason = without_fork.run(f"print('a')\nopen({str(file)!r}, 'w')", SECONDS)
-    assert report is None
-    assert "writes to the file" in reason
-    assert not file.exists()
-
-
 def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
     reproducer = reproduce_again(capture_case("locked"), "b1", runner)
     assert reproducer.script is None

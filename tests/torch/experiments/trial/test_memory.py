@@ -14,12 +14,10 @@ from torch.utils.checkpoint import checkpoint
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial import memory, outcome
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.digests import digest
+from jupyter_graphbreak.experiments.trial.copies import clone, digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
-from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 LARGE = 600

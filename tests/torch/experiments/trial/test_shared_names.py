@@ -9,8 +9,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
 
 TICKS: list[int] = []
 TOTAL = 0

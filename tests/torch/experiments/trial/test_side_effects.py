@@ -443,7 +443,7 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
 
 
 class Copied:
-    """An object of which trials make copies."""
+    """An object that trials copy."""
 
 
 COPIED = Copied()

@@ -16,9 +16,8 @@ from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run, sandbox_runs
-from jupyter_graphbreak.experiments.trial.run_setup import share_run_setup
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.package_paths import library_roots
 

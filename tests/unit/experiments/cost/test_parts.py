@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.profile_ranges import ProfileRange
-from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import count_operations_outside_graphs, lookup_us_by_frame
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OWNER,
@@ -20,7 +19,7 @@ from jupyter_graphbreak.experiments.cost.parts import (
     graphs_time_share,
     mark_us,
 )
-from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark
+from jupyter_graphbreak.experiments.cost.timing import CallTime, CudaClock, Mark
 from jupyter_graphbreak.report.schema import Frame, Resume, Skipped
 from tests.support.sample_reports import two_breaks
 

@@ -31,23 +31,23 @@ def test_a_line_in_a_library_is_shown_with_its_file() -> None:
     sentence = manual_step(
         Variations(), Variations(), [], SpecializingLine("/site-packages/lib/pad.py", 7, CODE, "pad.py")
     )
-    assert sentence.startswith(f"Line 7 of pad.py, `{CODE}`, makes a constant")
+    assert sentence.startswith(f"Line 7 of pad.py, `{CODE}`, turns a size")
     assert "convert it outside" not in sentence
 
 
 def test_the_step_for_a_line_of_the_user_says_how_to_rewrite_it() -> None:
     sentence = manual_step(Variations(), Variations(), [], SpecializingLine("s1", 7, CODE))
-    assert sentence.startswith(f"Line 7, `{CODE}`, makes a constant")
+    assert sentence.startswith(f"Line 7, `{CODE}`, turns a size")
     assert "convert it outside" in sentence
 
 
-def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_number() -> None:
+def test_a_list_that_grows_is_the_cause_even_if_a_line_turns_a_number_into_a_constant() -> None:
     guards = [GuardFailure("len(L['self'].history) == 3"), GuardFailure("L['epoch'] == 0")]
     line = SpecializingLine("s1", 14, "for block in self.blocks: x = block(x, epoch / 10)")
     ((step, _),) = manual_steps(Variations(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], line)
     assert step.startswith("The length of `self.history` varies")
     ((step, _),) = manual_steps(Variations(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
-    assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
+    assert "turns a size or a number into a constant" in step, "the body of the loop, not its header"
 
 
 def test_a_tensor_that_is_an_index_gets_a_vector_and_no_advice_on_sizes() -> None:

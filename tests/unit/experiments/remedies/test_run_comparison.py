@@ -45,7 +45,7 @@ def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
 
 def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
     comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
-    assert comparison.removed_breaks == {"b2"}
+    assert comparison.removed_break_ids == {"b2"}
     assert comparison.breaks_with_different_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
@@ -53,25 +53,25 @@ def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
 def test_a_replaced_line_counts_as_the_same_line() -> None:
     new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
     comparison = compare_with_before(new, run(new, ("y.sum().item()", "other")))
-    assert comparison.removed_breaks == {"b2"}
+    assert comparison.removed_break_ids == {"b2"}
 
 
 def test_a_break_on_any_input_counts() -> None:
     comparison = compare_with_before(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
-    assert comparison.removed_breaks == {"b1"}
+    assert comparison.removed_break_ids == {"b1"}
 
 
 def test_a_break_on_an_inserted_line_is_new() -> None:
     new = OLD.replace("    return y", "    print(y)\n    return y")
     comparison = compare_with_before(new, run(new, ("print(y)\n", "print")))
-    assert comparison.removed_breaks == {"b1", "b2"}
+    assert comparison.removed_break_ids == {"b1", "b2"}
     assert [graph_break.gb_type for graph_break in comparison.new_breaks] == ["print"]
 
 
 def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
     other_run = run(OLD, ("y = x * 2", "elsewhere"))
     comparison = compare_breaks([BEFORE, other_run], [other_run], {})
-    assert comparison.removed_breaks == {"b1", "b2"}
+    assert comparison.removed_break_ids == {"b1", "b2"}
     assert comparison.new_breaks == []
 
 
@@ -80,7 +80,7 @@ def test_breaks_follow_a_moved_block() -> None:
     head, _ = OLD.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
     comparison = compare_with_before(new, run(new, ("y.sum() > 0", "branch")))
-    assert comparison.removed_breaks == {"b1"}
+    assert comparison.removed_break_ids == {"b1"}
     assert comparison.new_breaks == []
 
 
@@ -89,7 +89,7 @@ def test_lines_that_are_replaced_together_count_as_one() -> None:
     before = run(old, ("x.any()", "branch"), ("y[x]", "mask"), ("print(y)", "print"))
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
-    assert comparison.removed_breaks == frozenset()
+    assert comparison.removed_break_ids == frozenset()
     assert comparison.breaks_with_different_cause["b1"].gb_type == "mask"
     assert comparison.new_breaks == []
 

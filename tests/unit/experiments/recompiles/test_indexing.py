@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.experiments.families.selecting import propose_selecting
+from jupyter_graphbreak.experiments.families.indexing import propose_selecting
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,24 @@
-"""Index a tensor with ``select()``, because the number in ``cache[:, position]`` becomes a constant of the graph."""
+"""Change how code indexes tensors: ``cache[:, k]`` makes ``k`` a constant, and ``x[tensor]`` breaks the graph."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import draft_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
+    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "indexing"
+#: The expressions that may compute an index from a tensor.
+_COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subscript)
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
@@ -21,8 +26,6 @@ def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
 
     Parameters
     ----------
-    source : str
-        The id of the source.
     line : int
         A line with an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
@@ -44,7 +47,7 @@ def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
 
 
 def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
-    """Return the subscripts with several indices, of which at least one may be a number in a variable."""
+    """Return the subscripts with several indices, at least one of which may be a number in a variable."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and _number_indices(node):
             yield node
@@ -52,17 +55,13 @@ def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
 
 def _number_indices(node: ast.Subscript) -> list[ast.expr]:
     """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
-    indices = _indices(node)
+    indices = _indices(node) if isinstance(node.slice, ast.Tuple) else []
     numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
     are_others_simple = all(
         index in numbers or isinstance(index, ast.Slice) or _is_ellipsis(index) or _is_number(index)
         for index in indices
     )
     return numbers if are_others_simple else []
-
-
-def _indices(node: ast.Subscript) -> list[ast.expr]:
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else []
 
 
 def _is_ellipsis(node: ast.expr) -> bool:
@@ -82,7 +81,7 @@ def _is_whole(index: ast.expr) -> bool:
 
 def _with_select(draft: Draft, node: ast.Subscript) -> Splice:
     """Return the splice that indexes with ``select()``, last dimension first, and then with the slices."""
-    remaining = _indices(node)
+    remaining = list(_indices(node))
     text = draft.text_of(node.value)
     for number in reversed(_number_indices(node)):
         position = remaining.index(number)
@@ -101,3 +100,48 @@ def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> 
     if needed:
         return f"[{', '.join(map(draft.text_of, needed))}]"
     return "" if is_read else "[...]"
+
+
+def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
+    """Write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
+
+    PyTorch turns a zero-dimensional index into a number, which a graph does not know. A variable used as an index is
+    replaced in the whole function, because each of its uses would break the graph.
+    """
+    draft, node = site.draft, site.node
+    targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    subscript = next((part for part in (node, *targets) if isinstance(part, ast.Subscript)), None)
+    for index in _computed_indices(subscript) if subscript is not None else ():
+        text = draft.text_of(index)
+        scope = site.function if isinstance(index, ast.Name) and site.function is not None else site.statement
+        splices: list[Splice] = []
+        for part in ast.walk(scope):
+            if isinstance(part, ast.Subscript):
+                same_index = next((other for other in _computed_indices(part) if draft.text_of(other) == text), None)
+                if same_index is not None:
+                    splices += _splices_for_vector(site, part, same_index)
+        yield from site.propose_edit(family, "Index with a tensor of one element", splices)
+
+
+def _computed_indices(subscript: ast.Subscript) -> list[ast.expr]:
+    """Return the indices of a subscript that may be tensors and whose dimension in the result is known."""
+    indices_before_ellipsis = itertools.takewhile(lambda index: not _is_ellipsis(index), _indices(subscript))
+    return [index for index in indices_before_ellipsis if isinstance(index, _COMPUTED_INDEX_NODES)]
+
+
+def _indices(subscript: ast.Subscript) -> list[ast.expr]:
+    return subscript.slice.elts if isinstance(subscript.slice, ast.Tuple) else [subscript.slice]
+
+
+def _splices_for_vector(site: Site, subscript: ast.Subscript, index: ast.expr) -> list[Splice]:
+    """Return the splices that index with a vector and, if the result is read, remove the dimension of the vector."""
+    splices = [site.draft.replacement(index, f"{as_operand(site.draft.text_of(index))}.reshape(1)")]
+    if isinstance(subscript.ctx, ast.Load):
+        indices = _indices(subscript)
+        dimension = sum(
+            isinstance(earlier, ast.Slice) or (isinstance(earlier, ast.Constant) and earlier.value is None)
+            for earlier in indices[: indices.index(index)]
+        )
+        end = site.draft.end_of(subscript)
+        splices.append(Splice(end, end, f".squeeze({dimension})" if dimension else "[0]"))
+    return splices

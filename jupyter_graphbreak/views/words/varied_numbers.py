@@ -1,0 +1,203 @@
+"""Advice on numbers that vary between calls, depending on who owns the number and what the code does with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_graphbreak.report.guards import names_of_keeping_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jupyter_graphbreak.report.location import HeadKind
+
+#: The owner of a number. PyTorch decides by it whether a number can vary within one graph.
+Owner = Literal["global", "module", "attribute", "variable"]
+#: How a line uses a number: as an operand, as the only index, as an index beside others, or in any other way.
+Use = Literal["arithmetic", "index", "index next to others", "other"]
+
+_NUMBER = re.compile(r"-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)")
+_INTEGER = re.compile(r"-?\d+")
+#: The conversion of an index in the containers of ``torch.nn``, such as ``ModuleList``.
+_LIST_INDEX = "= operator.index("
+#: The setting for integers that are attributes of modules.
+_MODULE_SETTING = "`torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
+_DYNAMIC = "`torch.compile(..., dynamic=True)`"
+#: The advice for numbers that are constants because they are indices next to slices: ``cache[:, position]``.
+_ADVICE_ON_INDEX = (
+    "an index next to slices is a constant, even with `dynamic=True`: use `select()`, such as `x.select(1, {name})` "
+    "for `x[:, {name}]` and `x.select(1, {name})[...] = y` for `x[:, {name}] = y`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VariedNumber:
+    """A number on which guards failed.
+
+    Parameters
+    ----------
+    values : sequence of str
+        The distinct values that the guards expected.
+    owner : {"global", "module", "attribute", "variable"}
+        Where the function finds the number: in a global variable, in a module, in any other object, or in a variable.
+        An attribute may belong to a module that is not known to be one.
+    lines : sequence of str
+        The lines that created the guards, as far as they are known.
+    heads : set
+        Whether these lines are heads of loops or of conditions.
+    """
+
+    name: str
+    values: Sequence[str]
+    owner: Owner
+    lines: Sequence[str]
+    heads: set[HeadKind | None]
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether all values are integers."""
+        return all(map(_INTEGER.fullmatch, self.values))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the second graph has a constant for the number as well, although PyTorch tries a symbol for it."""
+        return len(self.values) > 1
+
+    @property
+    def use(self) -> Use:
+        """The way in which the lines use the number."""
+        uses = {use_of_number(self.name, line) for line in self.lines}
+        kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
+        return next((kind for kind in kinds if kind in uses), "other")
+
+
+def is_number(text: str) -> bool:
+    """Return whether the text of a value is a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def owner_of(guard: str, name: str, *, is_module_method: bool) -> Owner:
+    """Return where a function finds a number.
+
+    Parameters
+    ----------
+    guard : str
+        The guard, as PyTorch shows it.
+    name : str
+        The name of the number in the code.
+    is_module_method : bool
+        Whether the function is a method of a module.
+    """
+    if guard.startswith("G["):
+        return "global"
+    if "._modules[" in guard or (is_module_method and name.startswith("self.")):
+        return "module"
+    return "attribute" if "." in name else "variable"
+
+
+def advice_on_number(number: VariedNumber) -> str:
+    """Return advice on a number that a program passes to a compiled function or that the function reads."""
+    function = next(filter(None, names_of_keeping_function(number.name)), "")
+    if function:
+        return (
+            f"`{function}` is a new function in each call, and keeps the number: pass the number to the compiled "
+            "function as an argument, with `dynamic=True`"
+        )
+    if "loop" in number.heads:
+        return (
+            "the loop is unrolled, so each number of steps has its own graph, even with `dynamic=True`: use few "
+            "numbers of steps, or call a compiled step from an uncompiled loop"
+        )
+    if number.use == "index next to others" and number.is_integer:
+        return _ADVICE_ON_INDEX.format(name=number.name)
+    return _advice_without_loop(number)
+
+
+def _advice_without_loop(number: VariedNumber) -> str:
+    """Return advice on a number that is neither kept by a new function nor the number of steps of a loop."""
+    name, is_condition = number.name, "condition" in number.heads
+    tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[-1]})`"
+    end = tensor if number.use == "arithmetic" and not is_condition else ""
+    end += "; each branch of the condition has its own graph even then" if is_condition else ""
+    if number.owner == "global" and number.is_integer:
+        return (
+            "an integer that a function reads from a global variable is a constant, even with `dynamic=True`: pass it "
+            f"to the function as an argument{end}"
+        )
+    if number.use == "index":
+        item = f"pass the item itself instead of `{name}`"
+        if number.is_constant:
+            return f"an index into a list is a constant, even with `dynamic=True`: {item}"
+        return f"if it is an index into a tensor, use {_DYNAMIC}; into a list or a `ModuleList`, {item}"
+    if number.owner == "module" and number.is_integer:
+        return f"an integer of a module is a constant, even with `dynamic=True`: set {_MODULE_SETTING}{end}"
+    if number.is_constant:
+        setting = f"; for an integer of a module, set {_MODULE_SETTING}" if number.owner == "attribute" else ""
+        return f"each value of `{name}` is compiled separately, even with `dynamic=True`: use few values{setting}"
+    return f"use {_DYNAMIC}{end}"
+
+
+def use_of_number(name: str, code: str) -> Use:
+    """Return how a line uses a number.
+
+    An operand inside of an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: it counts as any
+    other use.
+
+    Parameters
+    ----------
+    name : str
+        The expression that reads the number, such as ``self.step``.
+    code : str
+        The line, which need not be a complete statement.
+    """
+    if _LIST_INDEX in code:
+        return "index"
+    tree, expression = _parse(code), _parse(name)
+    if tree is None or expression is None or not isinstance(expression.body[0], ast.Expr):
+        return "other"
+    key = ast.dump(expression.body[0].value)
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    uses = {_use_of_node(node, parents) for node in parents if isinstance(node, ast.expr) and _key(node) == key}
+    kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
+    return next((kind for kind in kinds if kind in uses), "other")
+
+
+def _key(node: ast.expr) -> str:
+    return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
+
+
+def _use_of_node(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
+    parent = parents.get(node)
+    if isinstance(parent, ast.Subscript) and parent.slice is node:
+        return "index"
+    if isinstance(parent, ast.Tuple):
+        grandparent = parents.get(parent)
+        is_index = isinstance(grandparent, ast.Subscript) and grandparent.slice is parent
+        return "index next to others" if is_index else "other"
+    is_whole_division = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.FloorDiv | ast.Mod)
+    if not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.AugAssign) or is_whole_division:
+        return "other"
+    child: ast.AST = parent
+    while isinstance(outer := parents.get(child), ast.expr):
+        if isinstance(outer, ast.Subscript) and outer.slice is child:
+            return "other"
+        if isinstance(outer, ast.Call) and outer.func is not child:
+            return "other"
+        child = outer
+    return "arithmetic" if not isinstance(outer, ast.keyword | ast.comprehension | ast.Slice) else "other"
+
+
+def _parse(code: str) -> ast.Module | None:
+    """Parse a line, or the head of a compound statement; return ``None`` if that is impossible."""
+    code = code.strip().removeprefix("el")
+    for text in (code, f"{code} pass"):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return None

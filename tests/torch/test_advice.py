@@ -220,7 +220,6 @@ def scale_if_file_exists(x: torch.Tensor, path: str) -> torch.Tensor:
     return x * 2 if os.path.exists(path) else x  # noqa: PTH110 - its code is in a module without source
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="the module of os.path.exists is not frozen")
 def test_a_break_in_a_frozen_module_is_at_the_call() -> None:
     (break_,) = jupyter_graphbreak.explain(scale_if_file_exists, ONES, "/missing").breaks
     assert break_.location is not None

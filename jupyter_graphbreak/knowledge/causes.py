@@ -1603,6 +1603,10 @@ CALLS = (
             "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; if the counts only serve to "
             "skip empty selections, remove them"
         ),
+        manual_step=ManualStep(
+            "Decide how many different values can occur: torch.nn.functional.one_hot(x, n).sum(0) counts them in a "
+            "tensor of fixed size."
+        ),
     ),
     KnownCall(
         pattern=r"orig_fwd\(",

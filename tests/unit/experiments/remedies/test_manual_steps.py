@@ -29,6 +29,8 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
         ("time.perf_counter()", "GB0007", "whether the time is needed"),
         ("with self._lock:", "GB0142", "lock may be held"),
         ("loss.backward()", "GB0123", "where the compiled part ends"),
+        ("labels.unique()", "GB0036", "index_add(0, labels, x)"),
+        ("torch.bincount(idx, minlength=k)", "GB0036", "one_hot(x, n).sum(0) counts them"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),
         ("np.random.rand(3)", "GB0033", "If only NumPy can"),
         ("nn.functional.ctc_loss(y, t, n, m)", "GB0037", "custom operator"),

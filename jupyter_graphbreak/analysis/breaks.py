@@ -207,6 +207,8 @@ class FoldedBreak:
 
 #: The function that IPython's kernels put in place of ``open``.
 _OPEN_OF_IPYTHON = "_modified_open"
+#: The beginning of the file name of a module that is a part of the interpreter, such as ``<frozen genericpath>``.
+_FROZEN_MODULE = "<frozen "
 
 
 class BreakTable:
@@ -394,9 +396,18 @@ class BreakTable:
 
     @staticmethod
     def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
-        """Return the innermost stack entry of a break; for IPython's wrapper of ``open``, the entry that calls it."""
+        """Return the innermost stack entry of a break that has source code.
+
+        For IPython's wrapper of ``open``, and for a frozen module such as the one of ``os.path.exists``, this is the
+        entry that calls it.
+        """
         entries = [*conditions.whole_stack, *conditions.stack]
-        return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
+        with_source = (
+            entry
+            for entry in reversed(entries)
+            if entry.function != _OPEN_OF_IPYTHON and not entry.filename.startswith(_FROZEN_MODULE)
+        )
+        return next(with_source, entries[-1])
 
     def _add_occurrence(
         self,

@@ -51,6 +51,19 @@ _FLAG_STEP = ManualStep(
         "torch.where was tried and did not work."
     ),
 )
+_CHECK_STEP = ManualStep(
+    "Decide whether this check can run before or after the call; or whether it may raise RuntimeError with a fixed "
+    "message, as torch._assert_async does within the graph."
+)
+_LOOP_END_STEP = ManualStep(
+    "Decide whether to compile one step of the loop and to call it from a loop that is not compiled; or whether the "
+    "loop can always run its maximum number of times, and torch.where can keep the results from before the end.",
+    obsolete_if_failed="torch.where",
+    text_after_failure=(
+        "Decide whether to compile one step of the loop and to call it from a loop that is not compiled: running the "
+        "maximum number of steps with torch.where was tried and did not work."
+    ),
+)
 _BRANCH_STEP = ManualStep(
     "Decide whether both branches can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
@@ -802,7 +815,7 @@ CAUSES = (
             ),
         ),
         manual_step=_BRANCH_STEP,
-        manual_steps_by_use=(("flag", _FLAG_STEP),),
+        manual_steps_by_use=(("end of a loop", _LOOP_END_STEP), ("error", _CHECK_STEP), ("flag", _FLAG_STEP)),
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,
@@ -1589,6 +1602,10 @@ CALLS = (
         advice=(
             "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; if the counts only serve to "
             "skip empty selections, remove them"
+        ),
+        manual_step=ManualStep(
+            "Decide how many different values can occur: torch.nn.functional.one_hot(x, n).sum(0) counts them in a "
+            "tensor of fixed size."
         ),
     ),
     KnownCall(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -213,3 +214,14 @@ def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
     _, graph_break, advice_texts = advice_for(logs_the_sum)
     assert graph_break.owner == "own"
     assert advice_texts[0].startswith("log after the call")
+
+
+def scale_if_file_exists(x: torch.Tensor, path: str) -> torch.Tensor:
+    return x * 2 if os.path.exists(path) else x  # noqa: PTH110 - its code is in a module without source
+
+
+def test_a_break_in_a_frozen_module_is_at_the_call() -> None:
+    (break_,) = jupyter_graphbreak.explain(scale_if_file_exists, ONES, "/missing").breaks
+    assert break_.location is not None
+    assert (break_.location.function, break_.location.code) == ("scale_if_file_exists", "os.path.exists(path)")
+    assert break_.stack[-1] == break_.location

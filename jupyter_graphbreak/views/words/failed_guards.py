@@ -60,6 +60,8 @@ _IDENTITY_GUARD = re.compile(r"___check_(?P<kind>obj|type)_id\((?P<name>.+), \d+
 _KEY_GUARD = re.compile(r"(?:not )?___dict_contains\((?P<key>[^,]+), (?P<dict>.+)\)")
 #: PyTorch's message if an object that compiled code refers to was freed.
 _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+#: Dynamo's name for a value that the code at a break returned, or for a part of it: "___stack2[6].next_state".
+_BREAK_RESULT = re.compile(rf"{BREAK_RESULT_PREFIX}\d+(?P<part>.*)", re.DOTALL)
 #: A line with a break may have read an object before the break, such as the bound method in `xs.append(y.item())`.
 #: Without the break, the code is recompiled as well, because the length of such a list varies.
 _FREED_OBJECT_ADVICE = "call the method after the compiled function, with a value that the function returns"
@@ -441,7 +443,7 @@ def _object_variation(guard: str) -> str:
     """Return how an object or a setting varied: "`fn` is a different function"; empty for any other guard."""
     text = ""
     if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
-        text = f"`{wrong_type['name']}` has a different type ({wrong_type['type']})"
+        text = f"{_subject(wrong_type['name'])} has a different type ({wrong_type['type']})"
     elif freed_object := _FREED_OBJECT.fullmatch(guard):
         name = freed_object["name"]
         subject = (
@@ -449,19 +451,28 @@ def _object_variation(guard: str) -> str:
         )
         text = f"{subject} no longer exists"
     elif none_guard := _NONE_GUARD.fullmatch(guard):
-        text = f"`{none_guard['name']}` is None in some calls only"
+        text = f"{_subject(none_guard['name'])} is None in some calls only"
     elif function := name_of_function_variable(guard):
         text = f"`{function}` is a different function"
     elif identity := _IDENTITY_GUARD.fullmatch(guard):
         change = "is a different object" if identity["kind"] == "obj" else "has a different type"
-        text = f"`{identity['name']}` {change}"
+        text = f"{_subject(identity['name'])} {change}"
     elif key := _KEY_GUARD.fullmatch(guard):
-        text = f"`{key['dict']}` has the key {key['key']} in some calls only"
+        text = f"{_subject(key['dict'])} has the key {key['key']} in some calls only"
     elif settings := changed_settings(guard):
         text = f"{settings} changed"
     elif keys := _DISPATCH_KEYS.fullmatch(guard):
         text = _dispatch_key_text(keys)
     return text
+
+
+def _subject(name: str) -> str:
+    """Return a variable in backticks; for a value that the code at a break returned, a description of the value."""
+    break_result = _BREAK_RESULT.fullmatch(name)
+    if break_result is None:
+        return f"`{name}`"
+    part = break_result["part"].removeprefix(".")
+    return f"`{part}` of a value that the break returned" if part else "a value that the break returned"
 
 
 def _tensor_variation(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.remedies.remedy_list import _manual_steps, manual_step_of_break
 from jupyter_graphbreak.knowledge.causes import known_cause
+from jupyter_graphbreak.knowledge.entries import BranchUse
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Frame, Report
@@ -28,6 +29,8 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
         ("time.perf_counter()", "GB0007", "whether the time is needed"),
         ("with self._lock:", "GB0142", "lock may be held"),
         ("loss.backward()", "GB0123", "where the compiled part ends"),
+        ("labels.unique()", "GB0036", "index_add(0, labels, x)"),
+        ("torch.bincount(idx, minlength=k)", "GB0036", "one_hot(x, n).sum(0) counts them"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),
         ("np.random.rand(3)", "GB0033", "If only NumPy can"),
         ("nn.functional.ctc_loss(y, t, n, m)", "GB0037", "custom operator"),
@@ -78,10 +81,18 @@ def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     assert unaffected_step == manual_step_of_break(EMPTY, branch)
 
 
-def test_the_step_of_a_flag_is_a_python_bool() -> None:
-    advice = dict(known_cause("GB0170", "Data-dependent branching").advice_by_use)["flag"]
-    flag = Break("b1", "GB0170", "type", None, "resumed", advice=[Advice(advice, "graphbreak")])
-    assert "a Python bool" in manual_step_of_break(EMPTY, flag)
+@pytest.mark.parametrize(
+    ("use", "part"),
+    [
+        ("flag", "a Python bool"),
+        ("end of a loop", "a loop that is not compiled"),
+        ("error", "check can run before or after the call"),
+    ],
+)
+def test_the_step_of_a_branch_depends_on_its_use(use: BranchUse, part: str) -> None:
+    advice = dict(known_cause("GB0170", "Data-dependent branching").advice_by_use)[use]
+    branch = Break("b1", "GB0170", "type", None, "resumed", advice=[Advice(advice, "graphbreak")])
+    assert part in manual_step_of_break(EMPTY, branch)
 
 
 def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:

@@ -49,6 +49,8 @@ class VariedNumber:
         The lines that created the guards, as far as they are known.
     heads : set
         Whether these lines are heads of loops or of conditions.
+    is_inner : bool
+        Whether the function is called between breaks, so that its guards do not show all uses of the number.
     """
 
     name: str
@@ -56,6 +58,7 @@ class VariedNumber:
     owner: Owner
     lines: Sequence[str]
     heads: set[HeadKind | None]
+    is_inner: bool = False
 
     @property
     def is_integer(self) -> bool:
@@ -121,7 +124,7 @@ def _advice_without_loop(number: VariedNumber) -> str:
     """Return advice on a number that is neither kept by a new function nor the number of steps of a loop."""
     name, is_condition = number.name, "condition" in number.heads
     tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[0]})`"
-    end = tensor if number.use == "arithmetic" and not is_condition else ""
+    end = tensor if number.use == "arithmetic" and not is_condition and not number.is_inner else ""
     end += "; each branch of the condition has its own graph even then" if is_condition else ""
     if number.owner == "global" and number.is_integer:
         variable = re.split(r"[.\[]", name, maxsplit=1)[0]

@@ -54,6 +54,10 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
             "use `torch.compile(..., dynamic=True)`, or a tensor instead of a number: `scale = torch.tensor(0.5)`",
         ),
         (
+            VariedNumber("it", ["2"], "variable", ["return x * it"], {None}, is_inner=True),
+            "use `torch.compile(..., dynamic=True)`",
+        ),
+        (
             VariedNumber("top_k", ["5"], "variable", ["return torch.topk(x, top_k)"], {None}),
             "use `torch.compile(..., dynamic=True)`",
         ),

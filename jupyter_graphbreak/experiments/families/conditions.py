@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
+from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
@@ -104,6 +105,8 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch_name)
+    if (condition_on_mask := emptiness_condition(draft, test, torch_name)) is not None:
+        return condition_on_mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         condition = tensor_condition(draft, test.operand, torch_name)
         return f"{torch_name}.logical_not({condition})" if condition else None
@@ -187,14 +190,14 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | 
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None
-    is_any, deciding = called_name(test) == "any", items.elt
+    is_any, deciding_test = called_name(test) == "any", items.elt
     if not is_any:
-        match deciding:
+        match deciding_test:
             case ast.UnaryOp(op=ast.Not(), operand=negated):
-                deciding = negated
+                deciding_test = negated
             case _:
-                deciding = ast.UnaryOp(ast.Not(), deciding)
-    condition = tensor_condition(draft, deciding, torch_name)
+                deciding_test = ast.UnaryOp(ast.Not(), deciding_test)
+    condition = tensor_condition(draft, deciding_test, torch_name)
     loops = [
         f"for {draft.text_of(loop.target)} in {as_operand(draft.text_of(loop.iter))}"
         + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)

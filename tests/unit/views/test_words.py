@@ -228,8 +228,12 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
     report = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3")
     report = replace(report, recompiles=[replace(report.recompiles[0], id="c1")], remedies=[decision])
     section = next(section for section in build_rows(report).sections if section.id == "recompile")
-    shown = [render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report))), "\n".join(section.rows[0].more)]
-    for text in shown:
+    shown_texts = [
+        render_text(report),
+        unescape(re.sub("<[^>]*>", "", render_html(report))),
+        "\n".join(section.rows[0].more),
+    ]
+    for text in shown_texts:
         assert "torch._dynamo.mark_dynamic(x, 0)" in text
         assert "ot tried: there was no time left" in text
         assert "Keep it the same" not in text
@@ -602,9 +606,9 @@ def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_lin
         no_breaks(), sources=[cell], graphs=[graph], recompiles=[recompile] if guard_line is not None else []
     )
     text = render_text(report)
-    listed = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
-    assert shown <= listed
-    assert 1 not in listed
+    listed_lines = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
+    assert shown <= listed_lines
+    assert 1 not in listed_lines
 
 
 def test_the_text_leaves_out_counts_of_zero() -> None:
@@ -641,10 +645,10 @@ def report_between_breaks(count: int, guard: str) -> Report:
 )
 def test_a_mark_is_advised_only_for_the_users_variables(name: str, subject: str, advice: str) -> None:
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
-    few = report_between_breaks(3, guard)
-    first = recompilations(few)[0].guards[0]
+    few_functions = report_between_breaks(3, guard)
+    first = recompilations(few_functions)[0].guards[0]
     assert (first.variation, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
-    assert listed_recompilations(few) == recompilations(few)
+    assert listed_recompilations(few_functions) == recompilations(few_functions)
 
 
 @pytest.mark.parametrize(
@@ -908,8 +912,8 @@ def test_a_long_call_path_shows_the_users_own_calls() -> None:
 
     loops = [call(library, 100 + number, f"run_loop_{number}") for number in range(12)]
     stack = [call(cell, 1, "<module>"), *loops, call(cell, 7, "training_step"), *loops, call(library, 5, "log")]
-    broken = replace(report.breaks[0], stack=[*stack, report.breaks[0].location], occurrences=[])
-    text = render_text(replace(report, breaks=[broken, *report.breaks[1:]]))
+    break_with_long_stack = replace(report.breaks[0], stack=[*stack, report.breaks[0].location], occurrences=[])
+    text = render_text(replace(report, breaks=[break_with_long_stack, *report.breaks[1:]]))
     (path,) = re.findall(r"called from (.*)", text)
     assert path.startswith("line 1 > ... > line 7 in training_step > ... > ")
     assert path.endswith("modeling_bart.py:5 in log")

@@ -106,10 +106,10 @@ def advice_on_number(number: VariedNumber) -> str:
     """Return advice on a number that a program passes to a compiled function or that the function reads."""
     function = next(filter(None, names_of_keeping_function(number.name)), "")
     if function:
-        return (
-            f"`{function}` is a new function in each call, and keeps the number: pass the number to the compiled "
-            "function as an argument, with `dynamic=True`"
-        )
+        argument = "pass the number to the compiled function as an argument"
+        is_default = "defaults__" in number.name and number.is_integer
+        advice = f"{argument}, with `dynamic=True`" if is_default else f"use {_DYNAMIC}, or {argument}"
+        return f"`{function}` is a new function on every call, and keeps the number: {advice}"
     if "loop" in number.heads:
         return (
             "the loop is unrolled, so each number of steps has its own graph, even with `dynamic=True`: use few "

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
-    from jupyter_graphbreak.report.schema import Recompile
+    from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 #: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
+#: An integer in a global variable, or in an object that a global variable contains.
+_GLOBAL_INTEGER = re.compile(r"(?P<number>G\['(?P<variable>\w+)'\][\w.\[\]'\"]*) == -?\d+")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _FUNCTION_WITHOUT_CODE = "fn"
 #: The name that :func:`changed_settings` gives the grad mode.
@@ -129,6 +131,7 @@ def manual_step(
         _sentence_about_function(guards),
         *(_sentence_about_stored_number(guard, variations) for guard in guards),
         _sentence_about_optimizer(mentioned_variations),
+        *(_sentence_about_global_integer(reason) for recompile in recompiles for reason in recompile.reasons),
     ]
     if sentence := next(filter(None, sentences_about_specific_causes), ""):
         return sentence
@@ -290,6 +293,20 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
             "and pass the number on every call."
         )
     return ""
+
+
+def _sentence_about_global_integer(reason: GuardFailure) -> str:
+    """Return a sentence about an integer that a function reads from a global variable, or ``""``.
+
+    A number of steps is a constant even if it is an argument.
+    """
+    match = _GLOBAL_INTEGER.fullmatch(reason.guard)
+    if match is None or reason.head == "loop":
+        return ""
+    return (
+        f"`{plain_guard(match['number'])}` is read from a global variable, and PyTorch makes a constant of such an "
+        f"integer: pass `{match['variable']}` to the compiled function as an argument."
+    )
 
 
 def _clause_about_shared_graphs(mentioned_variations: Variations, graph_count: int) -> str:

@@ -222,6 +222,18 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
     assert step == GENERAL_STEP
 
 
+def test_an_integer_in_a_global_variable_becomes_an_argument() -> None:
+    failure = GuardFailure("G['cache'].length == 6")
+    recompile = Recompile("0/1", "0/0", "f", None, [failure], id="r1")
+    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    assert step == (
+        "`cache.length` is read from a global variable, and PyTorch makes a constant of such an integer: pass `cache` "
+        "to the compiled function as an argument."
+    )
+    steps = manual_steps(Variations(), [replace(recompile, reasons=[replace(failure, head="loop")])], None)
+    assert "global" not in steps[0][0]
+
+
 def test_a_line_is_not_the_cause_of_recompiles_in_a_different_function() -> None:
     calls = Number(Path(Root("module", "self")).child("attribute", "calls"), (0, 1, 2))
     recompile = Recompile("1/1", "1/0", "forward", None, [GuardFailure("self.calls == 0")], id="r1")

@@ -53,6 +53,8 @@ _FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
+#: A guard on a property of a tensor that an argument, or a tensor computed from it, has.
+_TENSOR_GUARD = re.compile(r"tensor '[^']+' (?:dtype|rank|size|device) mismatch")
 _STRIDE_GUARD = re.compile(r"tensor '([^']+)' stride mismatch")
 _STRIDE_STEP = (
     "`{name}` has a different memory layout in some calls, such as after a transpose: make it contiguous before the "
@@ -143,9 +145,11 @@ def manual_step(
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
         return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graph_count))
+    # A guard about a tensor states the cause. That the entry was also called with a different flag does not explain it.
+    is_about_tensor = any(_TENSOR_GUARD.search(plain_guard(guard)) for guard in guards)
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
-        *map(_sentence_about_other_variation, variations.other_variations[:1]),
+        *map(_sentence_about_other_variation, () if is_about_tensor else variations.other_variations[:1]),
         _sentence_about_arguments(variations),
         _sentence_about_sizes_and_numbers(mentioned_variations),
     ]

@@ -95,6 +95,17 @@ def test_training_and_evaluation_need_different_graphs() -> None:
     assert not are_recompiles_expected(Variations(), [other])
 
 
+def test_training_does_not_explain_the_dtype_of_a_tensor_in_an_inner_function() -> None:
+    path = Path(Root("module", "self")).child("attribute", "training")
+    training = Variations(other_variations=(OtherVariation(path, "flag", (True, False)),))
+    guards = {"r1": "tensor 't' dtype mismatch. expected Float, actual Long", "r2": "L['self'].training == True"}
+    recompiles = [
+        Recompile("3/1", "3/0", "pad", None, [GuardFailure(guard)], id=ident) for ident, guard in guards.items()
+    ]
+    steps = manual_steps(training, recompiles, None)
+    assert [ids for _, ids in steps] == [["r2"]]
+
+
 def test_a_counter_of_an_object_whose_method_is_called_at_a_break_is_recognized() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 11, "self.n += n"))

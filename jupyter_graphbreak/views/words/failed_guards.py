@@ -142,8 +142,8 @@ class _Variation:
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
     """Return the first lines that created a guard as text: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
-    more = len(guard.locations) - _MAX_LINES
-    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
+    more_count = len(guard.locations) - _MAX_LINES
+    return join_with_and([*places, *([f"{more_count} more"] if more_count > 0 else [])])
 
 
 def failed_guards(

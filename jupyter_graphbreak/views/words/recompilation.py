@@ -239,8 +239,8 @@ def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
     PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
     current settings, and a call with these settings needed the recompile nevertheless.
     """
-    same = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
-    return replace_fields(recompile, reasons=same) if same else recompile
+    other_reasons = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
+    return replace_fields(recompile, reasons=other_reasons) if other_reasons else recompile
 
 
 def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:

@@ -24,12 +24,12 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     where_call,
 )
 from jupyter_graphbreak.experiments.families.conditions import (
-    requires_elements,
     rewrite_guard_as_if,
     split_test,
     tensor_condition,
 )
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.element_counts import requires_elements
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
+from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
@@ -104,6 +105,8 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch_name)
+    if (condition_on_mask := emptiness_condition(draft, test, torch_name)) is not None:
+        return condition_on_mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         condition = tensor_condition(draft, test.operand, torch_name)
         return f"{torch_name}.logical_not({condition})" if condition else None

@@ -309,17 +309,17 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("mode == 'a'"),
             "mode: 'a' -> different value",
-            "each value of `mode` is compiled separately: branch on it outside the compiled function",
+            "each value of `mode` has its own graph: if there are many, branch on it outside the compiled function",
         ),
         (
             report_with_recompiles("causal == False"),
             "causal: False -> True",
-            "each value of `causal` is compiled separately: branch on it outside the compiled function",
+            "nothing: each of the two values has its own graph, which is expected",
         ),
         (
             report_with_recompiles("tensor 'x' rank mismatch. expected 1, actual 2"),
             "number of dimensions of x: 1 -> 2",
-            "",
+            "each number of dimensions has its own graph: reshape `x` before the call",
         ),
         (
             report_with_recompiles(
@@ -327,7 +327,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
             ),
             "number of dimensions of x: 1 -> 2",
-            "",
+            "each number of dimensions has its own graph: reshape `x` before the call",
         ),
         (
             report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
@@ -339,7 +339,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"
             ),
             "`fn` is a different object",
-            "",
+            "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls",
         ),
         (
             report_with_recompiles("GLOBAL_STATE changed: grad_mode "),
@@ -364,7 +364,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("L['self'].adapter is None", "L['self'].adapter is not None"),
             "`self.adapter` is None in some calls only",
-            "",
+            "nothing: calls with and without it have their own graphs, which is expected",
         ),
         (
             report_with_recompiles("tensor 'x' stride mismatch at index 0. expected 4, actual 1"),
@@ -384,7 +384,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype allow_tf32 "
             ),
             "the grad mode, autocast on cpu and `allow_tf32` changed",
-            "",
+            "set it once, before the first call",
         ),
         (
             report_with_recompiles(
@@ -429,7 +429,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
             "`x` has a different type (float)",
-            "",
+            "pass a tensor each time: `x = torch.as_tensor(x)`",
         ),
         (
             report_with_recompiles("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>"),
@@ -440,6 +440,37 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("len(self.state[list(dict.keys(self.state))[0]]) != 0"),
             "the optimizer has no state before its first step",
             "nothing: the first step creates the optimizer's state, so this happens once",
+        ),
+        (
+            report_with_recompiles("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype "),
+            "the grad mode and autocast on cpu changed",
+            "nothing: each setting of autocast has its own graph, which is expected",
+        ),
+        (
+            report_with_recompiles("GLOBAL_STATE changed: num_threads "),
+            "the number of threads changed",
+            "set it once, before the first call",
+        ),
+        (
+            report_with_recompiles(
+                "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, "
+                "AutogradCPU), actual DispatchKeySet(CPU, BackendSelect, ADInplaceOrView)"
+            ),
+            "inference mode is on in some calls only",
+            "nothing: calls in inference mode have their own graph, which is expected",
+        ),
+        (
+            report_with_recompiles(
+                "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, "
+                "AutogradCPU), actual DispatchKeySet(CPU, BackendSelect)"
+            ),
+            "`x` is an inference tensor in some calls only",
+            "nothing: calls in inference mode have their own graph, which is expected",
+        ),
+        (
+            report_with_recompiles("2 <= x.size()[0] <= 4"),
+            "the range of dimension 0 of x: 2 to 4 -> a size outside of it",
+            "",
         ),
         (
             report_with_recompiles("len(__import_pyro_dot_runtime._STACK) == 6"),

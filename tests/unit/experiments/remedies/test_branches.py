@@ -395,3 +395,34 @@ def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
         assert [proposal.title for proposal in proposals_of("branch", break_problem)] == [
             "Compute both branches with torch.where"
         ]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "test", "condition"),
+    [
+        ("rows = torch.where(x > 0)[0]", "len(rows) > 0", "(x > 0).any()"),
+        ("rows, cols = torch.where(x > 0)", "cols.shape[0] != 0", "(x > 0).any()"),
+        ("rows = mask.nonzero().squeeze(1)", "rows.numel()", "mask.any()"),
+        ("rows = torch.nonzero(x > 0, as_tuple=True)[0]", "rows.size(0) == 0", "torch.logical_not((x > 0).any())"),
+        ("rows = mask.nonzero()[:, 0]", "not len(rows)", "torch.logical_not(mask.any())"),
+    ],
+)
+def test_a_test_for_indices_becomes_a_test_of_the_mask(assignment: str, test: str, condition: str) -> None:
+    text = f"import torch\ndef f(x, mask):\n    {assignment}\n    if {test}:\n        x = x + 1\n    return x\n"
+    assert text.replace(f"if {test}:\n        x = x + 1", f"x = torch.where({condition}, x + 1, x)") in proposed_texts(
+        "branch", problem(text, test)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "test"),
+    [
+        ("rows = torch.where(x > 0)[0]\n    x = x + 1", "len(rows) > 0"),
+        ("rows = torch.where(x > 0)[0]\n    rows = rows + 1", "len(rows) > 0"),
+        ("rows = torch.where(x > 0, x, 0)", "len(rows) > 0"),
+        ("rows = torch.where(x > 0)[0]", "len(rows) > 2"),
+    ],
+)
+def test_other_numbers_of_elements_are_not_tests_of_a_mask(lines: str, test: str) -> None:
+    text = f"import torch\ndef f(x):\n    {lines}\n    if {test}:\n        x = x + 1\n    return x\n"
+    assert not any(".any()" in changed for changed in proposed_texts("branch", problem(text, test)))

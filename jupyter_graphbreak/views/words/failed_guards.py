@@ -79,7 +79,7 @@ _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
-#: The values of a size that is at least 2 in one graph, and then is not.
+#: The values of a size that is at least 2 in one graph but not in another.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
 #: The beginning of advice on recompiles that are expected.
 NOTHING_TO_DO = "nothing"

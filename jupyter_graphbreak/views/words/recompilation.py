@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: A value of a partial, for the wrapper of torch that is compiled instead of it.
+#: A keyword argument of a partial, in a guard of the torch wrapper that is compiled instead of the partial.
 _PARTIAL_KEYWORD = re.compile(r"\bself\.keywords\['(\w+)'\]")
 #: A tensor that is an argument, and not a part of the module.
 _ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch")

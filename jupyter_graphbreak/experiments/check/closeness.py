@@ -172,8 +172,6 @@ def to_double(value: Any, *, noise_size: int = 0, precision: float = 0.0) -> Any
 
     Parameters
     ----------
-    memo : dict
-        Objects that are not copied, by their ids.
     noise_size : int
         The maximum change of each number, in rounding errors. All calls use the same random directions.
     precision : float

@@ -83,7 +83,7 @@ _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
-#: The values of a size that is at least 2 in one graph, and then is not.
+#: The values of a size that is at least 2 in one graph but not in another.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
 #: The beginning of the name of a range that sizes left.
 RANGE_OF = "the range of "
@@ -168,8 +168,8 @@ class _Variation:
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
     """Return the first lines that created a guard as text: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
-    more = len(guard.locations) - _MAX_LINES
-    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
+    more_count = len(guard.locations) - _MAX_LINES
+    return join_with_and([*places, *([f"{more_count} more"] if more_count > 0 else [])])
 
 
 def failed_guards(

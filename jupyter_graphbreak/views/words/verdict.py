@@ -125,9 +125,9 @@ def _unrolled_loop_advice(report: Report) -> str:
     (graph, _, location), times = max(places.items(), key=lambda item: item[1], default=(("", "", None), 0))
     if times < _MIN_UNROLLED_STEPS:
         return ""
-    where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
+    place = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
     return (
-        f" A loop was unrolled: {where} contains {location_text(report, location)} {times} times, and compiling took "
+        f" A loop was unrolled: {place} contains {location_text(report, location)} {times} times, and compiling took "
         f"{duration_text(compile_s)}. To compile faster, compile only the body of the loop."
     )
 

@@ -111,7 +111,8 @@ class LiveFunctions:
 
 
 def _functions_in(objects: Iterable[Any]) -> list[types.FunctionType]:
-    return [value for value in objects if type(value) is types.FunctionType]
+    """Return the functions among some objects, except copies for comparison, which have no globals and never run."""
+    return [value for value in objects if type(value) is types.FunctionType and value.__globals__]
 
 
 class _FrozenFunctions:

@@ -289,9 +289,10 @@ def _observe_with_own_memory(entry: Entry, call_count: int, memory: DoublePrecis
     subject = Subject(entry.call, entry.arguments, own_memory=memory)
     subject.modes = replace(subject.modes, dtype=torch.float64)
     try:
+        arguments = memory.convert_other_tensors(subject)
         current_setup().memory.discard_working_copies()
         with force_eager_on_thread(), CastToDouble():
-            return _observe(subject.call, subject, subject.arguments, call_count=call_count)
+            return _observe(subject.call, subject, arguments, call_count=call_count)
     finally:
         subject.restore()
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone, digest, memory_key, shape_of, storage_to_share
 from jupyter_graphbreak.experiments.trial.memory import SharedMemory
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
+
+if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: The maximum distance of a result from the one in double precision, as a multiple of the distance due to rounding.
 _MAX_DISTANCE_FACTOR = 8.0
@@ -40,7 +45,7 @@ _KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
 #: The number of elements to which noise is added at once.
-_NOISE_CHUNK = 1 << 20
+_NOISE_CHUNK = 1 << 16
 
 
 class DoublePrecisionResults(NamedTuple):
@@ -231,6 +236,17 @@ class DoublePrecisionMemory(SharedMemory):
         """Return whether a storage needs no saving because it is a copy, which only one run uses."""
         return memory_key(storage) in self._own_keys
 
+    def convert_other_tensors(self, subject: Subject) -> Arguments:
+        """Convert tensors that their class has copied, such as torchvision's images, and return the arguments."""
+        seen_ids: set[int] = set()
+        for name, root in subject.roots():
+            for _, tensor in named_tensors(root, name, seen_ids):
+                if tensor.dtype in _CONVERTED_DTYPES:
+                    tensor.data = _to_double_tensor(tensor.data, self._noise)
+        arguments = subject.arguments or Arguments()
+        args, kwargs = _convert_to_double((arguments.args, arguments.kwargs), {}, self._noise)
+        return Arguments(*args, **kwargs)
+
     def _record(self, tensor: torch.Tensor) -> torch.Tensor:
         self._own_keys.add(memory_key(tensor.untyped_storage()))
         return tensor
@@ -269,12 +285,13 @@ class _Noise:
         """Return a value in double precision with noise."""
         if not self._size:
             return value.double()
-        # This needs no large temporary tensor besides the result, because the tensors of a state may be large.
+        # This needs one small buffer besides the result, because the tensors of a state may be large.
         source = self._generator
         factors = torch.rand(value.numel(), dtype=torch.float64, generator=source).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
+        buffer = torch.empty(min(_NOISE_CHUNK, value.numel()), dtype=torch.float64, device=value.device)
         for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):
-            chunk.mul_(elements)  # converts the elements to double precision first
+            chunk.mul_(buffer[: len(elements)].copy_(elements))
         return factors.view(value.shape)
 
 
@@ -285,8 +302,9 @@ def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
     if is_instance(value, torch.nn.Module):
         with torch.no_grad():
             for tensor in (*value.parameters(), *value.buffers()):
-                tensor.data = _to_double_tensor(tensor.data, noise)
-    elif is_instance(value, torch.Tensor):
+                if tensor.dtype in _CONVERTED_DTYPES:
+                    tensor.data = _to_double_tensor(tensor.data, noise)
+    elif is_instance(value, torch.Tensor) and value.dtype in _CONVERTED_DTYPES:
         result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
     elif is_instance(value, dict):
         for key in value:
@@ -301,6 +319,4 @@ def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
 
 
 def _to_double_tensor(value: torch.Tensor, noise: _Noise) -> torch.Tensor:
-    if value.dtype not in _CONVERTED_DTYPES:
-        return value
     return noise.add_to(value, torch.finfo(value.dtype).eps)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
-from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,

@@ -666,6 +666,25 @@ def test_tensors_share_memory_in_double_precision_as_well() -> None:
     assert torch.equal(observation.values["the result"], expected)
 
 
+class CopiesItself(torch.Tensor):
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.detach().clone()
+
+
+def test_tensors_that_their_class_copies_are_converted_to_double_precision() -> None:
+    model: Any = torch.nn.Linear(3, 1)
+    model.factor = torch.ones(1).as_subclass(CopiesItself)
+
+    def f(x: torch.Tensor) -> Any:
+        return model(x.as_subclass(torch.Tensor)) * model.factor.as_subclass(torch.Tensor)
+
+    entry = Entry("f", None, f, Arguments(torch.ones(2, 3).as_subclass(CopiesItself)))
+    with entry.set_up(), sandbox_runs():
+        observation = checking._observe_in_double(entry, 1, noise_size=1, precision=0.0)
+    assert observation is not None
+    assert observation.values["the result"].dtype == torch.float64
+
+
 def test_gradients_from_before_a_call_are_converted_to_double_precision() -> None:
     model = torch.nn.Linear(3, 1)
     model(torch.ones(2, 3)).sum().backward()

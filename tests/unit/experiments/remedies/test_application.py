@@ -53,6 +53,27 @@ def check_change(module: SourceModule, old: str, new: str, call: Any, before: An
     assert call() == before
 
 
+def test_new_definitions_are_not_added_to_copies_for_comparison(tmp_path: Path) -> None:
+    module = SourceModule(
+        tmp_path,
+        """
+        import functools
+        def f(x):
+            return x + 1
+        """,
+    )
+    code = module.f.__code__
+    copy = types.FunctionType(code, {})  # as in the state of a run
+    definition = "@functools.cache\ndef g(x):\n    return x + 2\ndef f(x):\n    return g(x)"
+    with (
+        module.apply("def f(x):\n    return x + 1", definition) as applied_change,
+        applied_change.add_definitions(),
+    ):
+        assert module.f(1) == 3
+        assert copy.__globals__ == {}
+        assert copy.__code__ is code
+
+
 def test_functions_and_their_callees_are_changed(tmp_path: Path) -> None:
     module = SourceModule(tmp_path, """
         def f(x):

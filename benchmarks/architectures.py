@@ -264,9 +264,9 @@ def check_in_processes(claim: dict[str, Any]) -> str:
                 file = Path(folder) / "task.json"
                 file.write_text(json.dumps(task))
                 command = [sys.executable, __file__, "--check", str(file)]
-                ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-                lines = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
-                error = (lines or ["nothing"])[0][:200] if ended.returncode else None
+                process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+                lines = [line for line in process.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+                error = (lines or ["nothing"])[0][:200] if process.returncode else None
             else:
                 error = run_in_fork(_check_in_fork, task, seconds=300).get("error")
             if error:
@@ -363,19 +363,19 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
 
 def print_table(lines: dict[str, dict[str, Any]]) -> None:
     """Print the breaks, and the breaks that remain after remedies."""
-    ran = {key: line for key, line in lines.items() if "error" not in line}
-    breaking = {key: line for key, line in ran.items() if line["breaks"]}
+    working_lines = {key: line for key, line in lines.items() if "error" not in line}
+    breaking = {key: line for key, line in working_lines.items() if line["breaks"]}
     for key, line in breaking.items():
         print(f"{key:28} {summary(line)}")
         for break_ in line["breaks"]:
             location = f"{break_['file']}:{break_['line']}"
             print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {location} {break_['code']}")
     locations = [break_ for line in breaking.values() for break_ in line["breaks"]]
-    tried = [line for line in breaking.values() if "left" in line]
-    print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(locations)} locations")
-    print(f"{len(tried)} tried, {sum(line['left'] == 0 for line in tried)} end without a break, "
-          f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
-    verdicts = [break_["verdict"] for line in tried for break_ in line["breaks"]]
+    tried_lines = [line for line in breaking.values() if "left" in line]
+    print(f"{len(lines)} architectures, {len(working_lines)} ran, {len(breaking)} break at {len(locations)} locations")
+    print(f"{len(tried_lines)} tried, {sum(line['left'] == 0 for line in tried_lines)} end without a break, "
+          f"{sum(line['check'] == 'holds' for line in tried_lines)} claims hold")  # fmt: skip
+    verdicts = [break_["verdict"] for line in tried_lines for break_ in line["breaks"]]
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
 
 
@@ -421,8 +421,8 @@ def _published_fields(line: dict[str, Any]) -> dict[str, Any]:
                 "person": next((person for person in persons if person), None),
             }
         )
-    furthest = _best_remedy(line.get("remedies", []))
-    return {**shown, "breaks": breaks, "remedy": furthest and furthest["title"]}
+    best_remedy = _best_remedy(line.get("remedies", []))
+    return {**shown, "breaks": breaks, "remedy": best_remedy and best_remedy["title"]}
 
 
 def _best_remedy(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -152,8 +152,9 @@ def main() -> None:
             print(f"{kind.__name__}: not measured")
             continue
         actual = [getattr(memory, f"{name.replace(' ', '_')}_bytes") for name in names]
-        for name, ours, plain in zip(names, actual, expected, strict=True):
-            print(f"{kind.__name__:14} {name:14} {memory_text(ours):>10} {memory_text(plain):>10} {ours / plain:6.3f}")
+        for name, our_value, plain in zip(names, actual, expected, strict=True):
+            ratio = our_value / plain
+            print(f"{kind.__name__:14} {name:14} {memory_text(our_value):>10} {memory_text(plain):>10} {ratio:6.3f}")
         for finding in cost_findings(report) if arguments.changes else []:
             print(f"    {finding.sentence}")
         for change in memory.changes if arguments.changes else []:

@@ -24,8 +24,8 @@ _OUR_FRAME = re.compile(
 def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[str]:
     """Return the lines that differ between two runs, below the cell and the kind of result that they belong to."""
     if isinstance(plain, str) or isinstance(explained, str):
-        same = type(plain) is type(explained)
-        return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
+        have_same_type = type(plain) is type(explained)
+        return [] if have_same_type else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
     lines = []
     for number, (first, second) in enumerate(zip(plain, explained, strict=True), start=1):
         if all("RecursionError" in str(seen.parts.get("error")) for seen in (first, second)):
@@ -78,5 +78,5 @@ def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:
     return parts | {"output": [*output, *parts["output"][-1:]]}
 
 
-def _brief(seen: Any) -> str:
-    return seen if isinstance(seen, str) else "it ran"
+def _brief(user_view: Any) -> str:
+    return user_view if isinstance(user_view, str) else "it ran"

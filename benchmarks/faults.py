@@ -381,8 +381,8 @@ def main() -> None:
         cells = PROGRAMS[name]
         outcomes += outcomes_of_faults(shell, cells, arguments, cause_fault, judge, name)
     late_results = [result for result in outcomes if result.location.file.startswith(("analysis", "views"))]
-    same = sum(not result.seen for result in outcomes)
-    print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
+    unchanged_count = sum(not result.seen for result in outcomes)
+    print(f"\n{len(outcomes)} times a function raised; the user saw the same {unchanged_count} times,")
     print(f"the next report was right {sum(result.is_next_right for result in outcomes)} times,")
     print(f"and the fault was noted {sum(result.is_reported for result in outcomes)} times.")
     report_count = sum(result.has_report for result in late_results)

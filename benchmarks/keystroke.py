@@ -89,9 +89,9 @@ def _compare(page: Page, session: CDPSession, start: tuple[str, int], key_count:
             measured = _per_key(page, session, key_count)
             if pair:  # the first pair is a warm-up
                 times[is_on].append(measured)
-    more = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
+    differences = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
     print(f"main-thread time per key in ms: median, minimum and maximum of {pair_count} rounds of {key_count} keys")
-    for name, measures in (("without marks", times[False]), ("with marks", times[True]), ("more", more)):
+    for name, measures in (("without marks", times[False]), ("with marks", times[True]), ("more", differences)):
         print(f"  {name:<14} {statistics.median(measures):6.2f} {min(measures):6.2f} {max(measures):6.2f}")
 
 

@@ -83,15 +83,19 @@ def main() -> int:
         results = {}
         for cell in (_LIVE, _QUIET) if pair % 2 == 0 else (_QUIET, _LIVE):
             results[cell] = run(cell, arguments.ops)
-        live, quiet = results[_LIVE], results[_QUIET]
-        if quiet.change_count:
+        live_result, quiet_result = results[_LIVE], results[_QUIET]
+        if quiet_result.change_count:
             raise SystemExit("the quiet run showed a live line: nothing was measured")
         print(
-            f"{live.wall:.1f} s, the line changed {live.change_count} times; without it {quiet.wall:.1f} s", flush=True
+            f"{live_result.wall:.1f} s, the line changed {live_result.change_count} times; "
+            f"without it {quiet_result.wall:.1f} s",
+            flush=True,
         )
-        figures["wall ratio"].append(live.wall / quiet.wall)
-        figures["cpu ratio"].append(live.cpu / quiet.cpu)
-        figures["share of the cpu time in other threads"].append((live.cpu - live.thread) / live.cpu)
+        figures["wall ratio"].append(live_result.wall / quiet_result.wall)
+        figures["cpu ratio"].append(live_result.cpu / quiet_result.cpu)
+        figures["share of the cpu time in other threads"].append(
+            (live_result.cpu - live_result.thread) / live_result.cpu
+        )
     for name, values in figures.items():
         print(f"{name}: median {statistics.median(values):.3f}  ({min(values):.3f} .. {max(values):.3f})")
     return 0

@@ -107,7 +107,7 @@ PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
     "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
 }
-#: The same with small tensors and in reverse order.
+# The same programs with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
 TOLERANCE = 0.05
@@ -198,7 +198,7 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     file_numbers = itertools.count()
-    right = within_tolerance = 0
+    right_count = within_tolerance = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title, (size, breaks) in PROGRAMS.items():
@@ -218,17 +218,18 @@ def main() -> int:
             within_tolerance += adds_up
             order = order_of(report, breaks)
             is_right_order = len(order) == len(breaks) and is_right(order, saved, before)
-            right += is_right_order
+            right_count += is_right_order
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
-            listed = " ".join(str(number + 1) for number in order)
+            numbers_text = " ".join(str(number + 1) for number in order)
             print(
-                f"{'right' if is_right_order else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True
+                f"{'right' if is_right_order else 'WRONG'}  {title}: listed {numbers_text}; fixing saves {words}",
+                flush=True,
             )
             verdict = f"{'within' if adds_up else 'NOT within'} {TOLERANCE:.0%}"
             print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()
     print(f"the parts of {within_tolerance} of {len(PROGRAMS)} calls add up to the whole call, within {TOLERANCE:.0%}")
-    print(f"{right} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
+    print(f"{right_count} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 
 

@@ -206,12 +206,14 @@ def _table(results: dict[str, dict[str, ToolResult]]) -> str:
     programs = {name for name, _ in broken_lines}
     rows = []
     for tool, items in results.items():
-        named = {(name, line) for name, item in items.items() for line in item.lines} & broken_lines
+        named_lines = {(name, line) for name, item in items.items() for line in item.lines} & broken_lines
         counts = [items[name].count for name in programs if name in items]
-        stated = [count for count in counts if count is not None]
+        stated_counts = [count for count in counts if count is not None]
         nested = len(items.get("nested", ToolResult()).lines)
-        none = f"{sum(count <= 0 for count in stated)} of {len(programs)}" if stated else "states no number"
-        rows.append(f"| {tool} | {len(named)} of {len(broken_lines)} | {nested} | {none} |")
+        none = (
+            f"{sum(count <= 0 for count in stated_counts)} of {len(programs)}" if stated_counts else "states no number"
+        )
+        rows.append(f"| {tool} | {len(named_lines)} of {len(broken_lines)} | {nested} | {none} |")
     heading = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
     return "\n".join([heading, "| --- | --- | --- | --- |", *rows])
 

@@ -43,8 +43,8 @@ def main() -> None:
         plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
         differing_lines = differences(plain, explained)
         if differing_lines:  # check whether it differs from itself
-            again = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
-            varying_lines = set(differences(plain, again))
+            second_run = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
+            varying_lines = set(differences(plain, second_run))
             differing_lines = [line for line in differing_lines if line not in varying_lines]
             if not any(":" in line or line.startswith("  ") for line in differing_lines):
                 differing_lines = []

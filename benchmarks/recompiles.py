@@ -89,13 +89,13 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0
     text = apply_change(program.text + "\ncalls(SEEN)\n", remedy).replace("\ncalls(SEEN)\n", "\n")
     fixed, further = count_compilations(text, folder)
-    good = claim == (plain, fixed) and unseen == further == 0 and fixed == program.smallest
+    is_right = claim == (plain, fixed) and unseen == further == 0 and fixed == program.smallest
     print(
         f"{program.name:24} claimed {claim[0]} -> {claim[1]}, counted {plain} -> {fixed}, {further} for further values"
-        f" ({remedy.title}){'' if good else f' WRONG: the smallest number is {program.smallest}'}",
+        f" ({remedy.title}){'' if is_right else f' WRONG: the smallest number is {program.smallest}'}",
         flush=True,
     )
-    return good
+    return is_right
 
 
 def main() -> None:

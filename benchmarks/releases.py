@@ -103,16 +103,16 @@ def interpreter(python: str) -> str | None:
 def find_or_create_python(run: Run) -> Path:
     """Return the Python of an environment with this release, creating it if necessary."""
     venvs_folder = os.environ.get("RELEASES_VENVS")
-    home = Path(venvs_folder) / run.name if venvs_folder else ROOT / f".venv-torch-{run.name}"
-    python = home / "bin" / "python"
+    venv_folder = Path(venvs_folder) / run.name if venvs_folder else ROOT / f".venv-torch-{run.name}"
+    python = venv_folder / "bin" / "python"
     if python.exists():
         return python
     if venvs_folder:
         sys.exit(f"RELEASES_VENVS has no {run.name}/bin/python")
-    print(f"{run.name}: setting up {home.name}", flush=True)
+    print(f"{run.name}: setting up {venv_folder.name}", flush=True)
     base = interpreter(run.python) if run.python else sys.executable
-    subprocess.run([str(base), "-m", "venv", str(home)], check=True)
-    constraints = home / "constraints.txt"
+    subprocess.run([str(base), "-m", "venv", str(venv_folder)], check=True)
+    constraints = venv_folder / "constraints.txt"
     pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     constraints.write_text(_PINNED.sub("", pinned), encoding="utf-8")
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", str(constraints)]

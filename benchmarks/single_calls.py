@@ -28,10 +28,10 @@ def milliseconds(*functions: Callable[[], object]) -> list[float]:
             function()
     for _ in range(ROUNDS):
         for function, function_times in zip(functions, times, strict=True):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             for _ in range(CALLS):
                 function()
-            function_times.append((time.perf_counter() - begun) / CALLS * 1e3)
+            function_times.append((time.perf_counter() - start) / CALLS * 1e3)
     return [statistics.median(function_times) for function_times in times]
 
 

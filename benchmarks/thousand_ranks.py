@@ -72,7 +72,7 @@ class Run(NamedTuple):
 
 def run_timed(command: list[str]) -> Run:
     """Run a command and measure it."""
-    start, used = time.perf_counter(), _processor_seconds()
+    start, processor_start = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output)
         watched, peak = psutil.Process(process.pid), 0
@@ -86,7 +86,7 @@ def run_timed(command: list[str]) -> Run:
         if process.returncode:
             sys.exit("reading failed")
         output.seek(0)
-        spent = _processor_seconds() - used
+        spent = _processor_seconds() - processor_start
         return Run(time.perf_counter() - start, spent, peak / 1e6, output.read().decode())
 
 

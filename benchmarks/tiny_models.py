@@ -233,10 +233,10 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
         return [2, 3, 3] if name == "mrope_section" else None
     for pattern, small in values:
         if re.fullmatch(pattern, name):
-            listed = isinstance(value, list | tuple)
+            is_list = isinstance(value, list | tuple)
             if isinstance(small, list):
-                return small if listed else None
-            return [min(item, small) if isinstance(item, int) else item for item in value] if listed else small
+                return small if is_list else None
+            return [min(item, small) if isinstance(item, int) else item for item in value] if is_list else small
     return None
 
 

@@ -9,12 +9,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from docutils import nodes
 from ipython_pygments_lexers import IPython3Lexer
 from myst_nb.sphinx_ import NbMetadataCollector
 from pygments.lexer import bygroups, using
 from pygments.lexers.python import Python3Lexer
 from pygments.lexers.shell import BashLexer
 from pygments.token import Keyword, Operator, Text
+from sphinx import addnodes
 
 from jupyter_graphbreak import __version__
 
@@ -24,12 +26,13 @@ from notebooks import cause_pages, constructs, known_bugs
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 project = "jupyter_graphbreak"
 project_copyright = "2026, the jupyter_graphbreak developers"
 version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-# `make demo` runs the demo; the pages cover the same in more detail.
+# `make demo` runs the demo; the pages cover the same topics in more detail.
 exclude_patterns = ["_build", "demo.md", "cause_examples", "recompile_examples", "bypass_examples"]
 
 # Every build runs every cell: a page kept from an earlier build would show outdated reports.
@@ -121,6 +124,17 @@ def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object
     NbMetadataCollector.get_js_files(app.env, page).pop("ipywidgets_state", None)
 
 
+def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
+    """Drop the headings inside pages from the trees from which Sphinx makes each page's navigation: it has titles only.
+
+    Copying the headings for every page would take several seconds.
+    """
+    for tree in env.tocs.values():
+        for headings in [*tree.findall(nodes.bullet_list)]:
+            if headings.parent is not None and next(headings.findall(addnodes.toctree), None) is None:
+                headings.parent.remove(headings)
+
+
 #: The names of the pages of causes.
 _PAGES = frozenset(cause_pages.pages())
 
@@ -143,6 +157,7 @@ def setup(app: Sphinx) -> None:
     app.add_lexer("ipython3", _CellLexer)
     cause_pages.write(Path(app.srcdir, cause_pages.FOLDER))
     app.connect("env-before-read-docs", _spread_cells)
+    app.connect("env-updated", _drop_headings)
     app.connect("source-read", _offer_notebook)
     app.connect("source-read", _insert_tables)
     app.connect("html-page-context", _link_causes)

@@ -76,10 +76,11 @@ def fork_server_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.
 
     Yields the folder of the server that forks them.
     """
-    before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH")}
+    before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH", warm_processes.FEW_INPUTS)}
     paths = (before["PYTHONPATH"] or "").split(os.pathsep)
     if str(ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
+    os.environ[warm_processes.FEW_INPUTS] = "1"
     folder = shared_folder(tmp_path_factory) / "kernels"
     kernelspec_folder = warm_processes.use_warm_kernels(folder, dict(os.environ))
     os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [kernelspec_folder, before["JUPYTER_PATH"]]))
@@ -152,6 +153,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     folder.mkdir()
     path = [str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path), "PYTHON_EXEC": python}  # the latter is for torchrun
+    del environment[warm_processes.FEW_INPUTS]  # the pages show verdicts as users get them
     # Build in one process and at low priority, because the tests have time limits. Cells have none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]

@@ -379,8 +379,10 @@ class SkipTable:
 
         Frames of libraries and of machinery are added only if the reason concerns the reader.
         """
-        reason = LAYER_OF_TORCH if skip.is_compiled_in_place else skip_reason_of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
+        # The reader's own module may be compiled in place as well, and be skipped for a different reason.
+        is_layer_of_torch = skip.is_compiled_in_place and kind == "library"
+        reason = LAYER_OF_TORCH if is_layer_of_torch else skip_reason_of_refusal(skip.reason)
         concerns_reader = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
         if reason is not None and (kind in {"cell", "file"} or concerns_reader.get(reason.kind, False)):
             name = (skip.qualname or skip.name) if reason is LAYER_OF_TORCH else skip.name

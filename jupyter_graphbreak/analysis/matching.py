@@ -198,29 +198,29 @@ _MAX_LINE_COMPARISONS = 100_000_000
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
     line_mapping = _corresponding_lines(before, after)
-    pairs, gone, new = _match_breaks(before.breaks, after.breaks, line_mapping)
+    pairs, gone_breaks, new_breaks = _match_breaks(before.breaks, after.breaks, line_mapping)
     old_names, new_names = _source_names(before), _source_names(after)
-    after_reuse = ReusableCode(before, after, gone, line_mapping)
-    before_reuse = ReusableCode(after, before, new, {later: earlier for earlier, later in line_mapping.items()})
+    after_reuse = ReusableCode(before, after, gone_breaks, line_mapping)
+    before_reuse = ReusableCode(after, before, new_breaks, {later: earlier for earlier, later in line_mapping.items()})
     is_partial = after_reuse.is_partly_reused or before_reuse.is_partly_reused
     hidden_ids = {id(break_) for break_ in (*after_reuse.hidden_breaks, *before_reuse.hidden_breaks)}
-    gone = [earlier for earlier in gone if id(earlier) not in hidden_ids]
-    new = [later for later in new if id(later) not in hidden_ids]
-    moved = [
+    gone_breaks = [earlier for earlier in gone_breaks if id(earlier) not in hidden_ids]
+    new_breaks = [later for later in new_breaks if id(later) not in hidden_ids]
+    moved_breaks = [
         (earlier, later)
         for earlier, later in pairs
         if _break_place(earlier, old_names) != _break_place(later, new_names)
     ]
-    moved_ids = {later.id for _, later in moved}
+    moved_ids = {later.id for _, later in moved_breaks}
     return Changes(
         before=_run_figures(before, after_reuse if is_partial else None),
         after=_run_figures(after, before_reuse if is_partial else None),
         breaks=[
-            *(_break_change("gone", earlier, _break_place(earlier, old_names), None) for earlier in gone),
-            *(_break_change("new", later, None, _break_place(later, new_names)) for later in new),
+            *(_break_change("gone", earlier, _break_place(earlier, old_names), None) for earlier in gone_breaks),
+            *(_break_change("new", later, None, _break_place(later, new_names)) for later in new_breaks),
             *(
                 _break_change("moved", later, _break_place(earlier, old_names), _break_place(later, new_names))
-                for earlier, later in moved
+                for earlier, later in moved_breaks
             ),
             *(
                 _break_change("unknown", earlier, _break_place(earlier, old_names), None)

@@ -76,19 +76,19 @@ def examine_installation() -> Iterator[RequirementFinding]:
 
     If a part is missing, no function is compiled on the devices that need it.
     """
-    for examine in (_check_pytorch, _check_cache_folder):  # PyTorch uses the folder when Dynamo is imported
-        finding = examine()
-        yield finding
-        if finding.fix is not None:
-            return
+    pytorch = _check_pytorch()
+    yield pytorch
+    if pytorch.fix is not None:
+        return
     triton, breaks_pytorch = _check_triton()
     yield triton
     if breaks_pytorch:
         return
-    python = _check_python()
-    yield python
-    if python.fix is not None:
-        return
+    for examine in (_check_cache_folder, _check_python):  # PyTorch uses the folder when Dynamo is imported
+        finding = examine()
+        yield finding
+        if finding.fix is not None:
+            return
     compiler = _check_cpp_compiler()
     yield compiler
     cuda = why_no_cuda()

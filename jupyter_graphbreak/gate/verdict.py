@@ -37,7 +37,7 @@ _BREAK_KEYS: _Keys[AllowedBreak] = (
     (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
     (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
 )
-#: The same for breaks of a different release of PyTorch, which may have renamed the cause.
+#: The ways to pair breaks of different releases of PyTorch, which may have renamed the cause.
 _BREAK_KEYS_ACROSS_RELEASES: _Keys[AllowedBreak] = (
     *_BREAK_KEYS,
     (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False),

@@ -202,9 +202,9 @@ class Observation:
         """Check the options and choose the device; raise :class:`UsageError` for any misuse."""
         from jupyter_graphbreak._torch_compat.toolchain import TorchUnavailable, require_torch
 
-        misuse = (TorchUnavailable, ValueError, UsageError)
+        user_errors = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, errors_to_raise=misuse):
+            with suppress_faults("choosing the device", self.note_fault, errors_to_raise=user_errors):
                 require_torch()
                 return _choose_default_device(self.options, mentioned_objects)
         except (TorchUnavailable, ValueError) as error:
@@ -384,8 +384,8 @@ class Observation:
         if self.previous_report is None:
             return []
         remedies = self.previous_report.remedies or []
-        untried = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
-        return [later for earlier, later in same_breaks(self.previous_report, report).items() if earlier in untried]
+        untried_ids = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
+        return [later for earlier, later in same_breaks(self.previous_report, report).items() if earlier in untried_ids]
 
     def _show_status(self, activity: str) -> None:
         """Show the current activity above the preview of the report."""

@@ -1513,7 +1513,7 @@ CALLS = (
         # Dynamo evaluates ``%`` on the tensor while tracing, which fails. It calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
-        title="Tensor formatted with `%`",
+        title="Tensor or size formatted with `%`",
         advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: Python then formats it after the graph',
         manual_step=_OUTPUT_STEP,
     ),

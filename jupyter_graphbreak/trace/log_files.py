@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 #: A file is recognized as a trace by this many bytes at its beginning.
 _HEAD_BYTES = 1 << 16
-#: At most this many names of one folder are read, so that they can be sorted.
+#: The maximum number of names to read from one folder, so that they can be sorted.
 _MAX_NAMES = 1 << 16
 _CHUNK_BYTES = 1 << 20
 _LIMITS = ReadingLimits()

@@ -123,7 +123,7 @@ def render_frontends(frontends: Frontends) -> str:
     return "\n".join(map(escape_controls, lines))
 
 
-#: At most this many breaks, notes or other items of one list are shown; the rest are counted.
+#: The maximum number of breaks, notes or other items of one list to show; the rest are counted.
 _MAX_ITEMS = 50
 
 
@@ -273,14 +273,14 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-#: At most this many source lines are shown in total; in a long source, this many before and after each marked line.
+#: The maximum number of source lines in total; in a long source, the number before and after each marked line.
 _MAX_LINES = 48
 _CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum number of characters of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
-#: At most this many breaks with one cause are listed, and at most this many breaks of one line are underlined.
+#: The maximum number of breaks with one cause to list, and of breaks of one line to underline.
 _MAX_LISTED_BREAKS = 5
-#: At most this many differences between compiled and eager paths are listed.
+#: The maximum number of differences between compiled and eager paths to list.
 _MAX_PATHS = 5
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import nbconvert
 import nbformat
 import pytest
 from playwright.sync_api import expect
@@ -136,6 +135,8 @@ def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: P
 
 
 def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Path) -> None:
+    import nbconvert  # only here, because the import takes half a second
+
     widget = ReportWidget()
     widget.finish(two_breaks())
     cell = nbformat.v4.new_code_cell("%%compile_explain\nstep()")

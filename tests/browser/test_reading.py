@@ -39,7 +39,7 @@ def press(page: Page, key: str) -> None:
 
 
 def keys_for_element(number: int) -> list[str]:
-    """Return the keys that delete a cell, and two more of the dangerous keys, which depend on the element's number."""
+    """Return the keys that delete a cell, and two other dangerous keys, chosen by the element's number."""
     first, second, *others = DANGEROUS_KEYS
     return [first, second, *(others[(2 * number + offset) % len(others)] for offset in (0, 1))]
 

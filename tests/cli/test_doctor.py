@@ -47,7 +47,7 @@ def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     gpu = ["GPU"] if torch.version.cuda and not devices else []  # a line that says why PyTorch uses no GPU
     assert [line.split(": ")[0].split(maxsplit=1) for line in result.stdout.splitlines()[:-1]] == [
-        ["ok", what] for what in ("PyTorch", "Cache folder", "Triton", "Python", "C++ compiler", *gpu, "cpu", *devices)
+        ["ok", what] for what in ("PyTorch", "Triton", "Cache folder", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
     assert result.stdout.endswith("\nAll is well.\n")
 

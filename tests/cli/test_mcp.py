@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("mcp")
+if TYPE_CHECKING:
+    from mcp import ClientSession
 
-import anyio
-from mcp import ClientSession, StdioServerParameters, stdio_client
-
+# Importing mcp takes more than a second, so only the worker that runs these tests does it.
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="mcp is not installed")
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "recordings" / "logs" / "2.13.0" / "branch.log"
 
@@ -75,6 +76,9 @@ def run_session(
     python : str or None
         The Python that runs the programs; by default the one that runs the server.
     """
+    import anyio
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
     start = ["-m", "jupyter_graphbreak"] if python is None else ["-c", WITH_OTHER_PYTHON, python]
     server = StdioServerParameters(
         command=sys.executable, args=[*start, "mcp", "--folder", str(folder), *options], env=dict(os.environ)

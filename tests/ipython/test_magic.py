@@ -91,6 +91,16 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
     assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
 
 
+def test_a_module_whose_method_calls_the_module_is_compiled_in_place(shell: Shell) -> None:
+    shell.run(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.sin()\n"
+        "    @torch.no_grad()\n    def generate(self, x):\n        return self(x)"
+    )
+    shell.run("%%compile_explain\nmodel = torch.compile(Model().eval())\nmodel.generate(torch.ones(2))")
+    (note,) = [note.message for note in shell.report.diagnostics]
+    assert note.endswith("`generate` calls the module: compile it in place, with `module.compile()` for your module.")
+
+
 @pytest.mark.parametrize(
     ("method", "call", "note"),
     [

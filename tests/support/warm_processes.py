@@ -35,6 +35,8 @@ from typing import Any
 
 #: The environment variable that makes a process load PyTorch and this package itself.
 COLD = "COLD_START"
+#: The environment variable that makes forks try only the first unusual inputs of a function, the most revealing ones.
+FEW_INPUTS = "FEW_UNUSUAL_INPUTS"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
 #: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
@@ -252,6 +254,13 @@ def short_measurements() -> Iterator[tuple[types.ModuleType, str, Any]]:
         yield importlib.import_module(f"{package}.{module}"), "_BUDGET", budget
 
 
+def few_unusual_inputs() -> Iterator[tuple[types.ModuleType, str, int]]:
+    """Yield each module and name that limits how many unusual inputs trials use, and the value for tests."""
+    original = importlib.import_module("jupyter_graphbreak.experiments.remedies.original")
+    yield original, "_MAX_KEPT_BYTES", 0
+    yield original, "_MIN_EDGE_CASES", 8
+
+
 def serve(folder: Path) -> None:
     """Load PyTorch and fork on request, until the process that started the server exits."""
     parent = os.getppid()  # read before PyTorch is loaded, because the tests may end in the meantime
@@ -295,6 +304,9 @@ def run_request(connection: socket.socket) -> None:
     os.nice(request["niceness"] - os.nice(0))
     os.environ.clear()
     os.environ.update(request["environment"])
+    if os.environ.pop(FEW_INPUTS, None):
+        for owner, name, value in few_unusual_inputs():
+            setattr(owner, name, value)
     if {"TORCH_TRACE", "TORCH_LOGS"} & os.environ.keys():
         logs: Any = importlib.import_module("torch._logging._internal")
         logs.LOG_TRACE_HANDLER = None  # it still writes to the folder that was set before the fork

@@ -128,11 +128,11 @@ def copy_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
 def call_with_fixed_seeds(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     torch.manual_seed(0)
     random.seed(0)
-    args_copy, named = copy_arguments(args, kwargs)
+    args_copy, copied_kwargs = copy_arguments(args, kwargs)
     value = (
-        program(x=args_copy[0], **named)
-        if isinstance(program, torch.jit.ScriptFunction) and named
-        else program(*args_copy, **named)
+        program(x=args_copy[0], **copied_kwargs)
+        if isinstance(program, torch.jit.ScriptFunction) and copied_kwargs
+        else program(*args_copy, **copied_kwargs)
     )
     if hasattr(value, "__next__"):
         value = list(value)
@@ -176,8 +176,8 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
     for frontend in FRONTENDS:
         expected = compare_by_hand(frontend, case)
         verdict = verdicts[frontend]
-        agrees = {"captures", "breaks", "eager"}
-        outcome = "agrees" if verdict.outcome in agrees else verdict.outcome
+        agreeing_verdicts = {"captures", "breaks", "eager"}
+        outcome = "agrees" if verdict.outcome in agreeing_verdicts else verdict.outcome
         error = verdict.raised.type if verdict.raised is not None else None
         assert (outcome, error, verdict.graphs) == (expected.outcome, expected.error, expected.graphs), (
             f"{frontend}: {verdict}"

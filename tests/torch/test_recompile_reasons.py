@@ -332,10 +332,10 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         for _ in range(2):
             for size, model in enumerate(models, start=3):
                 model(torch.ones(2, size))
-    for again in recompilations(run.report):
-        assert again.is_caused_by_instances
-        assert again.times_text == "recompiled twice, each time for a different instance"
-        assert [guard.advice.partition(":")[0] for guard in again.guards][:1] == [
+    for recompilation in recompilations(run.report):
+        assert recompilation.is_caused_by_instances
+        assert recompilation.times_text == "recompiled twice, each time for a different instance"
+        assert [guard.advice.partition(":")[0] for guard in recompilation.guards][:1] == [
             "nothing, if the instances differ on purpose"
         ]
     if make is linear_layer:

@@ -353,3 +353,22 @@ def test_a_layer_of_pytorch_that_is_compiled_in_place_is_named() -> None:
     with jupyter_graphbreak.capture() as run:
         compiled(ONES)
     assert (run.report.skipped, run.report.summary.graphs) == ([], 1)
+
+
+class NumberedLayer(torch.nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.number
+
+
+def test_own_layers_that_are_compiled_in_place_reach_the_limit_as_any_other_code() -> None:
+    layers = [NumberedLayer(number) for number in range(2, 6)]
+    for layer in layers:
+        layer.compile(backend="eager")
+    with torch._dynamo.config.patch(recompile_limit=2), jupyter_graphbreak.capture() as run:
+        for layer in [*layers, *layers]:
+            layer(ONES)
+    assert [skipped.kind for skipped in run.report.skipped] == ["recompile limit"]

@@ -458,13 +458,13 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
 
 
 def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytest.CaptureFixture[str]) -> None:
-    with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+    with Worker() as worker, warnings.catch_warnings(record=True) as shown_warnings:
         warnings.simplefilter("always")
         with imitate_eager_output():
             filename = torch._dynamo.__file__
             worker(lambda: warnings.warn_explicit("theirs", UserWarning, filename, 1))
             warnings.warn_explicit("ours", UserWarning, filename, 1)
-    assert [str(message.message) for message in shown] == ["theirs"]
+    assert [str(message.message) for message in shown_warnings] == ["theirs"]
     assert capsys.readouterr().err == ""
 
 

@@ -88,7 +88,8 @@ def move_to_builtins(monkeypatch: pytest.MonkeyPatch, module: str, name: str) ->
 def hide(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
     """Hide a name of a module from our code, while torch still finds it in the module."""
     real_import = importlib.import_module
-    attributes = {each: getattr(real_import(module), each) for each in dir(real_import(module)) if each != name}
+    kept_names = set(dir(real_import(module))) - {name}
+    attributes = {kept_name: getattr(real_import(module), kept_name) for kept_name in kept_names}
 
     def import_module(path: str, package: str | None = None) -> Any:
         return SimpleNamespace(**attributes) if path == module else real_import(path, package)
@@ -322,8 +323,8 @@ def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
     """``set_logs`` adds torch's own handler to the logger of the trace, and ``dictConfig`` disables the logger."""
     logger = trace_logger()
     handlers = list(logger.handlers)
-    loggers = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
-    disabled_states = {each: each.disabled for each in loggers}  # dictConfig disables all of them
+    loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    disabled_states = {log: log.disabled for log in loggers}  # dictConfig disables all of them
     try:
         with recorder.record() as recording:
             importlib.import_module("torch._logging").set_logs()

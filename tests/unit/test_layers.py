@@ -69,10 +69,10 @@ def imported_modules(module: str) -> set[str]:
     """Return the modules of our package that a module imports, also inside functions."""
     imported = set()
     for name in imported_names(parse_module(module)):
-        head, _, rest = name.partition(".")
+        head, _, remainder = name.partition(".")
         if head == PACKAGE.name:
             # The rest may name a module, a name in a module, or a name in the package itself.
-            imported.add(next(m for m in (rest, rest.rpartition(".")[0], "") if m in MODULES))
+            imported.add(next(m for m in (remainder, remainder.rpartition(".")[0], "") if m in MODULES))
     return imported
 
 
@@ -90,11 +90,11 @@ def test_there_are_no_import_cycles() -> None:
 
 
 def test_a_module_imports_only_heavy_packages_allowed_for_it() -> None:
-    wrong = {}
+    wrong_imports = {}
     for module in MODULES:
         heads = {name.partition(".")[0] for name in imported_names(parse_module(module))}
-        wrong[module] = heads & HEAVY - allowed_heavy_packages(module)
-    assert {module: heads for module, heads in wrong.items() if heads} == {}
+        wrong_imports[module] = heads & HEAVY - allowed_heavy_packages(module)
+    assert {module: heads for module, heads in wrong_imports.items() if heads} == {}
 
 
 def test_only_the_compat_package_uses_private_names_of_pytorch() -> None:
@@ -103,8 +103,8 @@ def test_only_the_compat_package_uses_private_names_of_pytorch() -> None:
         if not module.startswith("_torch_compat"):
             tree = parse_module(module)
             attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-            used = {*imported_names(tree), *attributes}
-            private += [(module, name) for name in used if name.startswith("torch.") and "._" in name]
+            used_names = {*imported_names(tree), *attributes}
+            private += [(module, name) for name in used_names if name.startswith("torch.") and "._" in name]
     assert private == []
 
 

@@ -35,7 +35,7 @@ _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
 #: The maximum number of a function's instructions in which to search for the one at which two branches join.
 _MAX_INSTRUCTIONS = 20_000
-#: At most this many values are followed at the same time, and this many lines of one branch are recorded.
+#: The maximum number of values to follow at the same time, and of lines of one branch to record.
 _MAX_FOLLOWED_VALUES, _MAX_LINES = 1_000, 2_000
 
 

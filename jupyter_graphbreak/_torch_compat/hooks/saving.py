@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
-#: At most this many keys of a dict, and this many levels of nested dicts, are examined.
+#: The maximum number of keys of a dict, and of levels of nested dicts, to examine.
 _MAX_KEYS, _MAX_LEVELS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")

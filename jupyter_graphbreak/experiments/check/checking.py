@@ -18,11 +18,10 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
     SMALL_NOISE,
+    DoublePrecisionMemory,
     DoublePrecisionResults,
-    convert_state_to_double,
     difference_beyond_rounding,
     flatten,
-    to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
@@ -33,7 +32,7 @@ from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
-from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.subject import Subject, current_setup
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, varying_paths
 from jupyter_graphbreak.recording import recorder
@@ -269,26 +268,31 @@ def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
 def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
     """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
 
-    The noise is the same as for :func:`to_double`.
+    The noise is the same as for :func:`.closeness.to_double`.
     """
+    shared_memory = current_setup().memory
+    shared_memory.collect_garbage()  # gradients of earlier subjects
     try:
-        subject = Subject(entry.call, entry.arguments)
-        subject.restore()
-        subject.memory.collect_garbage()  # gradients of earlier subjects
-        subject.modes = replace(subject.modes, dtype=torch.float64)
-        try:
-            convert_state_to_double(subject, noise_size=noise_size, precision=precision)
-            arguments = subject.arguments or entry.arguments
-            args, kwargs = to_double(
-                (arguments.args, arguments.kwargs), subject.state_memo(), noise_size=noise_size, precision=precision
-            )
-            with force_eager_on_thread():
-                observation = _observe(subject.call, subject, Arguments(*args, **kwargs), call_count=call_count)
-        finally:
-            subject.restore()  # frees the tensors in double precision, although reference cycles may keep the subject
+        observation = _observe_with_own_memory(
+            entry, call_count, DoublePrecisionMemory(noise_size=noise_size, precision=precision)
+        )
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
+    finally:
+        shared_memory.collect_garbage()  # reference cycles may keep the tensors in double precision
+        shared_memory.restore()
     return observation if observation.error_name is None else None
+
+
+def _observe_with_own_memory(entry: Entry, call_count: int, memory: DoublePrecisionMemory) -> _Observation:
+    subject = Subject(entry.call, entry.arguments, own_memory=memory)
+    subject.modes = replace(subject.modes, dtype=torch.float64)
+    try:
+        current_setup().memory.discard_working_copies()
+        with force_eager_on_thread():
+            return _observe(subject.call, subject, subject.arguments, call_count=call_count)
+    finally:
+        subject.restore()
 
 
 def _call(

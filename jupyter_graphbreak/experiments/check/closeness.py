@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import clone, digest, shape_of
-from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
+from jupyter_graphbreak.experiments.trial.copies import clone, digest, memory_key, shape_of, storage_to_share
+from jupyter_graphbreak.experiments.trial.memory import SharedMemory
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
-
-if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: The maximum distance of a result from the one in double precision, as a multiple of the distance due to rounding.
 _MAX_DISTANCE_FACTOR = 8.0
@@ -36,6 +33,8 @@ _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
+#: The number of elements to which noise is added at once.
+_NOISE_CHUNK = 1 << 20
 
 
 class DoublePrecisionResults(NamedTuple):
@@ -168,29 +167,67 @@ def precision_of(graph: torch.fx.Graph) -> float:
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
-def to_double(value: Any, memo: dict[Any, Any] | None = None, *, noise_size: int = 0, precision: float = 0.0) -> Any:
+def to_double(value: Any, *, noise_size: int = 0, precision: float = 0.0) -> Any:
     """Return a copy of a value with its tensors and modules in double precision.
 
     Parameters
     ----------
-    memo : dict
-        Objects that are not copied, by their ids.
     noise_size : int
         The maximum change of each number, in rounding errors. All calls use the same random directions.
     precision : float
         The smallest rounding error to assume; see :func:`precision_of`.
     """
-    return _convert_to_double(clone(value, memo), {}, _Noise(noise_size, precision))
+    return _convert_to_double(clone(value), {}, _Noise(noise_size, precision))
 
 
-def convert_state_to_double(subject: Subject, *, noise_size: int, precision: float) -> None:
-    """Convert the tensors of a subject's state to double precision, in place; see :func:`to_double`."""
-    noise = _Noise(noise_size, precision)
-    seen_ids: set[int] = set()
-    for name, root in subject.roots():
-        for _, tensor in named_tensors(root, name, seen_ids):
-            if tensor.dtype in _CONVERTED_DTYPES:
-                tensor.data = _to_double_tensor(tensor.data, noise)
+class DoublePrecisionMemory(SharedMemory):
+    """The memory of a subject that runs once, in double precision.
+
+    It shares nothing with the memory of other subjects, so that their working copies can be released during the run.
+    Tensors that share memory also share it in double precision.
+
+    Parameters
+    ----------
+    noise_size, precision
+        The same as for :func:`to_double`.
+    """
+
+    def __init__(self, *, noise_size: int, precision: float) -> None:
+        super().__init__()
+        self._noise = _Noise(noise_size, precision)
+        self._converted_elements: dict[Any, torch.Tensor] = {}
+        self._own_keys: set[Any] = set()
+
+    def copy_elements(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return a copy of a detached tensor in double precision, or ``None`` if it keeps its dtype."""
+        if tensor.dtype not in _CONVERTED_DTYPES:
+            return None
+        storage = storage_to_share(tensor)
+        if storage is None:
+            return self._record(_to_double_tensor(tensor, self._noise))
+        key = memory_key(storage), tensor.dtype
+        if key not in self._converted_elements:
+            elements = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
+            self._converted_elements[key] = self._record(_to_double_tensor(elements, self._noise))
+        result = torch.empty(0, dtype=torch.float64, device=tensor.device)
+        return result.set_(
+            self._converted_elements[key].untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()
+        )
+
+    def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        """Return a copy of a storage whose elements keep their dtype."""
+        del tensor
+        result: torch.UntypedStorage = storage.clone()
+        self._own_keys.add(memory_key(result))
+        return result
+
+    def restores(self, storage: torch.UntypedStorage) -> bool:
+        """Return whether a storage needs no saving because it is a copy, which only one run uses."""
+        return memory_key(storage) in self._own_keys
+
+    def _record(self, tensor: torch.Tensor) -> torch.Tensor:
+        self._own_keys.add(memory_key(tensor.untyped_storage()))
+        return tensor
 
 
 class _Noise:
@@ -201,13 +238,16 @@ class _Noise:
         self._generator = torch.Generator().manual_seed(0)
 
     def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
+        """Return a value in double precision with noise."""
         if not self._size:
-            return value
-        # This needs only one temporary tensor besides the result, because the tensors of a state may be large.
+            return value.double()
+        # This needs no large temporary tensor besides the result, because the tensors of a state may be large.
         source = self._generator
-        factors = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device)
+        factors = torch.rand(value.numel(), dtype=torch.float64, generator=source).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
-        return factors.mul_(value)
+        for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):
+            chunk.mul_(elements)  # converts the elements to double precision first
+        return factors.view(value.shape)
 
 
 def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
@@ -235,4 +275,4 @@ def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
 def _to_double_tensor(value: torch.Tensor, noise: _Noise) -> torch.Tensor:
     if value.dtype not in _CONVERTED_DTYPES:
         return value
-    return noise.add_to(value.double(), torch.finfo(value.dtype).eps)
+    return noise.add_to(value, torch.finfo(value.dtype).eps)

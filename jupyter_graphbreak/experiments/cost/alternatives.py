@@ -52,9 +52,9 @@ def measure_alternatives(
     alternatives: list[Alternative] = []
     if not paths and not filters:
         return alternatives
-    unchanged = Variant(steady_state.entry, compiled=True)
-    with compile_separately(unchanged.subject.call), contextlib.suppress(TimeUpError):
-        if not unchanged.warm_up():
+    unchanged_variant = Variant(steady_state.entry, compiled=True)
+    with compile_separately(unchanged_variant.subject.call), contextlib.suppress(TimeUpError):
+        if not unchanged_variant.warm_up():
             return alternatives
         for path in paths:
 
@@ -63,12 +63,12 @@ def measure_alternatives(
                     lambda caller: _is_same_line(steady_state.locate([caller]), path.location)
                 )
 
-            times = _time_both(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
+            times = _time_both(unchanged_variant, Variant(steady_state.entry, compiled=True, context=without_branch))
             if times is not None:
                 alternatives.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, guard_filter in filters:
             times = _time_both(
-                unchanged, Variant(replace(steady_state.entry, guard_filter=guard_filter), compiled=True)
+                unchanged_variant, Variant(replace(steady_state.entry, guard_filter=guard_filter), compiled=True)
             )
             if times is not None and _is_faster_by(times, _MIN_SAVED_SHARE * guards_us):
                 alternatives.append(Alternative("guards", f"torch.compiler.{name}", None, *times))

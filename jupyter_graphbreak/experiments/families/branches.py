@@ -24,12 +24,12 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     where_call,
 )
 from jupyter_graphbreak.experiments.families.conditions import (
-    requires_elements,
     rewrite_guard_as_if,
     split_test,
     tensor_condition,
 )
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.element_counts import requires_elements
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -461,9 +461,9 @@ def _propose_in_place(
     if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_OPERATIONS:
         return
     target, value = site.draft.text_of(assignment.target), as_argument(site.draft, assignment.value)
-    symbol, neutral = _NEUTRAL_OPERATIONS[type(assignment.op)]
+    symbol, neutral_value = _NEUTRAL_OPERATIONS[type(assignment.op)]
     change = f"-{as_operand(value)}" if isinstance(assignment.op, ast.Add) else value
-    line = f"{target} {symbol} {where_call(site.torch_name, condition, change, neutral)}"
+    line = f"{target} {symbol} {where_call(site.torch_name, condition, change, neutral_value)}"
     lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], [line])
     if lines is not None:
         splice = site.draft.statement_replacement(if_statement, lines)

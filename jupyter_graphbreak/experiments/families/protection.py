@@ -106,8 +106,8 @@ def assumptions_of(
 
 def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
     """Return the names that a test, or the value of a name in the test, compares by order, as in ``i < n``."""
-    read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
-    assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
+    read_names, scope = names_read(test), draft.enclosing_function(test) or draft.tree
+    assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read_names)
     values = [test, *(node.value for node in assignments)]
     comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
     order_comparisons = (part for part in comparisons if any(isinstance(op, _ORDER_COMPARISONS) for op in part.ops))

@@ -300,18 +300,18 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
     reads: dict[ast.Call, _HostRead] = {}
     for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if break_site is not None and break_site.draft is site.draft and break_site.function is function:
-            read = _host_read_at(break_site) or _output_size_read(break_site)
-            if read is not None and _is_same_before_call(break_site, function, read.tensor):
-                reads[read.call] = read
+            host_read = _host_read_at(break_site) or _output_size_read(break_site)
+            if host_read is not None and _is_same_before_call(break_site, function, host_read.tensor):
+                reads[host_read.call] = host_read
     if not any(site.node in ast.walk(call) for call in reads):
         return
     names: dict[str, str] = {}
-    for read in reads.values():
-        if read.expression not in names:
-            names[read.expression] = fresh_name(site.draft, "given", names.values())
+    for host_read in reads.values():
+        if host_read.expression not in names:
+            names[host_read.expression] = fresh_name(site.draft, "given", names.values())
     splices: list[Splice | None] = [
-        site.draft.replacement(read.call, read.replacement.replace("{}", names[read.expression]))
-        for read in reads.values()
+        site.draft.replacement(host_read.call, host_read.replacement.replace("{}", names[host_read.expression]))
+        for host_read in reads.values()
     ]
     lines = [f"{name} = {expression}" for expression, name in names.items()]
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)

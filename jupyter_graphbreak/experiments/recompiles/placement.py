@@ -421,8 +421,8 @@ def _apply_splices(text: str, splices: Iterable[_Splice]) -> str:
     lines = [line.encode() for line in text.split("\n")]
     for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
         (first, column), (last, end) = splice.start, splice.end
-        joined = lines[first - 1][:column] + splice.text.encode() + lines[last - 1][end:]
-        lines[first - 1 : last] = joined.split(b"\n")
+        joined_line = lines[first - 1][:column] + splice.text.encode() + lines[last - 1][end:]
+        lines[first - 1 : last] = joined_line.split(b"\n")
     return "\n".join(line.decode() for line in lines)
 
 

@@ -20,6 +20,7 @@ from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.experiments.trial.values import RoundingErrors
 
 #: The name of the builtin function that an instrumented text calls.
 RECORDER_NAME = "__graphbreak_record__"
@@ -147,6 +149,8 @@ class UncompiledOriginal:
         #: The time in seconds that the runs on these inputs took.
         self.seconds = time.monotonic() - start
         self._edge_cases: list[ReferenceCase] | None = None
+        #: The results of :meth:`rounding_errors`, by the ids of the cases, with the cases.
+        self._rounding_errors: dict[int, tuple[ReferenceCase, dict[int, RoundingErrors]]] = {}
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
@@ -219,6 +223,13 @@ class UncompiledOriginal:
         """Return the paths in arguments and state whose values vary, such as the time of day or an address."""
         with sandbox_runs():
             return varying_state_paths(self._reference.result, self._reference.repeat_on_new_copies())
+
+    def rounding_errors(self, case: ReferenceCase) -> dict[int, RoundingErrors]:
+        """Return the rounding errors in what the function leaves behind; see :meth:`.Reference.rounding_errors`."""
+        if id(case) not in self._rounding_errors:
+            with sandbox_runs(), contextlib.suppress(TrialStoppedError):
+                self._rounding_errors[id(case)] = case, self._reference.rounding_errors(case)
+        return self._rounding_errors.setdefault(id(case), (case, {}))[1]
 
     def usual_inputs(self) -> list[ReferenceCase]:
         """Return the inputs of every trial."""

@@ -268,11 +268,11 @@ class _BreakRemedyBuilder:
 
 def _frames_within(report: Report, ident: str) -> set[str]:
     """Return a frame, its recompiles, and all frames that these call or that continue after their breaks."""
-    within = {ident}
+    frame_ids = {ident}
     for frame in report.frames:  # callers come first
-        if frame.caller in within or frame.recompile_of in within:
-            within.add(frame.id)
-    return within
+        if frame.caller in frame_ids or frame.recompile_of in frame_ids:
+            frame_ids.add(frame.id)
+    return frame_ids
 
 
 def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
@@ -313,7 +313,7 @@ def _merge_pair(one: Remedy, other: Remedy) -> Remedy:
     evidence = None
     if one.evidence is not None and other.evidence is not None:
         first, second = one.evidence, other.evidence
-        branch_coverage = [both for both in (first.both_sides, second.both_sides) if both is not None]
+        branch_coverage = [covers for covers in (first.both_sides, second.both_sides) if covers is not None]
         evidence = Evidence(
             backend=first.backend,
             inputs=first.inputs + second.inputs,

@@ -287,8 +287,8 @@ def _original_line(old: str, new: str, line: int) -> str:
     """Return the old number of a line of the changed text, or else its new number and "of the changed code"."""
     old_lines, code = old.split("\n"), new.split("\n")[line - 1].strip()
     numbers = [number for number, new_numbers in _line_map(old, new).items() if line in new_numbers]
-    unchanged = [number for number in numbers if old_lines[number - 1].strip() == code]
-    return str(unchanged[0]) if len(unchanged) == 1 else f"{line} of the changed code"
+    unchanged_numbers = [number for number in numbers if old_lines[number - 1].strip() == code]
+    return str(unchanged_numbers[0]) if len(unchanged_numbers) == 1 else f"{line} of the changed code"
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:

@@ -33,7 +33,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     verdict_of_error,
     without_expected_edge_differences,
 )
-from jupyter_graphbreak.experiments.trial.difference import differences
+from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
@@ -255,13 +255,18 @@ class TrialRunner:
     def _differences(
         self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False
     ) -> list[Difference]:
-        return differences(
+        compare = functools.partial(
+            differences,
             case.expected_result,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
             ignored_paths=self._varying_paths,
             compares_signs_of_zero=compares_signs_of_zero,
         )
+        diffs = compare()
+        if self._uncompiled_original.is_repeatable and any(difference.kind in ROUNDED_KINDS for difference in diffs):
+            return compare(rounding_errors=self._uncompiled_original.rounding_errors(case))
+        return diffs
 
     def run_trial(
         self,

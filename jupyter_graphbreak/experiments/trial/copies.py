@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
 
@@ -62,11 +62,18 @@ class UncopiedObject(NamedTuple):
     reason: str
 
 
-class MemoryProvider(Protocol):
-    """Provides the memory for copies of large tensors, so that several copies can share it."""
+class MemoryProvider:
+    """Provides the memory for copies of tensors, for example to let several copies share large memory."""
 
     def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return a copy of a tensor's storage, or ``None`` if the caller has to copy it."""
+        del tensor, storage
+        return None
+
+    def copy_elements(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return a copy of a detached tensor in a different dtype, or ``None`` if the caller has to copy it."""
+        del tensor
+        return None
 
 
 def clone(
@@ -418,7 +425,11 @@ class _Copier:
 
     def _copy_elements(self, value: torch.Tensor) -> torch.Tensor:
         detached_tensor = value.detach()
-        storage = _storage_to_share(detached_tensor)
+        if self._memory_provider is not None:
+            converted_copy = self._memory_provider.copy_elements(detached_tensor)
+            if converted_copy is not None:
+                return converted_copy
+        storage = storage_to_share(detached_tensor)
         if storage is None:
             with torch.inference_mode(value.is_inference()):
                 return detached_tensor.clone()
@@ -524,7 +535,7 @@ def _detached_copy(value: torch.Tensor) -> torch.Tensor:
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
-def _storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
+def storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
     """Return a tensor's storage if copies of its tensors should share a copy of it, else ``None``."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
@@ -541,7 +552,7 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
         if (
             is_instance(item, torch.Tensor)
             and is_plain_tensor(item)
-            and (storage := _storage_to_share(item)) is not None
+            and (storage := storage_to_share(item)) is not None
         ):
             memo[memory_key(storage)] = storage
     return memo
@@ -587,12 +598,16 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     rows = elements[:elements_in_rows].view(-1, _ROW_ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
     weights = _random_weights().to(value.device)
-    sums = torch.empty(len(rows), _ROW_SUMS, dtype=value.dtype, device=value.device)
+    sum_count = len(rows) * _ROW_SUMS
+    rest = elements[elements_in_rows:]
+    result = torch.empty(sum_count + rest.numel(), dtype=value.dtype, device=value.device)
+    sums = result[:sum_count].view(-1, _ROW_SUMS)
     # All chunks use one buffer: small results between large temporaries would keep the C library from reusing memory.
     buffer = torch.empty(_CHUNK_ROWS, _ROW_ELEMENTS, dtype=torch.float64, device=value.device)
     for chunk, chunk_sums in zip(rows.split(_CHUNK_ROWS), sums.split(_CHUNK_ROWS), strict=True):
         chunk_sums.copy_(buffer[: len(chunk)].copy_(chunk) @ weights)
-    return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
+    result[sum_count:].copy_(rest)
+    return result
 
 
 def store_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:

@@ -15,9 +15,10 @@ from jupyter_graphbreak.experiments.trial.named_objects import RESULT, leaves, n
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.experiments.trial.values import RoundingErrors
 
     #: Compares two values, as :func:`.values.describe_difference` does.
     _Compare = Callable[..., str | None]
@@ -32,6 +33,8 @@ ACCEPTABLE_KINDS: frozenset[DifferenceKind] = frozenset({
     "printed", "stderr", "warned", "logged", "zero gradient", "needless gradient", "random state", "different error",
     "layout", "sign of zero", "lost alias",
 })  # fmt: skip
+#: The kinds of differences that rounding errors can explain.
+ROUNDED_KINDS: frozenset[DifferenceKind] = frozenset({"argument", "gradient", "state"})
 _MAX_QUOTE_LENGTH = 60
 #: The prefixes of the error messages of a graph in which a value violates an assumption.
 _ASSERTION_PREFIXES = ("Runtime assertion failed", "Expected cond to be True")
@@ -68,6 +71,7 @@ def differences(
     compares_values: bool = True,
     ignored_paths: frozenset[str] = frozenset(),
     compares_signs_of_zero: bool = False,
+    rounding_errors: Mapping[int, RoundingErrors] | None = None,
 ) -> list[Difference]:
     """Return all differences between a program and the original.
 
@@ -82,8 +86,10 @@ def differences(
         The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
     compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result. Compilers do not preserve the sign.
+    rounding_errors : mapping of int to RoundingErrors, optional
+        The known rounding errors in the original's tensors; see :func:`.rounding.rounding_errors`.
     """
-    compare = functools.partial(describe_difference, compares_values=compares_values)
+    compare = functools.partial(describe_difference, compares_values=compares_values, rounding_errors=rounding_errors)
     if expected.error is not None or actual.error is not None:
         items = list(_exception_differences(expected, actual))
     else:

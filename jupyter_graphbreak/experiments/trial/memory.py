@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import gc
+import mmap
 import os
+import sys
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, memory_key
+from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, MemoryProvider, memory_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -44,7 +46,7 @@ class StorageCopy(NamedTuple):
     original: weakref.ref[torch.Tensor]
 
 
-class StorageRecorder:
+class StorageRecorder(MemoryProvider):
     """Copies storages and remembers the originals. An original that is unchanged can restore its copy."""
 
     def __init__(self) -> None:
@@ -58,7 +60,7 @@ class StorageRecorder:
         return self.storage_copies[-1].storage
 
 
-class SharedMemory:
+class SharedMemory(MemoryProvider):
     """Large memory that several copies share. Runs work on one copy, which is restored before each run.
 
     Parameters
@@ -165,6 +167,14 @@ class SharedMemory:
             gc.collect()
             _release_free_memory()
 
+    def discard_working_copies(self) -> None:
+        """Return the memory of the working copies to the system.
+
+        Their content is undefined until :meth:`restore`, so only a subject with its own memory may run meanwhile.
+        """
+        for copied_storage in self._copied_storages:
+            _discard_content(copied_storage.working_copy)
+
     def changed_storages(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
         """Return the initial and the current content of the storages that runs have changed."""
         return [
@@ -189,6 +199,16 @@ class SharedMemory:
             if copied_storage.is_unchanged()
         }
         return memo | {UNCHANGED_MEMORY: frozenset(memo)}
+
+
+def _discard_content(storage: torch.UntypedStorage) -> None:
+    """Return the memory of a storage to the system, if the system can do so while the storage keeps its address."""
+    if storage.device.type != "cpu" or not sys.platform.startswith("linux"):
+        return
+    start = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (storage.data_ptr() + storage.nbytes()) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 @functools.cache

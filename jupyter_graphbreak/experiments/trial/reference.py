@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, example_of
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
+from jupyter_graphbreak.experiments.trial.rounding import add_noise_to_parameters, rounding_errors
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
+    from jupyter_graphbreak.experiments.trial.values import RoundingErrors
 
 #: The processor time in seconds after which no further input is derived.
 _MAX_SECONDS = 2.0
@@ -221,6 +223,17 @@ class Reference:
         other = Subject(self.fn, self.first_input.arguments)
         with force_eager_on_thread(), announce_sleep():
             return run(other.call, other, other.replace_with_copies(self.first_input.arguments))
+
+    def rounding_errors(self, case: ReferenceCase) -> dict[int, RoundingErrors]:
+        """Return the rounding errors in what the function leaves behind, by the ids of the expected tensors."""
+        other = Subject(self.fn, self.first_input.arguments)
+        with add_noise_to_parameters(other) as has_noise:
+            if not has_noise:
+                return {}
+            other.set_variables(case.input.state)
+            with force_eager_on_thread(), announce_sleep():
+                result = self.run_after_preceding_calls(other.call, other, case.input)
+        return rounding_errors(case.expected_result, result)
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed_names:

@@ -114,6 +114,10 @@ class Subject:
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
         The arguments of the calls, copied with the function so that shared objects and shared memory stay shared.
+    memory_provider : MemoryProvider, optional
+        Provides the memory for copies of tensors, for a subject that never runs.
+    own_memory : SharedMemory, optional
+        The memory of the copies of a subject that runs once. The default is the memory that all subjects share.
     name_snapshot : NameSnapshot, optional
         The values that names had when the copied function was called. The default is those of the current entry.
 
@@ -136,13 +140,14 @@ class Subject:
         fn: Callable[..., Any],
         arguments: Arguments | None = None,
         memory_provider: MemoryProvider | None = None,
+        own_memory: SharedMemory | None = None,
         name_snapshot: NameSnapshot | None = None,
     ) -> None:
         if memory_provider is None:
             _import_modules(fn)
         setup = current_setup()
         name_snapshot = setup.name_snapshot if name_snapshot is None else name_snapshot
-        self.modes, self.memory = setup.modes, setup.memory
+        self.modes, self.memory = setup.modes, setup.memory if own_memory is None else own_memory
         self._detached_keys: set[Any] = set()
         self._copier = copier = FunctionCopier(
             name_snapshot.origin_ids, self.memory if memory_provider is None else memory_provider
@@ -172,7 +177,7 @@ class Subject:
         self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCK_MAKERS and id(copy) != key]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
-        self.initial_state = self.state()
+        self.initial_state = self.state() if own_memory is None else {}
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects that a call may change, by name. The name of the module or instance itself is empty."""

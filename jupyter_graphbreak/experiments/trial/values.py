@@ -11,7 +11,7 @@ import types
 import weakref
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import torch
@@ -34,6 +34,11 @@ _MAX_REPR_LENGTH = 80
 _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The tolerated rounding error after terms cancel, relative to the largest number of all results.
 _CANCELED_TOLERANCE = 1e-5
+#: The smallest absolute difference that rounding does not explain by itself.
+_ATOL = 1e-5
+#: The maximum error of a result, and the maximum number of its elements with large errors, as multiples of those that
+#: noise causes.
+_ROUNDING_FACTOR = 8
 _MAX_DEPTH = 20
 #: The prefix that marks varying keys, which have no path of their own.
 _KEYS_PREFIX = "the keys of "
@@ -48,6 +53,39 @@ _Path = str | tuple["_Path", Any, bool]
 
 #: Prefixes of attributes that compiling adds to a module.
 _COMPILER_PREFIXES = ("_dynamo", "_torchdynamo", "_is_torch_compile")
+
+
+class RoundingErrors(NamedTuple):
+    """The largest rounding error in a tensor, and the number of elements whose errors exceed the usual tolerances."""
+
+    largest: float
+    element_count: int
+
+    @classmethod
+    def between(cls, expected: torch.Tensor, with_noise: torch.Tensor) -> RoundingErrors | None:
+        """Return the rounding errors that noise has caused; ``None`` if all of them are within the usual tolerances."""
+        distances = _excessive_distances(expected, with_noise)
+        return cls(float(distances.max()), distances.numel()) if distances is not None and distances.numel() else None
+
+    def explain(self, expected: torch.Tensor, actual: torch.Tensor) -> bool:
+        """Return whether rounding errors explain the difference of a result."""
+        distances = _excessive_distances(expected, actual)
+        if distances is None or distances.numel() > _ROUNDING_FACTOR * self.element_count:
+            return False
+        return not distances.numel() or float(distances.max()) <= _ROUNDING_FACTOR * self.largest
+
+
+def _excessive_distances(expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor | None:
+    """Return the distances of elements that exceed the usual tolerances; ``None`` if rounding cannot explain them."""
+    tolerances = _NOISE_TOLERANCES.get(expected.dtype)
+    is_comparable = expected.dtype == actual.dtype and expected.layout == actual.layout == torch.strided
+    if tolerances is None or not is_comparable or expected.is_nested or expected.shape != actual.shape:
+        return None
+    expected, actual = expected.detach(), actual.detach().to(expected.device)
+    if not torch.equal(expected.isfinite(), actual.isfinite()):
+        return None
+    is_excessive = ~torch.isclose(actual, expected, rtol=tolerances[0], atol=_ATOL, equal_nan=True)
+    return (actual - expected)[is_excessive].abs()
 
 
 class YieldedItems(msgspec.Struct, frozen=True):
@@ -98,6 +136,7 @@ def describe_difference(
     ignored_paths: Collection[str] = (),
     root: str = "",
     largest: float = 0.0,
+    rounding_errors: Mapping[int, RoundingErrors] | None = None,
 ) -> str | None:
     """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
@@ -115,10 +154,12 @@ def describe_difference(
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.
+    rounding_errors : mapping of int to RoundingErrors, optional
+        The known rounding errors of expected tensors, by the ids of these tensors.
     """
-    first = _Comparison(compares_values=compares_values, ignored_paths=ignored_paths, largest=largest).find_difference(
-        expected, actual, root
-    )
+    first = _Comparison(
+        compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors
+    ).find_difference(expected, actual, root)
     if first is None:
         return None
     path, text = _path_string(first[0]), first[1]
@@ -189,9 +230,11 @@ class _Comparison:
         ignored_paths: Collection[str] = (),
         collects_paths: bool = False,
         largest: float = 0.0,
+        rounding_errors: Mapping[int, RoundingErrors] | None = None,
     ) -> None:
         self.ignored_paths = set(ignored_paths)
         self._largest = largest
+        self._rounding_errors = rounding_errors or {}
         self._compares_values = compares_values
         self._collects_paths = collects_paths
         self._compared_pairs: set[tuple[int, int]] = set()
@@ -295,13 +338,15 @@ class _Comparison:
             return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
         if expected.dtype != actual.dtype:
             return f"{actual.dtype} instead of {expected.dtype}"
+        rounding_errors = self._rounding_errors.get(id(expected))
         expected, actual = expected.detach(), actual.detach()
         if not self._compares_values or _have_equal_elements(expected, actual):
             return None
         try:
             torch.testing.assert_close(actual, expected, equal_nan=True, check_stride=False)
         except AssertionError as error:
-            if _differs_by_noise(expected, actual, self._largest):
+            is_rounding = rounding_errors is not None and rounding_errors.explain(expected, actual)
+            if is_rounding or _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
                 return _show_both(expected, actual)
@@ -355,7 +400,7 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
     finite_numbers = expected[expected.isfinite()].abs()
     largest = float(finite_numbers.max()) if finite_numbers.numel() else 0.0
     relative, relative_to_largest = noise
-    absolute = max(1e-5, relative_to_largest * largest, _CANCELED_TOLERANCE * largest_of_all)
+    absolute = max(_ATOL, relative_to_largest * largest, _CANCELED_TOLERANCE * largest_of_all)
     return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 

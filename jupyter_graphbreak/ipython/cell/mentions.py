@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.notes import REPAIR_ADVICE
+from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
@@ -94,9 +95,12 @@ def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
             continue
         is_own_method = isinstance(inspect.getattr_static(type(module), method, None), types.FunctionType)
         if is_own_method and not hasattr(module_class, method):
+            advice = f"Compile the method: `torch.compile({name}.{method})`."
+            if module is not value and _calls_module(inspect.getattr_static(type(module), method)):
+                advice = f"`{method}` calls the module: compile it in place, with `module.compile()` for your module."
             return (
                 f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
-                f"calls to the module itself. Compile the method: `torch.compile({name}.{method})`."
+                f"calls to the module itself. {advice}"
             )
         if module is not value:
             continue
@@ -111,6 +115,18 @@ def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
                 f"effect. Use `torch.compile({name})`."
             )
     return None
+
+
+def _calls_module(method: types.FunctionType) -> bool:
+    """Return whether a method calls its own module, ``self(x)``, as the loop of a ``generate`` method does."""
+    function = inspect.unwrap(method)
+    try:
+        tree = parse_python(inspect.getsource(function))
+    except (OSError, TypeError):
+        return False
+    arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
+    return any(isinstance(called, ast.Name) and called.id in arguments[:1] for called in calls)
 
 
 def _is_saving_function(function: ast.expr) -> bool:

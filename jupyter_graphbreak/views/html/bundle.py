@@ -29,7 +29,7 @@ REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 _MAX_REPORT_BYTES = 3_000_000
 #: If the code of the graphs has more characters than this, it is compressed together with the rest of the HTML.
 _MAX_CODE_LENGTH = 4_000
-#: An output that leaves out parts contains at most this many rows of each section.
+#: The maximum number of rows of each section in an output that leaves out parts.
 _MAX_ROWS = 500
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.schema import Report
 
-#: At most this many processes are shown with their report; the rest are shown with a summary.
+#: The maximum number of processes to show with their report; the rest are shown with a summary.
 _MAX_REPORTS = 8
-#: At most this many breaks are listed; the rest are counted.
+#: The maximum number of breaks to list; the rest are counted.
 _MAX_BREAKS = 200
 #: The maximum number of ranks whose compile times are listed.
 _MAX_LISTED_RANKS = 2048

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
-#: At most this many related elements of each kind are highlighted together with an element.
+#: The maximum number of related elements of each kind to highlight together with an element.
 _MAX_RELATED_ELEMENTS = 100
 
 

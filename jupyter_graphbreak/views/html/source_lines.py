@@ -39,7 +39,7 @@ _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
-#: At most this many breaks of one line are numbered in its gutter, and explained in notes below it.
+#: The maximum number of breaks of one line to number in its gutter, and to explain in notes below it.
 _MAX_SIGNS, _MAX_NOTES = 20, 20
 
 

@@ -97,7 +97,7 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
 #: The maximum number of eager functions and of resume functions that are listed for a break, and of calls for a step of
 #: the run.
 _MAX_NAMES = 8
-#: At most this many calls compiled for a report are shown with the statement that compiles them.
+#: The maximum number of calls to show with the statement that compiles them, if they were compiled for the report.
 _MAX_COMPILABLE_CALLS = 4
 #: The number of source lines that the front end loads at once.
 LINES_AT_ONCE = 100

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
 _MAX_COMPILED_NAMES = 4
-#: At most this many graphs that run without a CUDA graph get a sentence.
+#: The maximum number of sentences about graphs that run without a CUDA graph.
 _MAX_CUDAGRAPH_SENTENCES = 50
 
 
@@ -116,7 +116,7 @@ MAX_ROWS = 5_000
 #: The maximum number of characters of a label or detail, and of a paragraph.
 _MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
 _T = TypeVar("_T")
-#: At most this many guards of one function are listed.
+#: The maximum number of guards of one function to list.
 _MAX_GUARDS = 10
 
 

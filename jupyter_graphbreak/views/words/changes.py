@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes
 
 
-#: If there are more functions than this, they are counted instead of named.
+#: The maximum number of functions to name; more are only counted.
 _MAX_NAMES = 2
 
 

@@ -191,10 +191,12 @@ _NOTABLE_GUARD_SHARE = 0.25
 _NOTABLE_DIFFERENCE = 0.25
 #: Eager calls that take less time, in microseconds, have too little work to gain from compiling if guards are notable.
 _MAX_SMALL_CALL_US = 200.0
-_ADVICE_ON_SMALL_CALLS = ": a call has too little work, so compile a function that does more, or do not compile it"
+_ADVICE_ON_SMALL_CALLS = (
+    ": a call does too little work, so compile a function that does more, or leave this one uncompiled"
+)
 #: Calls in the run take longer than in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
-#: At most this many entries, and remedies of one entry, are described.
+#: The maximum number of entries, and of remedies of one entry, to describe.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
 
 

@@ -38,7 +38,7 @@ _CACHE_CONDITION = (
     '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
     "this setting with a different string"
 )
-#: At most this many entries are described.
+#: The maximum number of entries to describe.
 _MAX_ENTRIES = 50
 #: Calls that need less memory than this are not described; differences in memory below this share are ignored.
 _NOTABLE_BYTES = 1 << 20
@@ -52,18 +52,18 @@ _NOTABLE_GROWTH_BYTES = 1 << 10
 _MIN_SHOWN_RATIO = 1.1
 #: Two starts are compared only if at least one of them compiles for this many seconds.
 _NOTABLE_START_S = 1.0
-#: At most this many graphs that no cache can keep are listed.
+#: The maximum number of listed graphs that no cache can keep.
 _MAX_BYPASSED_GRAPHS = 3
 #: The maximum number of slow operations to list, and a lower bound of times to divide by.
 _MAX_OPS, _MIN_US = 5, 0.1
-#: At most this many alternatives of an entry are described.
+#: The maximum number of alternatives of an entry to describe.
 _MAX_ALTERNATIVES = 5
 _UNNOTICED_CHANGES = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
 }
-#: At most this many pairs of kernels that are not fused are described.
+#: The maximum number of pairs of unfused kernels to describe.
 _MAX_UNFUSED_PAIRS = 3
 _WHY_NOT_FUSED = {
     "reduction": "the second one needs the finished result of a reduction",
@@ -76,11 +76,11 @@ _WHY_NOT_FUSED = {
 _MAX_START_RATIO = 0.8
 #: Times are called equal if their ratio is between the reciprocal of this number and this number.
 _EQUAL_RATIO = 1.03
-#: At most this many differences between blocks are listed.
+#: The maximum number of differences between blocks to list.
 _MAX_DIFFERENCES = 3
 #: Findings about start-up time are sorted as if they cost this share of a call.
 _SHARE_OF_START = 0.5
-#: At most this many objects with expensive guards are listed.
+#: The maximum number of objects with expensive guards to list.
 _MAX_GUARDS = 3
 #: A part of a guard's path: the dict in which a module keeps its submodules, parameters or buffers.
 _MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
@@ -111,7 +111,7 @@ def cost_findings(report: Report) -> list[CostFinding]:
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         prefix = entry_prefix(report, entry)
-        findings += [replace(one, sentence=prefix + one.sentence) for one in _entry_findings(report, entry)]
+        findings += [replace(finding, sentence=prefix + finding.sentence) for finding in _entry_findings(report, entry)]
     return sorted(findings, key=lambda finding: -finding.share)
 
 

@@ -10,7 +10,7 @@ from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
 
-#: At most this many effects are listed; the rest are counted.
+#: The maximum number of effects to list; the rest are counted.
 _MAX_NAMED_EFFECTS = 4
 
 

@@ -45,6 +45,13 @@ _SIZE_EXPRESSION = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
 _SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
+#: A guard on a range that a condition on a size leaves: "2 <= x.size()[0] <= 4".
+_SIZE_RANGE = re.compile(r"(?P<low>\d+) <= (?P<name>[\w.\[\]'\"]+)\.size\(\)\[(?P<index>\d+)\] <= (?P<high>\d+)")
+#: A guard on the dispatch keys of a tensor, which its device and modes such as inference mode decide.
+_DISPATCH_KEYS = re.compile(
+    r"tensor '(?P<name>.+)' dispatch key set mismatch\. expected DispatchKeySet\((?P<old>[^)]*)\), "
+    r"actual DispatchKeySet\((?P<new>[^)]*)\)"
+)
 #: A guard on whether a value is None: "mask is None", "mask is not None".
 _NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
@@ -69,15 +76,23 @@ _TENSOR_TYPE_GUARD = re.compile(
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
-#: At most this many lines of one guard are listed.
+#: The maximum number of lines of one guard to list.
 _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The values of a size that is at least 2 in one graph, and then is not.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
+#: The beginning of advice on recompiles that are expected.
+NOTHING_TO_DO = "nothing"
 #: The advice for functions that are called with and without gradients.
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
+#: The advice for functions that are called with different settings of autocast.
+_ADVICE_ON_AUTOCAST = "nothing: each setting of autocast has its own graph, which is expected"
+#: The advice for functions that are called with different other settings of PyTorch.
+_ADVICE_ON_SETTING = "set it once, before the first call"
+#: The advice for functions that are called in inference mode as well.
+_ADVICE_ON_INFERENCE = "nothing: calls in inference mode have their own graph, which is expected"
 #: The advice for a container that was empty in the first call, such as a cache.
 _ADVICE_ON_EMPTY_CONTAINER = (
     "if the code fills `{name}`, as for a cache, ignore this one recompile, or fill it before the first compiled call; "
@@ -194,6 +209,8 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, 
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    if "condition" in heads and any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group):
+        advice = _advice_on_constant_size({"condition"})
     if (
         last_advice != _ADVICE_ON_FIRST_STEP
         and variations
@@ -349,13 +366,16 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         name, index = bound["name"], bound["index"]
         varied_size = f"dimension {index} of {name}"
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+    if size_range := _SIZE_RANGE.fullmatch(guard):
+        varied_size = f"the range of dimension {size_range['index']} of {size_range['name']}"
+        return _Variation(varied_size, f"{size_range['low']} to {size_range['high']}", "a size outside of it", "")
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
         advice = _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library)
         is_from_program = not name.startswith(("len(", BREAK_RESULT_PREFIX)) and not is_library
         is_varied_number = is_number(value) and is_from_program and not advice
         return _Variation(_shown_name(name), value, None, advice, name, is_number=is_varied_number)
-    return _optimizer_variation(guard) or _variation_without_values(guard)
+    return _optimizer_variation(guard) or _variation_without_values(guard, is_library=is_library)
 
 
 def _optimizer_variation(guard: str) -> _Variation | None:
@@ -366,16 +386,57 @@ def _optimizer_variation(guard: str) -> _Variation | None:
     return None
 
 
-def _variation_without_values(guard: str) -> _Variation | None:
+def _variation_without_values(guard: str, *, is_library: bool) -> _Variation | None:
     """Describe a guard on an object, on a setting, or on the backend."""
     if text := _object_variation(guard):
         is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
-        advice = _FREED_OBJECT_ADVICE if is_freed_on_break else ""
-        return _Variation(text, "", None, _ADVICE_ON_GRAD_MODE if text == "the grad mode changed" else advice)
+        is_setting = bool(changed_settings(guard))
+        advice = _advice_on_object(guard) if is_setting or not is_library else ""
+        advice = _FREED_OBJECT_ADVICE if is_freed_on_break else advice
+        return _Variation(text, "", None, advice)
     if guard.startswith(_BACKEND_GUARD_START):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
     return None
+
+
+def _advice_on_object(guard: str) -> str:
+    """Return advice on a guard on an object that the program passes or keeps; empty for any other guard."""
+    if _NONE_GUARD.fullmatch(guard):
+        return "nothing: calls with and without it have their own graphs, which is expected"
+    if name_of_function_variable(guard):
+        return "nothing, if there are few functions: each has its own graph; otherwise call it outside"
+    if settings := changed_settings(guard):
+        return _advice_on_settings(settings)
+    if keys := _DISPATCH_KEYS.fullmatch(guard):
+        return _ADVICE_ON_INFERENCE if "inference" in _dispatch_key_text(keys) else ""
+    if (wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard)) and wrong_type["type"] in {"int", "float", "bool"}:
+        return f"pass a tensor each time: `{wrong_type['name']} = torch.as_tensor({wrong_type['name']})`"
+    identity = _IDENTITY_GUARD.fullmatch(guard)
+    if identity is not None and identity["kind"] == "obj" and not identity["name"].startswith(BREAK_RESULT_PREFIX):
+        return "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls"
+    return ""
+
+
+def _advice_on_settings(settings: str) -> str:
+    """Return advice on settings of PyTorch that vary between calls, such as "the grad mode" or "autocast on cpu"."""
+    if settings == "the grad mode":
+        return _ADVICE_ON_GRAD_MODE
+    is_selecting = all(
+        name == "the grad mode" or name.startswith("autocast") for name in re.split(", | and ", settings)
+    )
+    return _ADVICE_ON_AUTOCAST if is_selecting else _ADVICE_ON_SETTING
+
+
+def _dispatch_key_text(keys: re.Match[str]) -> str:
+    """Return how the dispatch keys of a tensor varied: "`x` is an inference tensor in some calls only"."""
+    name, old, new = f"`{keys['name']}`", set(keys["old"].split(", ")), set(keys["new"].split(", "))
+    changed = old ^ new
+    if "ADInplaceOrView" in changed:
+        return f"{name} is an inference tensor in some calls only"
+    if changed and all(key.startswith("Autograd") for key in changed):
+        return "inference mode is on in some calls only"
+    return f"{name} has different dispatch keys ({', '.join(sorted(changed))})"
 
 
 def _object_variation(guard: str) -> str:
@@ -400,6 +461,8 @@ def _object_variation(guard: str) -> str:
         text = f"{_subject(key['dict'])} has the key {key['key']} in some calls only"
     elif settings := changed_settings(guard):
         text = f"{settings} changed"
+    elif keys := _DISPATCH_KEYS.fullmatch(guard):
+        text = _dispatch_key_text(keys)
     return text
 
 
@@ -431,6 +494,8 @@ def _tensor_variation(
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
+    elif tensor_property == "rank" and not is_from_break and not (is_inner and is_library):
+        advice = f"each number of dimensions has its own graph: reshape `{name}` before the call"
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]
@@ -456,18 +521,16 @@ def _shown_name(name: str) -> str:
 
 def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_library: bool) -> str:
     """Return advice on a value that varies; empty if it depends on all values of a number."""
-    is_settable = is_number(value) and value not in {"0", "1"}  # with `dynamic=True`
-    group = _GROUP_NUMBER.search(name)
-    if is_library and group is not None:
-        return (
-            f"pass a tensor to the optimizer (`{group['key']}=torch.tensor({value})`), or leave its `step()` uncompiled"
-        )
-    if is_library:
-        return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
-    if ".param_groups[" in name:
+    if not is_library and ".param_groups[" in name:
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number(value):
-        return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
+        return "" if is_library else _advice_on_text_or_flag(name, value)
+    is_settable = value not in {"0", "1"}  # with `dynamic=True`
+    if is_library:
+        if (group := _GROUP_NUMBER.search(name)) is not None:
+            tensor = f"`{group['key']}=torch.tensor({value})`"
+            return f"pass a tensor to the optimizer ({tensor}), or leave its `step()` uncompiled"
+        return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
@@ -478,3 +541,9 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if "." in name and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     return ""
+
+
+def _advice_on_text_or_flag(name: str, value: str) -> str:
+    if value in _OPPOSITE_FLAG:
+        return "nothing: each of the two values has its own graph, which is expected"
+    return f"each value of `{name}` has its own graph: if there are many, branch on it outside the compiled function"

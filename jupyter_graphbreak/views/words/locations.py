@@ -59,7 +59,7 @@ def _source_and_line(location: Location) -> tuple[str, int]:
 
 #: The function name of top-level code, which is not shown.
 _MODULE = "<module>"
-#: At most this many lines of an expression are searched for the first informative one.
+#: The maximum number of lines of an expression to search for the first informative one.
 _MAX_CODE_LINES = 20
 
 

@@ -11,7 +11,7 @@ from jupyter_graphbreak.views.words.locations import line_text
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
-#: At most this many breaks are listed in one sentence.
+#: The maximum number of breaks to list in one sentence.
 _MAX_LISTED_BREAKS = 20
 #: The results of :func:`describe_permission` that mention no setting.
 PERMISSIONS_WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
@@ -40,26 +40,35 @@ def scope_name(scope: Scope) -> str:
 def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
     """Return sentences about the effect of stricter settings, each as a list of strings and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)
-    strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
-    captured = [numbers[ident] for ident in what_if.captured if ident in numbers]
+    strict_numbers = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
+    captured_numbers = [numbers[ident] for ident in what_if.captured if ident in numbers]
     ending_break = numbers.get(what_if.fullgraph or "")
     sentences: list[list[str | int]] = []
-    if strict:
+    if strict_numbers:
         introduction = (
             "With error_on_graph_break(True) around the compiled function, the run would end with an error at"
         )
-        other_numbers = _first_numbers(strict[1:])
+        other_numbers = _first_numbers(strict_numbers[1:])
         sentences.append(
-            [introduction, strict[0], *(["; no scope allows", *other_numbers, "either."] if other_numbers else ["."])]
+            [
+                introduction,
+                strict_numbers[0],
+                *(["; no scope allows", *other_numbers, "either."] if other_numbers else ["."]),
+            ]
         )
-    if captured:
+    if captured_numbers:
         consequence = (
             ["; the run would end with an error at", ending_break, "at the latest."]
             if ending_break is not None
             else [_FULLGRAPH_CAVEAT]
         )
         sentences.append(
-            ["With fullgraph=True, PyTorch would try to capture", *_first_numbers(captured), "instead", *consequence]
+            [
+                "With fullgraph=True, PyTorch would try to capture",
+                *_first_numbers(captured_numbers),
+                "instead",
+                *consequence,
+            ]
         )
     elif ending_break is not None:
         sentences.append(

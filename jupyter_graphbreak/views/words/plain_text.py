@@ -15,7 +15,7 @@ _KNOWN_PAGES = re.compile(
     re.ASCII,
 )
 
-#: At most this many items of one list are shown.
+#: The maximum number of items of one list to show.
 _MAX_WORDS = 40
 #: :func:`whole_clauses` cuts the first clause if it is longer than this many times the limit.
 _MAX_CLAUSE_FACTOR = 3

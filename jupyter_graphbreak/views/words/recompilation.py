@@ -33,7 +33,7 @@ _ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch
 _WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
 _WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
-#: If there are more functions than this, they are counted instead of named.
+#: The maximum number of functions to name; more are only counted.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
 #: requires gradients in some calls, they are listed as one.
@@ -161,12 +161,13 @@ def recompilations(report: Report) -> list[Recompilation]:
     instances = {frame.id: frame.instance for frame in report.frames}
     functions = []
     for recompiles in by_function.values():
+        location = recompiles[0].location
         function = _make_recompilation(
             [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
             library_source_ids,
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
-            is_library=is_of_library(report, recompiles[0].location),
+            is_library=is_of_library(report, location) and not is_wrapper_of_torch(report, location),
             is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):

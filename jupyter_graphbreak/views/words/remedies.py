@@ -37,7 +37,7 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: The number of unchanged lines shown before and after a change.
 _CONTEXT_LINES = 2
-#: At most this many remedies for one break, and for combinations, are considered.
+#: The maximum number of remedies to consider for one break, and for combinations.
 _MAX_REMEDIES_OF_BREAK = 100
 _MAX_REMEDIES_TO_COMBINE = 200
 #: A remedy with more edits than this is not combined with others; none that we propose has this many.

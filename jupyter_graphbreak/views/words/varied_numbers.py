@@ -120,13 +120,14 @@ def advice_on_number(number: VariedNumber) -> str:
 def _advice_without_loop(number: VariedNumber) -> str:
     """Return advice on a number that is neither kept by a new function nor the number of steps of a loop."""
     name, is_condition = number.name, "condition" in number.heads
-    tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[-1]})`"
+    tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[0]})`"
     end = tensor if number.use == "arithmetic" and not is_condition else ""
     end += "; each branch of the condition has its own graph even then" if is_condition else ""
     if number.owner == "global" and number.is_integer:
+        variable = re.split(r"[.\[]", name, maxsplit=1)[0]
         return (
-            "an integer that a function reads from a global variable is a constant, even with `dynamic=True`: pass it "
-            f"to the function as an argument{end}"
+            "an integer that a function reads from a global variable is a constant, even with `dynamic=True`: pass "
+            f"`{variable}` to the function as an argument{end}"
         )
     if number.use == "index":
         item = f"pass the item itself instead of `{name}`"
@@ -179,6 +180,8 @@ def _use_of_node(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
         is_index = isinstance(grandparent, ast.Subscript) and grandparent.slice is parent
         return "index next to others" if is_index else "other"
     is_whole_division = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.FloorDiv | ast.Mod)
+    if isinstance(parent, ast.AugAssign) and parent.target is node:  # a counter, which other lines use
+        return "other"
     if not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.AugAssign) or is_whole_division:
         return "other"
     child: ast.AST = parent

@@ -15,6 +15,7 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
+from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, location_text
@@ -45,7 +46,7 @@ _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl",
 _MAX_WRAPPERS = 5
 #: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"
-#: If there are more functions than this, they are counted instead of named.
+#: The maximum number of functions to name; more are only counted.
 _MAX_NAMES = 2
 #: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.
@@ -269,8 +270,9 @@ def advice_beside_verdict(report: Report) -> str:
         return ""
     if not report.breaks:
         guards = [guard for function in recompilations(report) for guard in function.guards]
+        advice_on_guards = [guard.advice for guard in guards if not guard.advice.startswith(NOTHING_TO_DO)]
         ways_out = (skipped.way_out for skipped in report.skipped)
-        return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
+        return next(filter(None, [*advice_on_guards, *ways_out]), "")
     if _breaks_to_keep_outside(report):
         return ""  # it is in the verdict
     first = ordered_breaks(report)[0]
@@ -380,6 +382,8 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     varied_names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
+    # Several settings may change together in one call, and one of them alone in another.
+    varied_names = [name for name in varied_names if not any(f" and {name}" in other for other in varied_names)]
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     if function.is_caused_by_instances:
         times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"

@@ -44,7 +44,7 @@ const REFERRED_BY_ID = new Set(
 
 /** The number of entries of nested lists that may still be read. */
 interface IBudget {
-  left: number;
+  remaining: number;
 }
 
 /** The schema's definitions, by reference. */
@@ -79,13 +79,13 @@ export class ConformError extends Error {
  * @throws ConformError if the data do not conform.
  */
 export function conform(data: unknown): Report {
-  const budget = { left: MAX_ALL_NESTED };
+  const budget = { remaining: MAX_ALL_NESTED };
   return conformTo(withFirstBreaks(data), schema, budget, true) as Report;
 }
 
 /** Copy the rows of a report in the same way. */
 export function conformRows(data: unknown): Rows {
-  const budget = { left: MAX_ALL_NESTED };
+  const budget = { remaining: MAX_ALL_NESTED };
   return conformTo(data, { $ref: '#/$defs/Rows' }, budget, true) as Rows;
 }
 
@@ -110,7 +110,9 @@ function conformTo(
     throw new ConformError('');
   }
   if (Array.isArray(data) && type.items !== undefined) {
-    const limit = isTopLevel ? MAX_PARTS : Math.min(MAX_NESTED, budget.left);
+    const limit = isTopLevel
+      ? MAX_PARTS
+      : Math.min(MAX_NESTED, budget.remaining);
     return conformItems(data, type.items, budget, limit);
   }
   if (isObject(data) && type.properties !== undefined) {
@@ -131,7 +133,7 @@ function conformItems(
   let index = 0;
   try {
     for (; index < data.length && items.length < limit; index += 1) {
-      budget.left -= 1;
+      budget.remaining -= 1;
       const item = conformTo(data[index], type, budget);
       if (isReferredById) {
         const { id } = item as { id: string };

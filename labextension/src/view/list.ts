@@ -238,10 +238,10 @@ export namespace List {
   }
 }
 
-/** The selector of quoted code and buttons, which are not about their item. */
+/** The selector of quoted code and buttons: a search ignores their text. */
 const QUOTED = '.gb-excerpt, .gb-diff, .gb-actions';
 
-/** The same in markup, which has no excerpts and buttons yet. */
+/** Matches quoted code in markup that is not on the page yet; such markup has no excerpts and buttons. */
 const QUOTES = /<pre class="[^"]*\bgb-diff\b[^]*?<\/pre>/g;
 
 /** The searchable text of an item on the page. */

@@ -185,13 +185,13 @@ def test_a_change_that_can_be_written_is_preferred_to_a_mark_without_a_line(tmp_
 def test_a_default_that_a_call_leaves_out_is_left_out_again() -> None:
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.RMSprop([weight], lr=0.1)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1))
 
     def train(compiled: Any) -> None:
         for _ in range(4):
             weight.grad = torch.ones(3)
             compiled()
-            schedule.step()
+            scheduler.step()
 
     expected_count = count_compiled_frames(lambda: train(partial(torch.compile, backend="eager")(optimizer.step)))
     torch.compiler.reset()
@@ -577,7 +577,7 @@ def test_a_list_of_ints_becomes_one_tensor_and_stays_as_it_was() -> None:
 
     lists = [[1, 2, 3], [2, 2, 5], [3, 1, 4]]
     report = try_on_calls(scale, [pass_value(lambda c, w: c(torch.ones(4), w), weights) for weights in lists])
-    assert best_remedy(report).title == "Compile with `dynamic=True`"  # the other remedy has no line to be inserted at
+    assert best_remedy(report).title == "Compile with `dynamic=True`"  # the other remedy's code has no place
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.title == "Make `weights` one tensor"]
     assert remedy.verdict == "works"
     assert remedy.code == "weights = torch.as_tensor(weights, dtype=torch.int64)"
@@ -677,7 +677,7 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
     x = torch.ones(3)
     partials = [partial(blend, 0.5, shift=shift) for shift in (0.1, 0.2, 0.3)]
     report_with_arguments = try_on_calls(
-        apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in partials]
+        apply_to_relu, [pass_value(lambda c, function: c(x, function), value) for value in partials]
     )
     assert (best_remedy(report_with_arguments).title, compilation_counts(best_remedy(report_with_arguments))) == (
         "Compile with `dynamic=True`",
@@ -702,7 +702,7 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
 def test_partials_of_different_functions_are_not_confused() -> None:
     x = torch.ones(3)
     functions = [partial(torch.add, other=2), partial(torch.mul, other=2)]
-    report = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), each) for each in functions])
+    report = try_on_calls(apply_to_relu, [pass_value(lambda c, function: c(x, function), value) for value in functions])
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert decision_for_reader(report)
 

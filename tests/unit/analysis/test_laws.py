@@ -121,8 +121,8 @@ def test_every_traced_resume_function_is_in_the_list(records: list[Record]) -> N
 @given(recordings())
 def test_every_frame_that_started_has_one_entry(records: list[Record]) -> None:
     report = build_report(records)
-    started = [str(record.compile_key) for record in records if record.kind == "graphbreak_start"]
-    assert sorted(frame.id for frame in report.frames) == sorted(started)
+    started_keys = [str(record.compile_key) for record in records if record.kind == "graphbreak_start"]
+    assert sorted(frame.id for frame in report.frames) == sorted(started_keys)
 
 
 @given(recordings())

@@ -237,11 +237,11 @@ def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
         (CELL, 3, "f"),
         (CELL, 4, "torch_dynamo_resume_in_f_at_3"),
     ]
-    shown = [
+    shown_functions = [
         (location.function, location.line)
         for location in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
     ]
-    assert shown == [("<module>", 7), ("forward", 9), ("f", 4)]
+    assert shown_functions == [("<module>", 7), ("forward", 9), ("f", 4)]
 
 
 def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:

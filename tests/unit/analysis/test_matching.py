@@ -212,15 +212,17 @@ def test_a_different_cause_on_the_same_line_is_a_different_break() -> None:
 
 
 def test_with_two_equal_expressions_the_break_on_the_deleted_line_is_gone() -> None:
-    twice = CELL.replace("print(y)", "print(x)")
-    before = report(twice, (PRINT, "print(x)"), (PRINT, "print(x)"))
-    changes = before.diff(report(twice.replace("    print(x)\n", "", 1), (PRINT, "print(x)")))
+    text_with_equal_prints = CELL.replace("print(y)", "print(x)")
+    before = report(text_with_equal_prints, (PRINT, "print(x)"), (PRINT, "print(x)"))
+    changes = before.diff(report(text_with_equal_prints.replace("    print(x)\n", "", 1), (PRINT, "print(x)")))
     assert changed_lines(changes) == [("gone", 3, None, "print(x)"), ("moved", 7, 6, "print(x)")]
 
 
 def test_a_break_is_recognized_in_a_different_function_by_its_expression() -> None:
-    moved = "%%compile_explain\ndef g(y):\n    print(y)\n\n" + CELL.split("\n", 1)[1].replace("print(y)", "g(y)")
-    after = report(moved, (PRINT, "print(y)"))
+    text_with_moved_print = "%%compile_explain\ndef g(y):\n    print(y)\n\n" + CELL.split("\n", 1)[1].replace(
+        "print(y)", "g(y)"
+    )
+    after = report(text_with_moved_print, (PRINT, "print(y)"))
     assert changed_lines(report(CELL, (PRINT, "print(y)")).diff(after)) == [("moved", 7, 3, "print(y)")]
 
 
@@ -232,9 +234,9 @@ def test_a_file_is_recognized_by_its_path_and_a_break_may_have_no_location() -> 
     changes = run(11, "def g(x):\n    print(x)").diff(run(12, "def g(x):\n    x = -x\n    print(x)"))
     assert changed_lines(changes) == [("moved", 11, 12, "print(x)")]
     assert "model.py:11 -> model.py:12 in g" in changes.to_text()
-    nowhere = _report([_break(1, PRINT, None)])
-    assert nowhere.diff(nowhere).same == ["b1"]
-    assert changed_lines(nowhere.diff(run(11, "def g(x):\n    print(x)"))) == [
+    report_without_location = _report([_break(1, PRINT, None)])
+    assert report_without_location.diff(report_without_location).same == ["b1"]
+    assert changed_lines(report_without_location.diff(run(11, "def g(x):\n    print(x)"))) == [
         ("gone", None, None, None),
         ("new", None, 11, "print(x)"),
     ]

@@ -54,8 +54,8 @@ def test_measured_savings_of_a_remedy_count_more_than_time_outside_graphs() -> N
 
 
 def test_the_most_expensive_settled_entry_counts() -> None:
-    unsettled = entry({"b2": 9000}, {}, settled=False)
-    assert prioritize_breaks(report(entry({"b1": 50}, {}), unsettled)).order == ["b1", "b2", "b3"]
+    unsettled_entry = entry({"b2": 9000}, {}, settled=False)
+    assert prioritize_breaks(report(entry({"b1": 50}, {}), unsettled_entry)).order == ["b1", "b2", "b3"]
     assert prioritize_breaks(report(entry({"b1": 50}, {}), entry({"b2": 60}, {}))).order == ["b2", "b1", "b3"]
 
 

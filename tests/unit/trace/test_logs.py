@@ -81,7 +81,7 @@ def test_every_resume_function_that_ran_belongs_to_a_break() -> None:
 @pytest.mark.parametrize("suffix", [".gz", ".zst", ".log"])
 def test_the_first_bytes_determine_the_compression(tmp_path: Path, suffix: str) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_bytes()
-    half = text.index(b"\nV", len(text) // 2) + 1
+    middle = text.index(b"\nV", len(text) // 2) + 1
     compressors: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.compress,
         ".zst": zstandard.compress,
@@ -89,7 +89,7 @@ def test_the_first_bytes_determine_the_compression(tmp_path: Path, suffix: str) 
     }
     compress = compressors[suffix]
     compressed = tmp_path / f"trace{suffix}"
-    compressed.write_bytes(compress(text[:half]) + compress(text[half:]))
+    compressed.write_bytes(compress(text[:middle]) + compress(text[middle:]))
     assert read_report(compressed) == read_report(LOGS / "2.13.0" / "branch.log")
 
 
@@ -100,9 +100,9 @@ def test_source_lines_come_from_the_file_if_it_is_still_the_same(
     log = (LOGS / "2.13.0" / "branch.log").read_text().replace("/programs/branch.py", str(tmp_path / "branch.py"))
     (tmp_path / "trace.log").write_text(log)
     (tmp_path / "branch.py").write_text(program)
-    elsewhere = read_report(tmp_path / "trace.log")
-    assert elsewhere.sources[0].segments == []
-    assert any("sources=[FOLDER]" in note.message for note in elsewhere.diagnostics)
+    report_without_sources = read_report(tmp_path / "trace.log")
+    assert report_without_sources.sources[0].segments == []
+    assert any("sources=[FOLDER]" in note.message for note in report_without_sources.diagnostics)
     with_sources = read_trace(tmp_path / "trace.log", sources=[tmp_path])
     monkeypatch.chdir(tmp_path)
     unchanged = read_report(tmp_path / "trace.log")
@@ -199,8 +199,8 @@ def test_a_damaged_compressed_log_is_read_up_to_the_damage(tmp_path: Path) -> No
 
 def test_damage_is_counted(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_text()
-    broken = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
-    (tmp_path / "trace.log").write_text(broken)
+    damaged_text = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
+    (tmp_path / "trace.log").write_text(damaged_text)
     messages = warning_messages(read_report(tmp_path / "trace.log"))
     assert "Damaged entries in trace.log, whose text does not match their checksum: 1." in messages
     assert any(

@@ -60,7 +60,7 @@ def entry_of(report: Report) -> EntryCost:
 
 
 def with_entry(report: Report, **fields: object) -> Report:
-    """Return a report whose entry has different fields, and by default no findings about regions and kernels."""
+    """Return the report with the given fields in its entry, and by default no findings about regions and kernels."""
     assert report.cost is not None
     changed = {"regions": None, "unfused": []} | fields
     return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))
@@ -153,8 +153,8 @@ def test_slow_compiled_calls_never_pay_off() -> None:
         return " ".join(coverage_sentences(report))
 
     assert sentence(11, 34, 19).endswith(
-        "compiling never pays off: a call has too little work, so compile a function that does more, or do not "
-        "compile it"
+        "compiling never pays off: a call does too little work, so compile a function that does more, or leave "
+        "this one uncompiled"
     )
     assert sentence(3000, 3400, 19).endswith("compiling never pays off")
     assert "pays off" not in sentence(3400, 3400, 19)
@@ -222,15 +222,15 @@ def test_times_have_a_suitable_unit(us: float, text: str) -> None:
 
 def test_a_check_says_whether_the_result_is_right() -> None:
     report = checks()
-    right, wrong = report.check or []
+    right_check, wrong_check = report.check or []
     all_right = "right: norm compiled with inductor gives the same values and gradients as eager"
-    assert check_sentence(report, right) == all_right
-    several_calls = replace(right, calls=3)
+    assert check_sentence(report, right_check) == all_right
+    several_calls = replace(right_check, calls=3)
     assert check_sentence(report, several_calls) == f"{all_right} (1 of 3 calls was compared)"
     assert check_sentence(report, several_calls, 2) == f"{all_right} (2 of 3 calls were compared)"
     assert check_sentence(report, several_calls, 3) == all_right
     assert check_sentence(report, replace(several_calls, instances=2)).endswith(" (1 call of each was compared)")
-    assert check_sentence(report, wrong) == (
+    assert check_sentence(report, wrong_check) == (
         "wrong: step compiled with inductor, from graph B, line 15 (truediv), introduced by the backend: "
         "the value differs by 0.25"
     )
@@ -455,9 +455,9 @@ def test_objects_with_expensive_guards_are_listed() -> None:
 
 def test_alternatives_are_compared_by_their_ratio() -> None:
     line = Location("s1", 7, 7, function="step")
-    full, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
+    full_spread, half_spread = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
 
-    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full) -> str:
+    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full_spread) -> str:
         alternative = Alternative(kind, change, line if kind == "branch" else None, time, before)
         report = with_entry(
             cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[alternative]
@@ -467,13 +467,16 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
 
     is_compiling = "torch.compiler.is_compiling"
     branch = "the branch at line 7 that only compiled code takes"
-    assert sentence("branch", is_compiling, half) == f"{branch} costs 50 µs of 100 µs per call"
-    assert sentence("branch", is_compiling, full, half) == f"{branch} saves 100 µs per call"
-    assert sentence("branch", is_compiling, full) == f"{branch} makes no measurable difference"
+    assert sentence("branch", is_compiling, half_spread) == f"{branch} costs 50 µs of 100 µs per call"
+    assert sentence("branch", is_compiling, full_spread, half_spread) == f"{branch} saves 100 µs per call"
+    assert sentence("branch", is_compiling, full_spread) == f"{branch} makes no measurable difference"
     in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
-    same = Alternative("branch", is_compiling, line, full, full)
-    assert cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[same])) == []
-    assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
+    equal_alternative = Alternative("branch", is_compiling, line, full_spread, full_spread)
+    assert (
+        cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[equal_alternative]))
+        == []
+    )
+    assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half_spread) == (
         'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '
         "a call takes 50 µs, not 100 µs; a later change of anything but the tensors that are passed then goes unnoticed"
     )
@@ -481,9 +484,9 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
 
 def test_operations_that_are_slower_compiled_are_listed() -> None:
     line = Location("s1", 12, 12, function="step")
-    slow = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
+    slow_op = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
     other = OpCost("A", "torch._C._nn.pad", None, Spread(100, 99, 101, 9), Spread(310, 300, 320, 9))
-    report = with_entry(cost(), eager=Spread(1000, 990, 1010, 9), memory=None, guards=None, ops=[other, slow])
+    report = with_entry(cost(), eager=Spread(1000, 990, 1010, 9), memory=None, guards=None, ops=[other, slow_op])
     assert [finding.sentence for finding in cost_findings(report)] == [
         "`erfinv` is 11 times slower compiled than eager (3.14 ms against 295 µs, line 12)",
         "`pad` is 3.1 times slower compiled than eager (310 µs against 100 µs)",

@@ -25,8 +25,8 @@ def test_one_sentence_names_the_function_that_was_not_run_again_and_why() -> Non
         "Nothing was run again, because that would repeat side effects: "
         "line 11 in step writes to the file /home/u/secret.csv."
     )
-    many = [replace(file_effect(), what=f"deletes the file {number}") for number in range(6)]
-    assert not_run_again_sentence(with_effects(*many)).endswith("deletes the file 3; and 2 other effects.")
+    many_effects = [replace(file_effect(), what=f"deletes the file {number}") for number in range(6)]
+    assert not_run_again_sentence(with_effects(*many_effects)).endswith("deletes the file 3; and 2 other effects.")
     assert not_run_again_sentence(two_breaks()) == ""
 
 

@@ -110,8 +110,8 @@ def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> Non
 
 def test_the_output_of_a_job_contains_the_rest_of_its_reports() -> None:
     large_report = big(breaks=60, ops=900)
-    several = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, large_report)] * 10)
-    compressed_reports = several._repr_mimebundle_()[REST_TYPE]["processes"]
+    job_of_ten_processes = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, large_report)] * 10)
+    compressed_reports = job_of_ten_processes._repr_mimebundle_()[REST_TYPE]["processes"]
     assert len(compressed_reports) == 8  # further processes have only a summary
     data = json.loads(gzip.decompress(base64.b64decode(compressed_reports[1]["gzip"])))
     assert data == {"text": large_report.to_text(), "rest": render_rest(large_report)}
@@ -268,11 +268,11 @@ def test_a_small_report_has_no_rest() -> None:
 def test_long_functions_are_folded_away_from_breaks() -> None:
     report = big(breaks=1, ops=1)
     source = report.sources[0]
-    longer = msgspec.structs.replace(
+    longer_segment = msgspec.structs.replace(
         source.segments[0],
         text=source.segments[0].text.replace("    return x", "    x = x + 1\n" * 60 + "    return x"),
     )
-    report = msgspec.structs.replace(report, sources=[msgspec.structs.replace(source, segments=[longer])])
+    report = msgspec.structs.replace(report, sources=[msgspec.structs.replace(source, segments=[longer_segment])])
     text = ParsedHtml(render_html(report)).text
     assert re.search(r"lines \d+ to \d+", text)
 

@@ -104,17 +104,20 @@ def test_a_failed_trial_is_described_by_its_effect() -> None:
 
 
 def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
-    untried, failed = make_remedy("not tried", reason=NO_TIME), make_remedy("fails", reason="NameError: y")
+    untried_remedy, failed_remedy = (
+        make_remedy("not tried", reason=NO_TIME),
+        make_remedy("fails", reason="NameError: y"),
+    )
     cases = {
         (0, 1): ("1 not tried", "1 change not tried"),
         (1, 1): ("1 tried, it does not work; 1 more not tried", "1 trial failed, 1 change not tried"),
         (2, 0): ("2 tried, none works", "2 trials failed"),
     }
     for (trials, more), (sentence, heading) in cases.items():
-        listed = [*([failed] * trials), *([untried] * more)]
-        assert trials_sentence(BreakRemedies([], listed, [])) == sentence
-        assert failed_trials_heading(listed) == heading
-    report = replace(two_breaks(), remedies=[untried])
+        listed_remedies = [*([failed_remedy] * trials), *([untried_remedy] * more)]
+        assert trials_sentence(BreakRemedies([], listed_remedies, [])) == sentence
+        assert failed_trials_heading(listed_remedies) == heading
+    report = replace(two_breaks(), remedies=[untried_remedy])
     assert f"not tried: A change: {NO_TIME}" in " ".join(render_text(report).split())
     assert "does not work" not in render_html(report)
 
@@ -182,8 +185,8 @@ def test_a_change_of_a_file_is_its_patch() -> None:
         "\n".join(line.text if line.sign == "@" else line.sign + line.text for line in lines)
         == remedy_with_id(report, "m11").patch
     )
-    without = replace(remedy_with_id(report, "m11"), patch=None)
-    assert change_lines(report, without)[0].text == "helpers.py, line 2"
+    without_patch = replace(remedy_with_id(report, "m11"), patch=None)
+    assert change_lines(report, without_patch)[0].text == "helpers.py, line 2"
 
 
 def test_settings_without_code_are_statements() -> None:
@@ -259,13 +262,15 @@ def test_remedies_with_the_same_title_are_listed_once() -> None:
 
 
 def test_a_long_change_is_truncated_in_the_text_but_not_in_the_markup() -> None:
-    long = make_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
-    report = replace(two_breaks(), remedies=[long])
+    long_remedy = make_remedy(edits=[Edit("s1", 1, 30, "\n".join(f"a{number}" for number in range(30)), "b")])
+    report = replace(two_breaks(), remedies=[long_remedy])
     text = " ".join(render_text(report).split())
     assert "lines 1 to 30 -a0 -a1 ... 28 more lines removed +b" in text
-    longer = replace(report, remedies=[replace(long, edits=[replace(long.edits[0], new="b\n" * 30)])])
-    assert "more lines removed" in render_text(longer)
-    assert "... and 23 more lines" in render_text(longer)
+    longer_report = replace(
+        report, remedies=[replace(long_remedy, edits=[replace(long_remedy.edits[0], new="b\n" * 30)])]
+    )
+    assert "more lines removed" in render_text(longer_report)
+    assert "... and 23 more lines" in render_text(longer_report)
     assert ">-a29\n<" in render_html(report)
 
 
@@ -300,9 +305,9 @@ def with_remedies(*tried: Remedy) -> Report:
 
 
 def test_a_trial_with_the_same_result_is_listed_once() -> None:
-    same = [make_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
+    equal_remedies = [make_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
     other = make_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
-    report = with_remedies(*same, other)
+    report = with_remedies(*equal_remedies, other)
     trial_lines = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
     assert trial_lines == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
     assert render_html(report).count("still breaks") == 1

@@ -134,10 +134,10 @@ def test_rows_are_saved_with_the_report_without_changing_it() -> None:
 
 
 def test_long_texts_and_lists_are_truncated() -> None:
-    long = "x" * 1_000_000
+    long_text = "x" * 1_000_000
     first = two_breaks().breaks[0]
-    notes = [Diagnostic("info", long), *[Diagnostic("info", "x")] * (MAX_ROWS + 5)]
-    breaks = [msgspec.structs.replace(first, gb_type=long, explanation=long)]
+    notes = [Diagnostic("info", long_text), *[Diagnostic("info", "x")] * (MAX_ROWS + 5)]
+    breaks = [msgspec.structs.replace(first, gb_type=long_text, explanation=long_text)]
     report = msgspec.structs.replace(two_breaks(), breaks=breaks, diagnostics=notes)
     rows = [row for section in build_rows(report).sections for row in section.rows]
     assert all(len(row.label) < 2_000 and len(row.group) < 500 for row in rows)

@@ -13,6 +13,7 @@ from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_o
         ("scale", "return (x * scale).sum()", "arithmetic"),
         ("self.step", "return h * 0.99 ** self.step", "arithmetic"),
         ("x.n", "y -= x.n", "arithmetic"),
+        ("self.calls", "self.calls += 1", "other"),
         ("cfg['n']", 'return x * cfg["n"]', "arithmetic"),
         ("top_k", "values, _ = torch.topk(x, top_k)", "other"),
         ("n", "return x.view(n * 2, -1)", "other"),
@@ -74,7 +75,7 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
             VariedNumber("self.step", ["0", "1"], "module", ["return x * self.step"], {None}),
             "an integer of a module is a constant, even with `dynamic=True`: set "
             "`torch._dynamo.config.allow_unspec_int_on_nn_module = True`, or a tensor instead of a number: "
-            "`self.step = torch.tensor(1)`",
+            "`self.step = torch.tensor(0)`",
         ),
         (
             VariedNumber("self.rate", ["0.1"], "module", ["return f(x, self.rate)"], {None}),
@@ -82,8 +83,8 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
         ),
         (
             VariedNumber("STEP", ["2", "3"], "global", ["if STEP > 5:"], {"condition"}),
-            "an integer that a function reads from a global variable is a constant, even with `dynamic=True`: pass it "
-            "to the function as an argument; each branch of the condition has its own graph even then",
+            "an integer that a function reads from a global variable is a constant, even with `dynamic=True`: pass "
+            "`STEP` to the function as an argument; each branch of the condition has its own graph even then",
         ),
         (
             VariedNumber("config.k", ["3", "5"], "attribute", ["return pool(x, config.k)"], {None}),

@@ -157,8 +157,12 @@ def test_an_equal_stack_is_saved_once_even_without_the_columns_of_callers() -> N
     bundle = mime_bundle(report, None)
     saved = [occurrence["stack"] for occurrence in bundle[MIME_TYPE]["breaks"][0]["occurrences"]]
     assert [bool(stack) for stack in saved] == [False, False, True]
-    read = read_report(bundle).breaks[0]
-    assert [occurrence.stack for occurrence in read.occurrences] == [read.stack, read.stack, different_stack]
+    read_break = read_report(bundle).breaks[0]
+    assert [occurrence.stack for occurrence in read_break.occurrences] == [
+        read_break.stack,
+        read_break.stack,
+        different_stack,
+    ]
 
 
 def test_null_fields_are_left_out_inside_the_parts_of_a_saved_report() -> None:

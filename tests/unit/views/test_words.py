@@ -228,8 +228,12 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
     report = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3")
     report = replace(report, recompiles=[replace(report.recompiles[0], id="c1")], remedies=[decision])
     section = next(section for section in build_rows(report).sections if section.id == "recompile")
-    shown = [render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report))), "\n".join(section.rows[0].more)]
-    for text in shown:
+    shown_texts = [
+        render_text(report),
+        unescape(re.sub("<[^>]*>", "", render_html(report))),
+        "\n".join(section.rows[0].more),
+    ]
+    for text in shown_texts:
         assert "torch._dynamo.mark_dynamic(x, 0)" in text
         assert "ot tried: there was no time left" in text
         assert "Keep it the same" not in text
@@ -305,17 +309,17 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("mode == 'a'"),
             "mode: 'a' -> different value",
-            "each value of `mode` is compiled separately: branch on it outside the compiled function",
+            "each value of `mode` has its own graph: if there are many, branch on it outside the compiled function",
         ),
         (
             report_with_recompiles("causal == False"),
             "causal: False -> True",
-            "each value of `causal` is compiled separately: branch on it outside the compiled function",
+            "nothing: each of the two values has its own graph, which is expected",
         ),
         (
             report_with_recompiles("tensor 'x' rank mismatch. expected 1, actual 2"),
             "number of dimensions of x: 1 -> 2",
-            "",
+            "each number of dimensions has its own graph: reshape `x` before the call",
         ),
         (
             report_with_recompiles(
@@ -323,7 +327,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "torch._dynamo.config.force_parameter_static_shapes = False to allow dynamism on parameters."
             ),
             "number of dimensions of x: 1 -> 2",
-            "",
+            "each number of dimensions has its own graph: reshape `x` before the call",
         ),
         (
             report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
@@ -335,7 +339,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"
             ),
             "`fn` is a different object",
-            "",
+            "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls",
         ),
         (
             report_with_recompiles("GLOBAL_STATE changed: grad_mode "),
@@ -360,12 +364,12 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("L['self'].adapter is None", "L['self'].adapter is not None"),
             "`self.adapter` is None in some calls only",
-            "",
+            "nothing: calls with and without it have their own graphs, which is expected",
         ),
         (
             report_with_recompiles("L['___stack2'][6].next_state is None"),
             "`[6].next_state` of a value that the break returned is None in some calls only",
-            "",
+            "nothing: calls with and without it have their own graphs, which is expected",
         ),
         (
             report_with_recompiles("tensor 'x' stride mismatch at index 0. expected 4, actual 1"),
@@ -385,7 +389,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype allow_tf32 "
             ),
             "the grad mode, autocast on cpu and `allow_tf32` changed",
-            "",
+            "set it once, before the first call",
         ),
         (
             report_with_recompiles(
@@ -430,7 +434,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),
             "`x` has a different type (float)",
-            "",
+            "pass a tensor each time: `x = torch.as_tensor(x)`",
         ),
         (
             report_with_recompiles("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>"),
@@ -441,6 +445,37 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("len(self.state[list(dict.keys(self.state))[0]]) != 0"),
             "the optimizer has no state before its first step",
             "nothing: the first step creates the optimizer's state, so this happens once",
+        ),
+        (
+            report_with_recompiles("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype "),
+            "the grad mode and autocast on cpu changed",
+            "nothing: each setting of autocast has its own graph, which is expected",
+        ),
+        (
+            report_with_recompiles("GLOBAL_STATE changed: num_threads "),
+            "the number of threads changed",
+            "set it once, before the first call",
+        ),
+        (
+            report_with_recompiles(
+                "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, "
+                "AutogradCPU), actual DispatchKeySet(CPU, BackendSelect, ADInplaceOrView)"
+            ),
+            "inference mode is on in some calls only",
+            "nothing: calls in inference mode have their own graph, which is expected",
+        ),
+        (
+            report_with_recompiles(
+                "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, "
+                "AutogradCPU), actual DispatchKeySet(CPU, BackendSelect)"
+            ),
+            "`x` is an inference tensor in some calls only",
+            "nothing: calls in inference mode have their own graph, which is expected",
+        ),
+        (
+            report_with_recompiles("2 <= x.size()[0] <= 4"),
+            "the range of dimension 0 of x: 2 to 4 -> a size outside of it",
+            "",
         ),
         (
             report_with_recompiles("len(__import_pyro_dot_runtime._STACK) == 6"),
@@ -546,9 +581,9 @@ def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_lin
         no_breaks(), sources=[cell], graphs=[graph], recompiles=[recompile] if guard_line is not None else []
     )
     text = render_text(report)
-    listed = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
-    assert shown <= listed
-    assert 1 not in listed
+    listed_lines = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
+    assert shown <= listed_lines
+    assert 1 not in listed_lines
 
 
 def test_the_text_leaves_out_counts_of_zero() -> None:
@@ -585,10 +620,10 @@ def report_between_breaks(count: int, guard: str) -> Report:
 )
 def test_a_mark_is_advised_only_for_the_users_variables(name: str, subject: str, advice: str) -> None:
     guard = f"tensor '{name}' size mismatch at index 0. expected 2, actual 3"
-    few = report_between_breaks(3, guard)
-    first = recompilations(few)[0].guards[0]
+    few_functions = report_between_breaks(3, guard)
+    first = recompilations(few_functions)[0].guards[0]
     assert (first.variation, first.advice) == (f"dimension 0 of {subject}: 2 -> 3", advice)
-    assert listed_recompilations(few) == recompilations(few)
+    assert listed_recompilations(few_functions) == recompilations(few_functions)
 
 
 @pytest.mark.parametrize(
@@ -852,8 +887,8 @@ def test_a_long_call_path_shows_the_users_own_calls() -> None:
 
     loops = [call(library, 100 + number, f"run_loop_{number}") for number in range(12)]
     stack = [call(cell, 1, "<module>"), *loops, call(cell, 7, "training_step"), *loops, call(library, 5, "log")]
-    broken = replace(report.breaks[0], stack=[*stack, report.breaks[0].location], occurrences=[])
-    text = render_text(replace(report, breaks=[broken, *report.breaks[1:]]))
+    break_with_long_stack = replace(report.breaks[0], stack=[*stack, report.breaks[0].location], occurrences=[])
+    text = render_text(replace(report, breaks=[break_with_long_stack, *report.breaks[1:]]))
     (path,) = re.findall(r"called from (.*)", text)
     assert path.startswith("line 1 > ... > line 7 in training_step > ... > ")
     assert path.endswith("modeling_bart.py:5 in log")

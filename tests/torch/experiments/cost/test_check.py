@@ -18,9 +18,11 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.tried_settings import SettingChange
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, group_instances
+from jupyter_graphbreak.experiments.trial import memory
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
+from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.cost import Check
 
 
@@ -617,6 +619,67 @@ def test_an_operator_that_also_fails_in_eager_code_is_not_a_wrong_result() -> No
 large = torch.nn.Linear(600, 600)
 
 
+class HasView(torch.nn.Module):
+    table: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(8.0).reshape(2, 4))
+        self.second_row = self.table[1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.table += x.sum()
+        return self.second_row * 2
+
+
+def test_tensors_share_memory_in_double_precision_as_well() -> None:
+    entry = Entry("f", None, HasView(), Arguments(torch.ones(3)))
+    with entry.set_up(), sandbox_runs():
+        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+    assert observation is not None
+    expected = 2 * (torch.arange(4.0, 8.0, dtype=torch.float64) + 3)
+    assert torch.equal(observation.values["the result"], expected)
+
+
+def test_gradients_from_before_a_call_are_converted_to_double_precision() -> None:
+    model = torch.nn.Linear(3, 1)
+    model(torch.ones(2, 3)).sum().backward()
+
+    def add_gradients(x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = model(x).sum()
+        loss.backward()
+        return loss.detach()
+
+    entry = Entry("f", None, add_gradients, Arguments(torch.ones(2, 3)))
+    with entry.set_up(), sandbox_runs():
+        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+    assert observation is not None
+    copy = observation.values["model afterwards"]
+    assert torch.equal(copy.weight.grad, torch.full((1, 3), 4.0, dtype=torch.float64))
+
+
+def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overwrite(storage: torch.UntypedStorage) -> None:
+        discarded_sizes.append(storage.nbytes())
+        torch.empty(0, dtype=torch.uint8).set_(storage).fill_(255)
+
+    def f(x: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = large(x).sum()
+        return total
+
+    discarded_sizes: list[int] = []
+    monkeypatch.setattr(memory, "_discard_content", overwrite)
+    x = torch.ones(1, 600)
+    entry = Entry("f", None, f, Arguments(x))
+    with entry.set_up(), sandbox_runs():
+        subject = Subject(entry.call, entry.arguments)
+        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+        assert discarded_sizes == [large.weight.nbytes]
+        assert observation is not None
+        assert torch.allclose(observation.values["the result"], large(x).sum().double())
+        assert torch.equal(dict(subject.roots())["large"].weight, large.weight)
+
+
 def test_state_in_double_precision_is_freed_after_a_run() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         total: torch.Tensor = large(x).sum()
@@ -627,6 +690,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
         with entry.set_up(), sandbox_runs():
+            Subject(entry.call, entry.arguments)
             assert checking._observe_in_double(entry, 1, noise_size=0, precision=0.0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]

@@ -19,6 +19,9 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.report.remedies import WORKING
+
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
@@ -230,6 +233,29 @@ def step(x):
     optimizer.step()
     return loss.item()
 """
+#: The backend changes all results by a rounding error. The bias of the first layer has no gradient apart from rounding.
+ROUNDING_STEP = """\
+import torch
+from torch import nn
+from torch._dynamo import register_backend
+
+net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, 4))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.001)
+
+
+@register_backend
+def rounding(graph, inputs):
+    return lambda *args: [part * (1 + 2**-22) if part.is_floating_point() else part for part in graph(*args)]
+
+
+@torch.compile(backend="rounding")
+def step(x):
+    optimizer.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -325,6 +351,13 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
     assert line in (remedy.patch or "")
     assert remedy.evidence is not None
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
+
+
+def test_a_training_step_works_if_an_optimizer_turns_rounding_errors_into_steps(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    remedy = inner_remedy(import_source(ROUNDING_STEP, tmp_path), "step", torch.randn(16, 8))
+    assert remedy is not None
+    assert remedy.verdict in WORKING, remedy.reason
 
 
 @pytest.mark.exhaustive

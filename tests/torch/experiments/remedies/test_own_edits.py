@@ -6,7 +6,7 @@ import difflib
 import importlib.util
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.report.remedies import Remedy
+
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
 MODULE = """import torch
 
@@ -58,23 +60,31 @@ def load(path: Path) -> Any:
     return module
 
 
-@pytest.fixture
-def try_patch(tmp_path: Path) -> TryPatch:
-    def try_patch(*pairs: tuple[str, str], other_patch: str = "", text: str = MODULE) -> Remedy:
-        file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
+def try_patches(
+    folder: Path, changes: Sequence[Sequence[tuple[str, str]]], *, text: str = MODULE, other_patch: str = ""
+) -> list[Remedy]:
+    """Try the patch of each change, which is a list of old and new texts, in one search."""
+    file = folder / "pkg" / f"own_{next(_NAMES)}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    patches = []
+    for number, pairs in enumerate(changes):
         new = text
         for old, replacement in pairs:
             assert old in new
             new = new.replace(old, replacement)
-        patch = tmp_path / "own.patch"
-        patch.write_text(make_patch(text, new, f"pkg/{file.name}") + other_patch)
-        report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[patch], seconds=0.0)
-        assert file.read_text() == text
-        assert report.remedies is not None
-        (remedy,) = [remedy for remedy in report.remedies if remedy.family == "own"]
-        assert remedy.title == "Your patch, own.patch"
+        patches.append(folder / f"own{number}.patch")
+        patches[-1].write_text(make_patch(text, new, f"pkg/{file.name}") + other_patch)
+    report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=patches, seconds=0.0)
+    assert file.read_text() == text
+    remedies = {remedy.title: remedy for remedy in report.remedies or [] if remedy.family == "own"}
+    return [remedies.pop(f"Your patch, {patch.name}") for patch in patches]
+
+
+@pytest.fixture
+def try_patch(tmp_path: Path) -> TryPatch:
+    def try_patch(*pairs: tuple[str, str], other_patch: str = "", text: str = MODULE) -> Remedy:
+        (remedy,) = try_patches(tmp_path, [pairs], other_patch=other_patch, text=text)
         return remedy
 
     return try_patch
@@ -89,17 +99,15 @@ def test_a_correct_patch_works(try_patch: TryPatch) -> None:
     assert [edit.new for edit in remedy.edits] == [WHERE.rstrip("\n")]
 
 
-@pytest.mark.parametrize(
-    "replacement",
-    [
+def test_a_wrong_patch_has_a_different_result(tmp_path: Path) -> None:
+    replacements = [
         "        return x * factor\n",  # right for the recorded input only
         WHERE.replace("> 0", "> -1000"),
         WHERE.replace("x - self", "x + self"),
         WHERE.replace("return", "x.add_(0.5)\n        return"),
-    ],
-)
-def test_a_wrong_patch_has_a_different_result(try_patch: TryPatch, replacement: str) -> None:
-    assert try_patch((BRANCH, replacement)).verdict == "another result"
+    ]
+    remedies = try_patches(tmp_path, [[(BRANCH, replacement)] for replacement in replacements])
+    assert [remedy.verdict for remedy in remedies] == ["another result"] * len(replacements)
 
 
 @pytest.mark.exhaustive
@@ -109,9 +117,9 @@ def test_a_patch_may_add_a_function(try_patch: TryPatch) -> None:
     assert try_patch((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
+def test_changes_of_module_level_code_are_not_tried(tmp_path: Path) -> None:
+    """The existing functions do not have such a change, so a verdict on them would be about a different program."""
+    changes = [
         ("SCALE = 2", "SCALE = 3", 3),
         ("offset = 1", "offset = 2", 7),
         ("factor=SCALE", "factor=3", 9),
@@ -119,14 +127,12 @@ def test_a_patch_may_add_a_function(try_patch: TryPatch) -> None:
         ("    def apply", "    def more(self):\n        return 1\n\n    def apply", 9),
         ("class Scaler:", "class Scaler(torch.nn.Module):", 6),
         ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
-    ],
-)
-def test_changes_of_module_level_code_are_not_tried(try_patch: TryPatch, old: str, new: str, line: int) -> None:
-    """The existing functions do not have such a change, so a verdict on them would be about a different program."""
-    remedy = try_patch((BRANCH, WHERE), (old, new))
-    assert remedy.verdict == "not tried"
-    assert remedy.reason is not None
-    assert remedy.reason.startswith(f"line {line} ")
+    ]
+    remedies = try_patches(tmp_path, [[(BRANCH, WHERE), (old, new)] for old, new, _ in changes])
+    for remedy, (_, new, line) in zip(remedies, changes, strict=True):
+        assert remedy.verdict == "not tried", new
+        assert remedy.reason is not None
+        assert remedy.reason.startswith(f"line {line} "), new
 
 
 def test_a_removed_function_is_not_tried(try_patch: TryPatch) -> None:
@@ -135,13 +141,14 @@ def test_a_removed_function_is_not_tried(try_patch: TryPatch) -> None:
     assert remedy.verdict == "not tried"
 
 
-@pytest.mark.parametrize("more", ["", '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'])
-def test_changes_of_compile_calls_are_not_tried(try_patch: TryPatch, more: str) -> None:
-    text = MODULE.replace("def step", '@torch.compile(backend="eager")\ndef step')
+def test_changes_of_compile_calls_are_not_tried(tmp_path: Path) -> None:
     old = '@torch.compile(backend="eager")\ndef step'
-    remedy = try_patch((BRANCH, WHERE), (old, more + old.replace('"eager"', '"eager", dynamic=True')), text=text)
-    assert remedy.verdict == "not tried"
-    assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"
+    new = old.replace('"eager"', '"eager", dynamic=True')
+    helper = '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'
+    changes = [[(BRANCH, WHERE), (old, f"{more}{new}")] for more in ("", helper)]
+    for remedy in try_patches(tmp_path, changes, text=MODULE.replace("def step", old)):
+        assert remedy.verdict == "not tried"
+        assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"
 
 
 @pytest.mark.exhaustive

@@ -14,6 +14,8 @@ import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.report.remedies import WORKING
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 
 def breaks(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
     torch._dynamo.graph_break()

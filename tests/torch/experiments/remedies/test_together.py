@@ -15,6 +15,8 @@ from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 TABLE = {}
 NAMES = "abcdefg"
 

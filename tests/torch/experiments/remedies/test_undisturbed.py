@@ -27,6 +27,8 @@ from jupyter_graphbreak.experiments.trial import entry as entries
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 HISTORY: list[float] = []
 TABLE = {"seen": 0}
 COUNT = 0

@@ -22,6 +22,8 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from tests.support.sampling import sample_parameters
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 ONES = torch.ones(3)
 MODULE = """
 import own_part

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone, digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
-from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setup
+from jupyter_graphbreak.experiments.trial.subject import Subject, current_setup, share_run_setup
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 
 LARGE = 600
@@ -73,6 +75,23 @@ def test_changed_memory_can_be_detached() -> None:
         assert torch.equal(first.call.weight, before + 2 * LARGE)
         first.restore()
         assert torch.equal(first.call.weight, before)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep the memory")
+def test_discarded_working_copies_take_no_memory_until_they_are_restored() -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    model = torch.nn.Linear(4096, 4096)
+    with share_run_setup(CallModes.now()):
+        subject = Subject(model)
+        address = weight_address(subject)
+        before = resident_bytes()
+        current_setup().memory.discard_working_copies()
+        assert resident_bytes() < before - 0.9 * model.weight.nbytes
+        subject.restore()
+        assert weight_address(subject) == address
+        assert torch.equal(subject.call.weight, model.weight)
 
 
 def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

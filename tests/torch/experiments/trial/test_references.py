@@ -166,9 +166,9 @@ class Named(OrderedDict[str, Any]):
 
 
 def test_all_kinds_of_containers_are_copied() -> None:
-    named = Named(a=[1])
-    named.note = [2]  # type: ignore[attr-defined]
-    arguments: Any = [Slotted(), named, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
+    named_dict = Named(a=[1])
+    named_dict.note = [2]  # type: ignore[attr-defined]
+    arguments: Any = [Slotted(), named_dict, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
     slotted, copied, default, user, by_tensor = clone(arguments)
     slotted.items.append(2)
     copied["A"].append(2)
@@ -176,7 +176,7 @@ def test_all_kinds_of_containers_are_copied() -> None:
     default[1].append(2)
     user["a"].append(2)
     assert arguments[0].items == [1]
-    assert (named["A"], named.note) == ([1], [2])  # type: ignore[attr-defined]
+    assert (named_dict["A"], named_dict.note) == ([1], [2])  # type: ignore[attr-defined]
     assert (arguments[2], arguments[3]) == ({1: [1]}, {"a": [1]})
     assert default["new"] == []
     assert next(iter(by_tensor)) is not next(iter(arguments[4]))

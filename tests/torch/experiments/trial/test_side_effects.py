@@ -43,6 +43,8 @@ from jupyter_graphbreak._torch_compat.process_settings import context_variables
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")

@@ -21,6 +21,8 @@ from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setu
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.records.package_paths import library_roots
 
+pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+
 HISTORY: list[float] = []
 COUNT = 0
 ONES = torch.ones(3)

@@ -55,10 +55,13 @@ def test_the_budget_ends_the_rounds() -> None:
 
 
 def test_disturbed_calls_count_only_if_the_others_are_too_few() -> None:
-    calm, disturbed_once, disturbed_twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
-    assert undisturbed_calls([disturbed_twice, disturbed_once, *[calm] * MIN_RUNS]) == [calm] * MIN_RUNS
-    assert undisturbed_calls([calm, *[disturbed_once] * MIN_RUNS, disturbed_twice]) == [
-        calm,
+    undisturbed_call, disturbed_once, disturbed_twice = CallTime(1.0), CallTime(9.0, (), 1), CallTime(19.0, (), 2)
+    assert (
+        undisturbed_calls([disturbed_twice, disturbed_once, *[undisturbed_call] * MIN_RUNS])
+        == [undisturbed_call] * MIN_RUNS
+    )
+    assert undisturbed_calls([undisturbed_call, *[disturbed_once] * MIN_RUNS, disturbed_twice]) == [
+        undisturbed_call,
         *[disturbed_once] * MIN_RUNS,
     ]
 

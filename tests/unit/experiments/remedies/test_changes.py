@@ -77,9 +77,9 @@ def test_changes_to_different_lines_are_merged(old: str, first: str, second: str
     edits = {*edits_of(original, first_change), *edits_of(original, second_change)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
     assert merged.texts["s1"] == apply_edits(old, ordered)
-    both = merge_changes(original, second_change, first_change)
-    assert both is not None
-    assert both.texts == merged.texts
+    merged_in_reverse = merge_changes(original, second_change, first_change)
+    assert merged_in_reverse is not None
+    assert merged_in_reverse.texts == merged.texts
 
 
 def test_changes_to_the_same_lines_are_not_merged() -> None:

@@ -34,8 +34,8 @@ def test_an_index_from_nonzero_keeps_its_dimension() -> None:
         f"{HEAD}        mask = chosen.T\n        used = mask.any(-1).nonzero()\n        for e in used:\n{loop}"
         f"        return out, used\n"
     )
-    (only,) = proposed_texts("experts", problem(text, "mask.any(-1).nonzero()", "GB0036"))
-    assert only == text.replace("in used", "in range(len(self.experts))").replace("mask[e]", "mask[[e]]")
+    (proposed_text,) = proposed_texts("experts", problem(text, "mask.any(-1).nonzero()", "GB0036"))
+    assert proposed_text == text.replace("in used", "in range(len(self.experts))").replace("mask[e]", "mask[[e]]")
 
 
 @pytest.mark.parametrize("test", ["counts[e] == 0", "not counts[e]", "counts[e] < 1"])

@@ -200,9 +200,9 @@ def test_a_statement_that_sets_requires_grad_is_left_out() -> None:
 
 def test_a_progress_bar_is_skipped_when_compiling() -> None:
     text = "import torch\nfor i in tqdm(range(3), leave=True):\n    x = x + i\n"
-    (only,) = proposed_texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
+    (proposed_text,) = proposed_texts("rewrite", problem(text, "tqdm(range(3), leave=True)", "GB0008"))
     loop = "for i in (range(3) if torch.compiler.is_compiling() else tqdm(range(3), leave=True)):"
-    assert only == f"import torch\n{loop}\n    x = x + i\n"
+    assert proposed_text == f"import torch\n{loop}\n    x = x + i\n"
 
 
 def test_a_call_independent_of_the_function_moves_before_it() -> None:
@@ -313,10 +313,10 @@ def test_a_break_inside_python_is_fixed_at_the_call() -> None:
     inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
     (break_,) = break_problem.report.breaks
     assert break_.location is not None
-    moved = changed(break_, location=inside, stack=[break_.location, inside])
+    moved_break = changed(break_, location=inside, stack=[break_.location, inside])
     sources = [*break_problem.report.sources, Source("s2", "copy.py", "library", "copy.py")]
-    report = changed(break_problem.report, breaks=[moved], sources=sources)
-    assert proposed_texts("rewrite", replace(break_problem, report=report, break_=moved))[0].endswith(
+    report = changed(break_problem.report, breaks=[moved_break], sources=sources)
+    assert proposed_texts("rewrite", replace(break_problem, report=report, break_=moved_break))[0].endswith(
         "x.requires_grad)\n"
     )
 

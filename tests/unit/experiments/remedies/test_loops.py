@@ -14,8 +14,8 @@ def test_a_loop_runs_to_its_end_without_changing_values_after_the_break() -> Non
         f"{HEAD}    y = x\n    for _ in range(5):\n        y = y * 0.5  # halved\n        if y.sum() < 1:\n"
         "            break\n        step = y + 1\n        y += step\n    return y\n"
     )
-    (only,) = proposed_texts("loops", problem(text, "y.sum() < 1"))
-    assert only == (
+    (proposed_text,) = proposed_texts("loops", problem(text, "y.sum() < 1"))
+    assert proposed_text == (
         f"{HEAD}    y = x\n    over = False\n    for _ in range(5):\n        y_kept = y\n"
         "        y = y * 0.5  # halved\n        stop = y.sum() < 1\n        over = over | (stop & False)\n"
         "        y = torch.where(over, y_kept, y)\n        over = over | stop\n        y_kept = y\n"

@@ -227,10 +227,10 @@ def test_output_of_an_inner_function_is_only_skipped() -> None:
     )
     assert proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f(")) == []
     text = text.replace("if 1: print(x)", "print(x)  # here")
-    (only,) = proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))
-    assert only.title == "Print only when not compiling"
+    (proposal,) = proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))
+    assert proposal.title == "Print only when not compiling"
     guarded = "    if not torch.compiler.is_compiling():\n        print({})"
-    assert only.texts["s1"].startswith(
+    assert proposal.texts["s1"].startswith(
         "import torch\ndef inner(x):\n" + guarded.format("x") + "  # here\n" + guarded.format("1")
     )
 

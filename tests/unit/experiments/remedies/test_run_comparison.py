@@ -110,20 +110,20 @@ def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
     cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
-    here = Break("b1", None, "UnknownError", Location("s1", 25, 25, code="info == 0"), "resumed")
-    run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[here]), {})
-    assert break_summary(here, [run], {}) == "on line 25 of Cell In[1], info == 0: UnknownError"
+    break_ = Break("b1", None, "UnknownError", Location("s1", 25, 25, code="info == 0"), "resumed")
+    run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[break_]), {})
+    assert break_summary(break_, [run], {}) == "on line 25 of Cell In[1], info == 0: UnknownError"
 
 
 def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:
     new = OLD.replace("    y = x * 2", "    y = x\n    y = y + x").replace("    return y", "    print(y)\n    return y")
     changed_run = run(new, ("y.sum() > 0", "branch"), ("print(y)\n", "print"))
-    unchanged, inserted = changed_run.report.breaks
+    unchanged_break, inserted_break = changed_run.report.breaks
     line = OLD.split("\n").index("    if y.sum() > 0:") + 1
     texts = {"f.py": (OLD, new)}
-    assert break_summary(unchanged, [changed_run], texts).startswith(f"on line {line}, ")
+    assert break_summary(unchanged_break, [changed_run], texts).startswith(f"on line {line}, ")
     line = new.split("\n").index("    print(y)") + 1
-    assert break_summary(inserted, [changed_run], texts).startswith(f"on line {line} of the changed code, ")
+    assert break_summary(inserted_break, [changed_run], texts).startswith(f"on line {line} of the changed code, ")
 
 
 @pytest.mark.parametrize(

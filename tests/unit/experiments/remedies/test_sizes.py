@@ -16,10 +16,10 @@ HEAD = "import torch\n"
 
 def test_sizes_are_read_before_the_call() -> None:
     text = f"{HEAD}def f(x, n):\n    parts = x.split(n.tolist())\n    return parts[int(n[0])]\n"
-    (only,) = proposals_of("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
-    assert only.compiles_inner_function
-    assert only.title == "Read the numbers before the call, and pass them"
-    assert only.texts["s1"] == (
+    (proposal,) = proposals_of("sizes", problem(text, ["n.tolist()", "int(n[0])"], "GB0033", entry="def f("))
+    assert proposal.compiles_inner_function
+    assert proposal.title == "Read the numbers before the call, and pass them"
+    assert proposal.texts["s1"] == (
         f"{HEAD}@torch.compile\ndef _f_compiled(given, given_2, x, n):\n    parts = x.split(given)\n"
         "    return parts[given_2]\n\n\n"
         "def f(x, n):\n    given = n.tolist()\n    given_2 = int(n[0])\n    return _f_compiled(given, given_2, x, n)\n"

@@ -1,0 +1,72 @@
+"""Differences that an optimizer makes of rounding errors are no differences between two programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.difference import Difference, differences
+from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
+from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandbox_runs
+from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
+from jupyter_graphbreak.experiments.trial.subject import Subject
+
+ULP = 2**-22
+
+
+def training_step(*, factor: float = 1.0, learning_rate: float = 1e-3, steps: bool = True) -> Any:
+    """Return a training step whose model has a bias without a gradient, before a batch normalization.
+
+    ``factor`` changes the output of the model, as the rounding of a compiler does.
+    """
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=learning_rate)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = (factor * net(x)).square().mean()
+        loss.backward()
+        if steps:
+            optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+def compare(other: Any) -> list[Difference]:
+    """Return the differences of a training step from the usual one that rounding does not explain."""
+    arguments = Arguments(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)))
+    with sandbox_runs():
+        fn = training_step()
+        first_input = Input(arguments, example_of("the first input", arguments, fn))
+        reference = Reference(fn, first_input)
+        subject = Subject(other, arguments)
+        result: Result = run(subject.call, subject, subject.replace_with_copies(arguments))
+        assert not all(difference.is_acceptable for difference in differences(reference.result, result))
+        errors = reference.rounding_errors(ReferenceCase(first_input, reference.result))
+        return [
+            difference
+            for difference in differences(reference.result, result, rounding_errors=errors)
+            if not difference.is_acceptable
+        ]
+
+
+def test_adam_turns_rounding_errors_into_steps() -> None:
+    assert not compare(training_step(factor=1 + ULP))
+
+
+@pytest.mark.parametrize("change", [{"steps": False}, {"learning_rate": 2e-3}, {"factor": 1.01}])
+def test_a_different_step_remains_a_difference(change: dict[str, Any]) -> None:
+    assert compare(training_step(**change))
+
+
+def test_a_function_without_parameters_has_no_rounding_errors() -> None:
+    arguments = Arguments(torch.ones(3))
+    with sandbox_runs():
+        first_input = Input(arguments, example_of("the first input", arguments, torch.sin))
+        reference = Reference(torch.sin, first_input)
+        assert reference.rounding_errors(ReferenceCase(first_input, reference.result)) == {}

@@ -52,7 +52,7 @@ EDIT = ("            torch._dynamo.graph_break()\n", "")
 
 
 class Program(NamedTuple):
-    """A cell, and the arguments of the call for the functions that ask about one call.
+    """A cell, and the arguments for the functions of the API that examine a single call.
 
     Parameters
     ----------

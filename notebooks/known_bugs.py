@@ -49,23 +49,23 @@ def _series(words: list[str]) -> str:
 
 def _list(bugs: tuple[KnownBug, ...], measured: dict[str, dict[str, str]], newest: str) -> str:
     """List the bugs, and last those that the newest release does not have."""
-    gone = [bug for bug in bugs if measured.get(bug.issue, {}).get(newest) == "right"]
-    entries = [_entry(bug, measured.get(bug.issue, {})) for bug in bugs if bug not in gone]
-    if gone:
+    fixed_bugs = [bug for bug in bugs if measured.get(bug.issue, {}).get(newest) == "right"]
+    entries = [_entry(bug, measured.get(bug.issue, {})) for bug in bugs if bug not in fixed_bugs]
+    if fixed_bugs:
         entries.append(f"**Gone in PyTorch {newest}: update.**")
-    return "\n\n".join(entries + [_entry(bug, measured[bug.issue]) for bug in gone])
+    return "\n\n".join(entries + [_entry(bug, measured[bug.issue]) for bug in fixed_bugs])
 
 
 def _entry(bug: KnownBug, outcomes: dict[str, str]) -> str:
     releases: dict[str, list[str]] = {}
     for release, outcome in outcomes.items():
         releases.setdefault(outcome, []).append(release)
-    seen = ", ".join(f"{outcome} in {_series(names)}" for outcome, names in releases.items())
+    outcomes_text = ", ".join(f"{outcome} in {_series(names)}" for outcome, names in releases.items())
     return _ENTRY.format(
         symptom=bug.symptom[:1].upper() + bug.symptom[1:],
-        releases=seen[:1].upper() + seen[1:] if seen else bug.releases,
+        releases=outcomes_text[:1].upper() + outcomes_text[1:] if outcomes_text else bug.releases,
         advice=bug.advice,
         code=bug.code,
-        runs=(f"{bug.releases}. Run here." if bug.releases else "Run here.") if seen else "Not run here.",
+        runs=(f"{bug.releases}. Run here." if bug.releases else "Run here.") if outcomes_text else "Not run here.",
         link=f"The thread: [{bug.issue}]({bug.address})." if bug.address else "There is no issue yet.",
     )

@@ -32,19 +32,19 @@ def summary() -> str:
     """Return the figures of the run in sentences, in Markdown."""
     versions, lines = _recorded()
     forward = [line for line in lines if not line["training"]]
-    ran, breaking = _ran(), _breaking()
+    runs, breaking = _ran(), _breaking()
     breaks = [break_ for line in breaking for break_ in line["breaks"]]
     causes = {_cause(break_) for break_ in breaks}
     tried = [line for line in breaking if "left" in line]
     free = sum(line["left"] == 0 for line in tried)
     holding_claims = sum(line["check"] == "holds" for line in tried)
     claims = sum(line["check"] != "nothing to run" for line in tried)
-    left = sum(line["left"] for line in tried)
+    left_count = sum(line["left"] for line in tried)
     return (
         f"Recorded on {versions['date']} with torch {versions['torch']} and transformers {versions['transformers']}: "
-        f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**: {len(breaks)} breaks with "
+        f"of {len(forward)} architectures {len(runs)} ran, and **{len(breaking)} break**: {len(breaks)} breaks with "
         f"{len(causes)} causes. With the proposed remedies, **{free} of the {len(tried)} have no break left**, and the "
-        f"others have {left}. A different program checked {claims} of these results in a separate process: "
+        f"others have {left_count}. A different program checked {claims} of these results in a separate process: "
         f"{holding_claims} held."
     )
 
@@ -78,13 +78,13 @@ def causes() -> str:
     for (gb_id, gb_type), breaks in sorted(by_cause.items(), key=lambda item: (-len(item[1]), item[0])):
         fixed = [break_ for _, break_ in breaks if break_.get("verdict") in _WORKING]
         titles = [break_["remedy"] for break_ in fixed if break_.get("remedy")]
-        most = max(sorted(set(titles)), key=titles.count, default="")
+        most_common_title = max(sorted(set(titles)), key=titles.count, default="")
         tried = sum(break_.get("verdict") is not None for _, break_ in breaks)
         lines = {(break_["file"], break_["line"]) for _, break_ in breaks}
         models = len({model for model, _ in breaks})
         rows.append(
             f"| {gb_type} ({gb_id}) | {models} | {len(breaks)} | {_counted(len(lines), 'line')} | {tried} "
-            f"| {len(fixed)} | {_in_cell(most)} |"
+            f"| {len(fixed)} | {_in_cell(most_common_title)} |"
         )
     return "\n".join(rows)
 
@@ -132,8 +132,8 @@ def _counted(count: int, noun: str) -> str:
 def _code(text: str) -> str:
     """Return text as code in one cell of a table."""
     plain = " ".join(text.split())
-    short = plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3].rstrip()}..."
-    return f"``{short.replace('|', chr(92) + '|').replace('`', chr(39))}``" if short else ""
+    shortened = plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 3].rstrip()}..."
+    return f"``{shortened.replace('|', chr(92) + '|').replace('`', chr(39))}``" if shortened else ""
 
 
 def _in_cell(text: str) -> str:

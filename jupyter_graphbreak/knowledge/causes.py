@@ -23,7 +23,7 @@ _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
 _CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
 _CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
-#: A branch on a captured number still breaks, and an index of a list with it is an error.
+#: A branch on a captured number still breaks, and indexing a list with it is an error.
 _CAPTURE_SCALARS_ADVICE = f"set {_CAPTURE_SCALARS}, if only tensor operations use the number"
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"

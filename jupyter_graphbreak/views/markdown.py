@@ -50,10 +50,10 @@ def render_markdown(
 
 def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
     """Return a bold sentence and, if there are lines, a block of preformatted text with them."""
-    shown = [escape_controls(line[:_MAX_LINE_LENGTH]) for line in lines[:_MAX_LINES]]
+    shown_lines = [escape_controls(line[:_MAX_LINE_LENGTH]) for line in lines[:_MAX_LINES]]
     if len(lines) > _MAX_LINES:
-        shown.append(f"and {len(lines) - _MAX_LINES} more")
-    return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
+        shown_lines.append(f"and {len(lines) - _MAX_LINES} more")
+    return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown_lines))] if lines else [])])
 
 
 def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) -> str:

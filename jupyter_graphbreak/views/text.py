@@ -172,13 +172,15 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     # If nothing was tried, it is too early to leave a decision to the reader: the advice is shown instead.
     decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
     decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
-    why = why_untried(report, remedies)
+    untried_reason = why_untried(report, remedies)
     untried = (
         wrap(
             "not tried: ",
-            _advice_or_reference(whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH), number, number_by_advice),
+            _advice_or_reference(
+                whole_clauses(without_backticks(untried_reason), _MAX_TRIAL_LENGTH), number, number_by_advice
+            ),
         )
-        if why
+        if untried_reason
         else []
     )
     trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
@@ -248,10 +250,10 @@ def _working_remedy_lines(report: Report, remedy: Remedy) -> list[str]:
             _DEEPER_INDENT,
         )
     changes = _shorten_removals(change_lines(report, remedy))
-    shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
+    shown_lines = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
-        shown += code_of(remedy).split("\n")
-    return lines + [cut_line(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
+        shown_lines += code_of(remedy).split("\n")
+    return lines + [cut_line(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown_lines)]
 
 
 def _shorten_removals(lines: list[DiffLine]) -> list[DiffLine]:
@@ -438,13 +440,13 @@ def _call_path(report: Report, break_: Break) -> str:
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
-    more = f" (and {count_text(other_ways, 'other way')})" if other_ways else ""
-    room = WIDTH - len(INDENT) - len("called from ") - len(more)
+    more_text = f" (and {count_text(other_ways, 'other way')})" if other_ways else ""
+    room = WIDTH - len(INDENT) - len("called from ") - len(more_text)
     text = _join_calls(calls, len(stack))
     while len(text) > room and len(calls) > _MIN_CALLS:
         calls.popitem()  # the least informative one
         text = _join_calls(calls, len(stack))
-    return text + more
+    return text + more_text
 
 
 def _join_calls(calls: dict[int, str], total: int) -> str:
@@ -536,9 +538,11 @@ def _failed_guard_text(report: Report, recompilation: Recompilation, guard: Fail
 
 def _error_lines(report: Report) -> list[str]:
     error = report.error
-    where = f" at {location_text(report, error.location)}" if error is not None and error.location is not None else ""
+    place_text = (
+        f" at {location_text(report, error.location)}" if error is not None and error.location is not None else ""
+    )
     if report.status == "interrupted":
-        return [cut_line(f" -  interrupted{where}: the report covers what happened until then")]
+        return [cut_line(f" -  interrupted{place_text}: the report covers what happened until then")]
     if error is None:
         return []
     number = break_numbers(report).get(error.break_ or "")

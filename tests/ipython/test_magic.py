@@ -91,6 +91,16 @@ def test_a_method_of_a_compiled_module_is_not_compiled(shell: Shell) -> None:
     assert note.endswith("Compile the method: `torch.compile(solver.solve)`.")
 
 
+def test_a_stance_that_the_cell_sets_and_resets_is_named(shell: Shell) -> None:
+    shell.run("import torch\nf = torch.compile(torch.sin, backend='eager')")
+    shell.run(
+        "%%compile_explain\ntorch.compiler.set_stance('force_eager')\nf(torch.ones(2))\n"
+        "torch.compiler.set_stance('default')"
+    )
+    (note,) = [note.message for note in shell.report.diagnostics]
+    assert note.startswith('Nothing was compiled: the cell sets the stance "force_eager"')
+
+
 def test_a_module_whose_method_calls_the_module_is_compiled_in_place(shell: Shell) -> None:
     shell.run(
         "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.sin()\n"

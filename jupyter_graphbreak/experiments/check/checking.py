@@ -18,6 +18,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
     SMALL_NOISE,
+    CastToDouble,
     DoublePrecisionMemory,
     DoublePrecisionResults,
     difference_beyond_rounding,
@@ -289,7 +290,7 @@ def _observe_with_own_memory(entry: Entry, call_count: int, memory: DoublePrecis
     subject.modes = replace(subject.modes, dtype=torch.float64)
     try:
         current_setup().memory.discard_working_copies()
-        with force_eager_on_thread():
+        with force_eager_on_thread(), CastToDouble():
             return _observe(subject.call, subject, subject.arguments, call_count=call_count)
     finally:
         subject.restore()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from jupyter_graphbreak.experiments.trial.copies import clone, digest, memory_key, shape_of, storage_to_share
 from jupyter_graphbreak.experiments.trial.memory import SharedMemory
@@ -30,6 +32,10 @@ _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that large noise causes.
 _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
+#: Methods that cast a tensor to one of these dtypes.
+_CASTS = {torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float}
+#: The names of functions of a tensor that make a new one, or that read its bytes as numbers of a dtype.
+_KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
 SMALL_NOISE, LARGE_NOISE = 1, 256
@@ -228,6 +234,28 @@ class DoublePrecisionMemory(SharedMemory):
     def _record(self, tensor: torch.Tensor) -> torch.Tensor:
         self._own_keys.add(memory_key(tensor.untyped_storage()))
         return tensor
+
+
+class CastToDouble(TorchFunctionMode):
+    """While this mode is active, casts of a tensor to a lower precision cast it to double precision instead.
+
+    Otherwise, the operations after ``x.float()`` or ``x.to(torch.bfloat16)`` would mix precisions, which many of them
+    and many backward passes refuse. New tensors keep their dtype, because random numbers depend on it.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a PyTorch function, with double precision if it would cast a tensor to a lower precision."""
+        kwargs = kwargs or {}
+        if func in _CASTS:
+            return torch.Tensor.double(*args, **kwargs)
+        if args and is_instance(args[0], torch.Tensor) and not _KEEPS_DTYPE.match(getattr(func, "__name__", "")):
+            args = tuple(map(_to_double_dtype, args))
+            kwargs = {name: _to_double_dtype(value) for name, value in kwargs.items()}
+        return func(*args, **kwargs)
+
+
+def _to_double_dtype(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _CONVERTED_DTYPES else value
 
 
 class _Noise:

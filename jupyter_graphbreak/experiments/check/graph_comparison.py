@@ -14,6 +14,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.check.closeness import (
     LARGE_NOISE,
     SMALL_NOISE,
+    CastToDouble,
     DoublePrecisionResults,
     difference_beyond_rounding,
     flatten,
@@ -107,7 +108,12 @@ class GraphComparison:
                 # The inputs are not copied, because they include all parameters.
                 leaves = _leaves_of(args)
                 if computes_differently(
-                    captured_module, compiled, leaves, self._subject, compares_gradients=compares_gradients
+                    captured_module,
+                    compiled,
+                    leaves,
+                    self._subject,
+                    precision=precision_of(captured_module.graph),
+                    compares_gradients=compares_gradients,
                 ):
                     self.wrong_graph = WrongGraph(
                         compile_id, captured_module, module, compiled, clone(leaves), compares_gradients
@@ -126,6 +132,7 @@ class GraphComparison:
         if wrong_graph is None:
             return None
         names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
+        precision = precision_of(wrong_graph.module.graph)
 
         def is_wrong(length: int) -> bool:
             part = _graph_prefix(wrong_graph, set(names[:length]))
@@ -134,7 +141,12 @@ class GraphComparison:
             try:
                 compiled = self._backend(_copy_graph(part), clone(wrong_graph.inputs))
                 return computes_differently(
-                    part, compiled, wrong_graph.inputs, self._subject, compares_gradients=wrong_graph.is_only_backward
+                    part,
+                    compiled,
+                    wrong_graph.inputs,
+                    self._subject,
+                    precision=precision,
+                    compares_gradients=wrong_graph.is_only_backward,
                 )
             except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
                 return False
@@ -185,26 +197,29 @@ def computes_differently(
     inputs: Inputs,
     subject: Subject,
     *,
+    precision: float,
     compares_gradients: bool,
 ) -> bool:
-    """Return whether a compiled graph and the same operations run one by one have different results."""
+    """Return whether a compiled graph and the same operations run one by one have different results.
+
+    Parameters
+    ----------
+    precision : float
+        The largest rounding error of the dtypes in the graph; see :func:`precision_of`.
+    """
     expected = _compute(_interpreter(module), inputs, subject, computes_gradients=compares_gradients)
     actual = _compute(compiled, inputs, subject, computes_gradients=compares_gradients)
     if difference_beyond_rounding(expected, actual) is None:
         return False
     exact_results: list[Any] = []
-    precision = precision_of(module.graph)
     try:
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
             change = functools.partial(to_double, noise_size=noise_size, precision=precision)
-            exact_results.append(
-                _compute(
-                    _interpreter(_copy_graph(module, change)),
-                    change(inputs),
-                    subject,
-                    computes_gradients=compares_gradients,
+            exact_interpreter = _interpreter(_copy_graph(module, change))
+            with CastToDouble():
+                exact_results.append(
+                    _compute(exact_interpreter, change(inputs), subject, computes_gradients=compares_gradients)
                 )
-            )
             if not noise_size:
                 continue
             largest = largest_number(flatten(exact_results[0]))

@@ -25,8 +25,8 @@ _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and the time of a batch, for all guards and for a single guard.
 _BATCHES, _BATCH_NS = 15, 300_000
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
-#: The maximum number of calls after which all guards are timed, the time limit in nanoseconds, and the minimum number
-#: of times to keep.
+#: All guards are timed after each of at most ``_MAX_CALLS`` calls, within a time limit in nanoseconds. Of these times,
+#: at least ``_MIN_TIMES`` are kept.
 _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
 #: The maximum factor by which a call slows down the next check; factors of 1.2 to 2.7 were measured on an idle machine.

@@ -192,12 +192,13 @@ class _InnerCompilationWriter:
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
         """Add a loop that compiles each module of a list, or one method of each, and return its name for the title."""
-        lists = {expression.rpartition("[")[0] for expression in expressions}
-        name = f"each {call.name}{method} of {min(lists)}"
-        if len(lists) != 1 or not min(lists):
+        # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
+        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
+        list_expression, part = min(parts)
+        if len(parts) != 1 or not list_expression:
             self.is_possible = False
             return call.name
-        (list_expression,) = lists
+        name = f"each {call.name}{method} of {list_expression}"
         possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
         block = next(
             possible_name
@@ -205,7 +206,8 @@ class _InnerCompilationWriter:
             if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
         )
         self._insert(
-            list_expression, [f"for {block} in {list_expression}:", f"    {self._compile_statement(block, call)}"]
+            list_expression,
+            [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"],
         )
         return name
 

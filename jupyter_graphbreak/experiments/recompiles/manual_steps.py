@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
-    from jupyter_graphbreak.report.schema import Recompile
+    from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 
 #: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
+#: An integer in a global variable, or in an object that a global variable contains.
+_GLOBAL_INTEGER = re.compile(r"(?P<number>G\['(?P<variable>\w+)'\][\w.\[\]'\"]*) == -?\d+")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _FUNCTION_WITHOUT_CODE = "fn"
 #: The name that :func:`changed_settings` gives the grad mode.
@@ -51,6 +53,8 @@ _FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
+#: A guard on a property of a tensor that an argument, or a tensor computed from it, has.
+_TENSOR_GUARD = re.compile(r"tensor '[^']+' (?:dtype|rank|size|device) mismatch")
 _STRIDE_GUARD = re.compile(r"tensor '([^']+)' stride mismatch")
 _STRIDE_STEP = (
     "`{name}` has a different memory layout in some calls, such as after a transpose: make it contiguous before the "
@@ -129,6 +133,7 @@ def manual_step(
         _sentence_about_function(guards),
         *(_sentence_about_stored_number(guard, variations) for guard in guards),
         _sentence_about_optimizer(mentioned_variations),
+        *(_sentence_about_global_integer(reason) for recompile in recompiles for reason in recompile.reasons),
     ]
     if sentence := next(filter(None, sentences_about_specific_causes), ""):
         return sentence
@@ -140,9 +145,11 @@ def manual_step(
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
         return _sentence_about_line(line, variations, _clause_about_shared_graphs(mentioned_variations, graph_count))
+    # A guard about a tensor states the cause. That the entry was also called with a different flag does not explain it.
+    is_about_tensor = any(_TENSOR_GUARD.search(plain_guard(guard)) for guard in guards)
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
-        *map(_sentence_about_other_variation, variations.other_variations[:1]),
+        *map(_sentence_about_other_variation, () if is_about_tensor else variations.other_variations[:1]),
         _sentence_about_arguments(variations),
         _sentence_about_sizes_and_numbers(mentioned_variations),
     ]
@@ -290,6 +297,20 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
             "and pass the number on every call."
         )
     return ""
+
+
+def _sentence_about_global_integer(reason: GuardFailure) -> str:
+    """Return a sentence about an integer that a function reads from a global variable, or ``""``.
+
+    A number of steps is a constant even if it is an argument.
+    """
+    match = _GLOBAL_INTEGER.fullmatch(reason.guard)
+    if match is None or reason.head == "loop":
+        return ""
+    return (
+        f"`{plain_guard(match['number'])}` is read from a global variable, and PyTorch makes a constant of such an "
+        f"integer: pass `{match['variable']}` to the compiled function as an argument."
+    )
 
 
 def _clause_about_shared_graphs(mentioned_variations: Variations, graph_count: int) -> str:

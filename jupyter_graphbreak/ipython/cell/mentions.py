@@ -77,12 +77,20 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
 
 
 def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
-    """Return a note if a cell calls a compiled module in a way that runs eagerly, for example one of its methods."""
+    """Return a note if a cell calls a compiled module in a way that runs eagerly, for example one of its methods.
+
+    A stance that the cell sets has the same effect, and is no longer known if the cell also resets it.
+    """
     if "torch" not in sys.modules:
         return None
     module_class = sys.modules["torch"].nn.Module
     for node in ast.walk(tree):
         match node:
+            case ast.Call(ast.Name("set_stance") | ast.Attribute(attr="set_stance"), [ast.Constant("force_eager"), *_]):
+                return (
+                    'Nothing was compiled: the cell sets the stance "force_eager" (`torch.compiler.set_stance`), with '
+                    "which compiled functions run eagerly."
+                )
             case ast.Call(ast.Name(id=name)):
                 method = "__call__"
             case ast.Call(ast.Attribute(ast.Name(id=name), attr=method)):

@@ -163,7 +163,7 @@ def _offset_in_cell(text: str) -> tuple[int, int]:
 
 
 def _offset_below_magic(text: str) -> tuple[int, int]:
-    """Return how many lines are above, and how many columns left of, the code that a magic such as ``%%time`` runs.
+    """Return the number of lines above the code that a magic such as ``%%time`` runs, and of columns to its left.
 
     Our own magic may be above that magic, or be the first line of that code.
     """

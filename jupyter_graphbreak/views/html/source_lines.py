@@ -232,14 +232,14 @@ class _RowFactory:
 
 def _break_signs(line: Line) -> str:
     signs = [f"✂{mark.number}" for mark in line.breaks]
-    more = line.further_break_count + max(len(signs) - _MAX_SIGNS, 0)
-    return "".join([*signs[:_MAX_SIGNS], *([f"+{more}"] if more else [])])
+    hidden_count = line.further_break_count + max(len(signs) - _MAX_SIGNS, 0)
+    return "".join([*signs[:_MAX_SIGNS], *([f"+{hidden_count}"] if hidden_count else [])])
 
 
 def _letters_in_gutter(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """Return the letters that fit in a gutter, and the number of those that do not."""
-    shown = graphs if len(graphs) <= _MAX_LETTERS else graphs[: _MAX_LETTERS - 1]
-    return shown, len(graphs) - len(shown)
+    shown_graphs = graphs if len(graphs) <= _MAX_LETTERS else graphs[: _MAX_LETTERS - 1]
+    return shown_graphs, len(graphs) - len(shown_graphs)
 
 
 def _letters_width(graphs: tuple[str, ...]) -> int:

@@ -287,13 +287,13 @@ class View:
 
     def best_fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works; ``None`` if there is none, or if it is shown with a different break."""
-        best = best_remedy(self.report, break_)
+        remedy = best_remedy(self.report, break_)
         if (
-            best is None
-            or remedies.number_of_other_break_with_remedy(self.report, best, self.numbers[break_.id]) is not None
+            remedy is None
+            or remedies.number_of_other_break_with_remedy(self.report, remedy, self.numbers[break_.id]) is not None
         ):
             return None
-        return best
+        return remedy
 
     def shared_fix(self, group: Group) -> Remedy | None:
         """Return the best remedy for a group if that removes several breaks; ``None`` if each break needs its own."""

@@ -106,8 +106,8 @@ def _cudagraph_skip_sentences(report: Report) -> list[str]:
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_CUDAGRAPH_SENTENCES]:
         name = f"graph {skip.graph}" if skip.graph is not None else "a graph"
-        where = f", {location_text(report, skip.location)}" if skip.location is not None else ""
-        sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{where}")
+        place_text = f", {location_text(report, skip.location)}" if skip.location is not None else ""
+        sentences.append(f"{name} runs without a CUDA graph: {one_line(skip.reason)}{place_text}")
     return sentences
 
 
@@ -155,8 +155,8 @@ def measurement_sections(report: Report) -> list[Section]:
 def _status_lines(report: Report, verdict_text: str) -> list[str]:
     """Return the status of a run: the verdict, what to do first, and what changed since the last run."""
     advice, changes = advice_beside_verdict(report), report.changes
-    since = f"Since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
-    parts = (verdict_text, f"Do: {advice}" if advice else "", since)
+    changes_text = f"Since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
+    parts = (verdict_text, f"Do: {advice}" if advice else "", changes_text)
     return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
@@ -292,7 +292,7 @@ def _recompile_section(report: Report) -> Section | None:
         trials = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
         is_advised = needs_general_advice(report, recompilation)
-        untried = why_untried(report, trials) if trials is not None else ""
+        untried_reason = why_untried(report, trials) if trials is not None else ""
         rows.append(
             Row(
                 str(index),
@@ -314,7 +314,7 @@ def _recompile_section(report: Report) -> Section | None:
                         for text in (variation, f"Do: {guard.advice}" if guard.advice and is_advised else "")
                     ),
                     _fix_sentence(report, fix) if fix is not None else "",
-                    f"Not tried: {untried}" if untried else "",
+                    f"Not tried: {untried_reason}" if untried_reason else "",
                     *(trials.decisions if trials else ()),
                 ),
                 spot=_as_spot(recompilation.location),

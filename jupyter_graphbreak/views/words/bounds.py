@@ -62,8 +62,8 @@ _T = TypeVar("_T")
 def limit_part(part: _T) -> _T:
     """Return a part of a report, a job or a comparison, with its lists and strings limited."""
     type_of_part: Any = type(part)
-    shown: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
-    return shown
+    shown_part: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
+    return shown_part
 
 
 @per_report

@@ -82,8 +82,8 @@ def _not_recompiled_text(changes: Changes) -> str:
     for run, label in (("after", "this run"), ("before", "the previous run")):
         names = list(dict.fromkeys(function.function for function in changes.reused if function.run == run))
         if names:
-            shown = count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
-            sentences.append(f"{label} did not compile {shown} (PyTorch still had the code)")
+            functions_text = count_text(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
+            sentences.append(f"{label} did not compile {functions_text} (PyTorch still had the code)")
     return ", ".join(sentences)
 
 

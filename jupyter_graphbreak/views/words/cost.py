@@ -56,9 +56,9 @@ def startup_sentence(report: Report) -> str:
         for name, seconds in times_by_length[:_MAX_NAMED_FUNCTIONS]
         if seconds >= _MIN_SHOWN_S
     ]
-    rest = times_by_length[_MAX_NAMED_FUNCTIONS:]
-    if sum(seconds for _, seconds in rest) >= _MIN_SHOWN_S:
-        parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {count_text(len(rest), 'more function')}")
+    others = times_by_length[_MAX_NAMED_FUNCTIONS:]
+    if sum(seconds for _, seconds in others) >= _MIN_SHOWN_S:
+        parts.append(f"{sum(seconds for _, seconds in others):.1f} s for {count_text(len(others), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
     if recompile_s >= _MIN_SHOWN_S:
@@ -163,8 +163,8 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
         location = graph.ops[number].location
         if location is not None:
             spans.setdefault(location.function, []).append(number)
-    widest = max(spans.values(), key=lambda span: span[-1] - span[0])
-    start = graph.ops[widest[0]].location
+    widest_span = max(spans.values(), key=lambda span: span[-1] - span[0])
+    start = graph.ops[widest_span[0]].location
     return RepeatedBlock(graph.id, start, len(positions), covered_ops / len(graph.ops)) if start is not None else None
 
 
@@ -361,9 +361,11 @@ def _device_work_text(entry: EntryCost) -> list[str]:
         return []
     graphs = f" and {count_text(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
     launches = f"launches {count_text(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
-    waits = f"waits for the device {count_text(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
+    waits_text = (
+        f"waits for the device {count_text(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
+    )
     memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
-    return [f"a call {launches}, {waits}, {memory}"]
+    return [f"a call {launches}, {waits_text}, {memory}"]
 
 
 def memory_text(nbytes: int) -> str:

@@ -248,8 +248,8 @@ def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledW
     guards = failed_guards(differences, is_module_method=True)
     variations = []
     for guard in guards[:_MAX_DIFFERENCES]:
-        where = guard_lines_text(report, guard)
-        variations.append(f"{one_line(guard.variation)}{f' ({where})' if where else ''}")
+        lines_text = guard_lines_text(report, guard)
+        variations.append(f"{one_line(guard.variation)}{f' ({lines_text})' if lines_text else ''}")
     sentence = f"compiled alone, the {regions.count} `{one_line(regions.block)}` modules need "
     sentence += count_text(way.compilations, "compilation")
     sentence += ", and the rest of them runs eagerly (recompile limit)," if way.limit_hit else ""

@@ -23,15 +23,15 @@ def not_run_again_sentence(report: Report) -> str:
     if not report.effects:
         return ""
     effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED_EFFECTS]]
-    more = len(report.effects) - len(effect_texts)
-    reasons = "; ".join([*effect_texts, *([f"and {count_text(more, 'other effect')}"] if more > 0 else [])])
+    more_count = len(report.effects) - len(effect_texts)
+    reasons = "; ".join([*effect_texts, *([f"and {count_text(more_count, 'other effect')}"] if more_count > 0 else [])])
     subject = "Some functions were not run again" if _has_repeated_runs(report) else "Nothing was run again"
     return f"{subject}, because that would repeat side effects: {reasons}."
 
 
 def _effect_text(report: Report, effect: Effect) -> str:
-    where = location_text(report, effect.location) if effect.location is not None else "the code"
-    return f"{where} {one_line(effect.what)}"
+    place_text = location_text(report, effect.location) if effect.location is not None else "the code"
+    return f"{place_text} {one_line(effect.what)}"
 
 
 def _has_repeated_runs(report: Report) -> bool:

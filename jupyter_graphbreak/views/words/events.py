@@ -73,9 +73,9 @@ def events_of(report: Report) -> Iterator[Event]:
 
 def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
     variations = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
-    why = f": {one_line(', '.join(variations))}" if variations else ""
-    took = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
-    return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
+    reason_text = f": {one_line(', '.join(variations))}" if variations else ""
+    duration = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
+    return Event("recompile", frame.function, f"Recompiled {where}{duration}{reason_text}.", frame.compile_s)
 
 
 def _location_and_cause(report: Report, break_: Break) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     _Failure = GuardFailure | BlockDifference
 
 _VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
+#: PyTorch's message if a dict has a different number of keys: "len(batch) != 2".
+_KEY_COUNT_GUARD = re.compile(r"(?P<name>len\([^()]+\)) != (?P<value>\d+)")
 #: A guard on the value of a tensor with one element, which the code uses as a number.
 _TENSOR_VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+)\.item\(\) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
@@ -81,8 +83,10 @@ _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
-#: The values of a size that is at least 2 in one graph, and then is not.
+#: The values of a size that is at least 2 in one graph but not in another.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
+#: The beginning of the name of a range that sizes left.
+RANGE_OF = "the range of "
 #: The beginning of advice on recompiles that are expected.
 NOTHING_TO_DO = "nothing"
 #: The advice for functions that are called with and without gradients.
@@ -98,6 +102,11 @@ _ADVICE_ON_EMPTY_CONTAINER = (
     "if the code fills `{name}`, as for a cache, ignore this one recompile, or fill it before the first compiled call; "
     "otherwise always pass the same length"
 )
+#: The advice for guards that a condition creates.
+_ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is expected"
+#: The advice for a container that grows with each call, and the methods that make it grow.
+_ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
+_FILLING_METHODS = ("append", "extend", "insert")
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -159,8 +168,8 @@ class _Variation:
 def guard_lines_text(report: Report, guard: FailedGuard) -> str:
     """Return the first lines that created a guard as text: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
     places = [line_text(report, location) for location in guard.locations[:_MAX_LINES]]
-    more = len(guard.locations) - _MAX_LINES
-    return join_with_and([*places, *([f"{more} more"] if more > 0 else [])])
+    more_count = len(guard.locations) - _MAX_LINES
+    return join_with_and([*places, *([f"{more_count} more"] if more_count > 0 else [])])
 
 
 def failed_guards(
@@ -192,7 +201,10 @@ def failed_guards(
         )
         subject = variation.subject or variation.name if variation is not None else readable_guard(reason.guard)
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
-    guards = [_make_failed_guard(group, is_module_method=is_module_method) for group in failures_by_subject.values()]
+    guards = [
+        _make_failed_guard(group, is_inner=is_inner, is_module_method=is_module_method)
+        for group in failures_by_subject.values()
+    ]
     guards.sort(key=lambda guard: -guard.recompile_count)
     all_advice = [guard.advice for guard in guards]
     return [
@@ -200,7 +212,9 @@ def failed_guards(
     ]
 
 
-def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, is_module_method: bool) -> FailedGuard:
+def _make_failed_guard(
+    group: list[tuple[int, _Failure, _Variation | None]], *, is_inner: bool, is_module_method: bool
+) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     is_size = bool(variations) and all(variation.is_size for _, variation in variations)
@@ -209,8 +223,6 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, 
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
     advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
-    if "condition" in heads and any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group):
-        advice = _advice_on_constant_size({"condition"})
     if (
         last_advice != _ADVICE_ON_FIRST_STEP
         and variations
@@ -218,7 +230,13 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, 
         and variations[0][1].name.startswith("len(")
     ):
         advice = _ADVICE_ON_EMPTY_CONTAINER.format(name=variations[0][1].name[4:-1])
-    number = _varied_number(group, places, is_module_method=is_module_method)
+    container = _growing_container(variations, places)
+    if container:
+        advice = _ADVICE_ON_GROWING_CONTAINER.format(name=container)
+    is_range = any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group)
+    if heads == {"condition"} and (is_range or not variations):
+        advice = _ADVICE_ON_BRANCH
+    number = _varied_number(group, places, is_inner=is_inner, is_module_method=is_module_method)
     if number is not None:
         advice = advice_on_number(number)
     if is_size and _has_one_ordinary_size(variation for _, variation in variations):
@@ -236,6 +254,18 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]], *, 
     )
 
 
+def _growing_container(variations: list[tuple[int, _Variation]], places: Iterable[Location]) -> str:
+    """Return the name of a container to which each call adds something; empty if there is none."""
+    names = {variation.name for _, variation in variations}
+    name = names.pop() if len(names) == 1 else ""
+    lengths = {variation.old for _, variation in variations}
+    if not name.startswith("len(") or len(lengths) == 1:  # a single length may be that of an empty cache
+        return ""
+    container = name[4:-1]
+    is_filled = any(f"{container}.{method}(" in (place.code or "") for place in places for method in _FILLING_METHODS)
+    return container if is_filled else ""
+
+
 def _count_recompiles(group: list[tuple[int, _Failure, _Variation | None]]) -> int:
     """Count the recompiles that a guard caused: those in which it failed for a version of the code for the first time.
 
@@ -249,7 +279,11 @@ def _count_recompiles(group: list[tuple[int, _Failure, _Variation | None]]) -> i
 
 
 def _varied_number(
-    group: list[tuple[int, _Failure, _Variation | None]], places: Iterable[Location], *, is_module_method: bool
+    group: list[tuple[int, _Failure, _Variation | None]],
+    places: Iterable[Location],
+    *,
+    is_inner: bool,
+    is_module_method: bool,
 ) -> VariedNumber | None:
     """Return the number on whose values guards failed, if it comes from the program; ``None`` for anything else."""
     numbers = [(failure, variation) for _, failure, variation in group if variation is not None and variation.is_number]
@@ -263,6 +297,7 @@ def _varied_number(
         owner_of(failure.guard, name, is_module_method=is_module_method),
         [place.code for place in places if place.code is not None],
         {failure.head for failure, _ in numbers},
+        is_inner=is_inner,
     )
 
 
@@ -299,7 +334,7 @@ def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
             "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
         )
     if heads == {"condition"}:
-        return "each branch of the condition has its own graph, which is expected"
+        return _ADVICE_ON_BRANCH
     return (
         "the line turns the size into a constant, even with `dynamic=True`: pad to a few sizes, or compute with the "
         "size itself (`x.shape[0]`)"
@@ -366,8 +401,11 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         name, index = bound["name"], bound["index"]
         varied_size = f"dimension {index} of {name}"
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+    if match := _KEY_COUNT_GUARD.fullmatch(guard):
+        advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
+        return _Variation(match["name"], match["value"], None, advice)
     if size_range := _SIZE_RANGE.fullmatch(guard):
-        varied_size = f"the range of dimension {size_range['index']} of {size_range['name']}"
+        varied_size = f"{RANGE_OF}dimension {size_range['index']} of {size_range['name']}"
         return _Variation(varied_size, f"{size_range['low']} to {size_range['high']}", "a size outside of it", "")
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]

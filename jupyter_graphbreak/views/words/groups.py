@@ -84,8 +84,8 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""
-    more = len(causes) - _MAX_CAUSES
-    return "; ".join(causes[:_MAX_CAUSES]) + (f" and {count_text(more, 'other cause')}" if more > 0 else "")
+    more_count = len(causes) - _MAX_CAUSES
+    return "; ".join(causes[:_MAX_CAUSES]) + (f" and {count_text(more_count, 'other cause')}" if more_count > 0 else "")
 
 
 def costs_text(breaks: Sequence[Break]) -> str:

@@ -48,8 +48,10 @@ def job_location_text(place: JobPlace | None) -> str:
     """Return the location of a break as text: "model.py:8 in leaf"."""
     if place is None:
         return "an unknown location"
-    where = f"{place.path}:{place.line}" if place.path is not None else f"{place.cell or 'a cell'} line {place.line}"
-    return f"{where} in {place.function}" if place.function and place.function != "<module>" else where
+    place_text = (
+        f"{place.path}:{place.line}" if place.path is not None else f"{place.cell or 'a cell'} line {place.line}"
+    )
+    return f"{place_text} in {place.function}" if place.function and place.function != "<module>" else place_text
 
 
 def processes_text(job: Job, break_: JobBreak) -> str:
@@ -81,9 +83,9 @@ def compiling_lines(job: Job) -> list[str]:
     awaited_ranks = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
     for rank in awaited_ranks[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
-        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
+        delay = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
         lines.append(
-            f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
+            f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{delay}) while at least half of "
             "the ranks did not: they wait for it in their next collective"
         )
     if len(awaited_ranks) > _MAX_AWAITED_RANKS:

@@ -90,13 +90,13 @@ def function_of(report: Report, location: Location) -> str:
 def brief_code(code: str | None) -> str:
     """Return an expression up to its first informative line, with an ellipsis if more lines follow."""
     lines = (code or "").split("\n", _MAX_CODE_LINES)[:_MAX_CODE_LINES]
-    shown = lines[0].strip()
+    shown_line = lines[0].strip()
     # A line with only a bracket, or a keyword and a bracket, is not informative.
     for line in lines[1:]:
-        if re.search(r"\w", re.sub(r"^(if|elif|while|assert|return)\b", "", shown)):
-            return f"{shown} …"
-        shown = f"{shown} {line.strip()}".strip()
-    return shown
+        if re.search(r"\w", re.sub(r"^(if|elif|while|assert|return)\b", "", shown_line)):
+            return f"{shown_line} …"
+        shown_line = f"{shown_line} {line.strip()}".strip()
+    return shown_line
 
 
 def line_text(report: Report, location: Location | None) -> str:

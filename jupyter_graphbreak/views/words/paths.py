@@ -20,8 +20,8 @@ def ordered_paths(report: Report) -> list[PathDifference]:
     In both groups, the reader's own code comes before libraries. A difference in a library on which
     no line depends is left out, because the reader can do nothing about it.
     """
-    shown = [path for path in report.paths if path.changes_lines or not is_path_in_library(report, path)]
-    return sorted(shown, key=lambda path: (not path.changes_lines, is_path_in_library(report, path)))
+    shown_paths = [path for path in report.paths if path.changes_lines or not is_path_in_library(report, path)]
+    return sorted(shown_paths, key=lambda path: (not path.changes_lines, is_path_in_library(report, path)))
 
 
 def is_path_in_library(report: Report, path: PathDifference) -> bool:
@@ -85,6 +85,6 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     only because the code is compiled".
     """
     helper = helper_location_text(report, path)
-    through = f" through {helper}" if helper else ""
-    question = f"{location_text(report, decision_location(path))} calls `{one_line(path.function)}()`{through}"
+    helper_text = f" through {helper}" if helper else ""
+    question = f"{location_text(report, decision_location(path))} calls `{one_line(path.function)}()`{helper_text}"
     return f"{question}: {path_results_text(path)}; {path_effect_text(path)}"

@@ -78,8 +78,8 @@ def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
 
 
 def _first_numbers(numbers: list[int]) -> list[str | int]:
-    more = len(numbers) - _MAX_LISTED_BREAKS
-    return [*numbers[:_MAX_LISTED_BREAKS], *([f"and {more} more"] if more > 0 else [])]
+    more_count = len(numbers) - _MAX_LISTED_BREAKS
+    return [*numbers[:_MAX_LISTED_BREAKS], *([f"and {more_count} more"] if more_count > 0 else [])]
 
 
 def _setting_sentence(report: Report, setting: Setting) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: A value of a partial, for the wrapper of torch that is compiled instead of it.
+#: A keyword argument of a partial, in a guard of the torch wrapper that is compiled instead of the partial.
 _PARTIAL_KEYWORD = re.compile(r"\bself\.keywords\['(\w+)'\]")
 #: A tensor that is an argument, and not a part of the module.
 _ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch")
@@ -240,8 +240,8 @@ def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
     PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
     current settings, and a call with these settings needed the recompile nevertheless.
     """
-    same = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
-    return replace_fields(recompile, reasons=same) if same else recompile
+    other_reasons = [reason for reason in recompile.reasons if not changed_settings(reason.guard)]
+    return replace_fields(recompile, reasons=other_reasons) if other_reasons else recompile
 
 
 def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:

@@ -448,11 +448,13 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
 def untried_targets_text(report: Report) -> str:
     """Return the targets that an interrupted search for remedies left untried: "breaks 2 and 3"; empty if none."""
     numbers = break_numbers(report)
-    untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
-    untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
+    untried_remedies = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
+    untried_numbers = sorted(
+        {numbers[ident] for remedy in untried_remedies for ident in remedy.breaks if ident in numbers}
+    )
     if untried_numbers:
         return breaks_text(untried_numbers)
-    return next((target for remedy in untried if (target := target_text(report, remedy))), "")
+    return next((target for remedy in untried_remedies if (target := target_text(report, remedy))), "")
 
 
 def target_text(report: Report, remedy: Remedy) -> str:

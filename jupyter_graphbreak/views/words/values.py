@@ -37,9 +37,9 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         if counts.by == "graphs" and counts.raised is not None
     ]
     if any(line.backward is not None for line in values.lines):
-        begin = f"Unless {name} runs a backward pass itself, gradients begin at its result"
+        introduction = f"Unless {name} runs a backward pass itself, gradients begin at its result"
         loss = "the loss is the result if that is a single number, otherwise a weighted sum of its numbers"
-        sentences.append((f"{begin}: {loss}", False, None))
+        sentences.append((f"{introduction}: {loss}", False, None))
     if values.call > 1:
         call = f"The values are those of call {values.call} of {values.calls} calls of {name}"
         sentences.append(
@@ -62,9 +62,9 @@ def _first_non_finite_sentence(report: Report, non_finite: NonFinite) -> str:
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
     )
     place_text = f"{location_text(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
-    where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
+    graph_text = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
     elements = f"{non_finite.count} of {count_text(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
-    parts = [f"{beginning} at {place_text}, {where}: {elements}"]
+    parts = [f"{beginning} at {place_text}, {graph_text}: {elements}"]
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
     if non_finite.direction == "backward":

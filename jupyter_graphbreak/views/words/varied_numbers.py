@@ -49,6 +49,8 @@ class VariedNumber:
         The lines that created the guards, as far as they are known.
     heads : set
         Whether these lines are heads of loops or of conditions.
+    is_inner : bool
+        Whether the function is called between breaks, so that its guards do not show all uses of the number.
     """
 
     name: str
@@ -56,6 +58,7 @@ class VariedNumber:
     owner: Owner
     lines: Sequence[str]
     heads: set[HeadKind | None]
+    is_inner: bool = False
 
     @property
     def is_integer(self) -> bool:
@@ -103,10 +106,10 @@ def advice_on_number(number: VariedNumber) -> str:
     """Return advice on a number that a program passes to a compiled function or that the function reads."""
     function = next(filter(None, names_of_keeping_function(number.name)), "")
     if function:
-        return (
-            f"`{function}` is a new function in each call, and keeps the number: pass the number to the compiled "
-            "function as an argument, with `dynamic=True`"
-        )
+        argument = "pass the number to the compiled function as an argument"
+        is_default = "defaults__" in number.name and number.is_integer
+        advice = f"{argument}, with `dynamic=True`" if is_default else f"use {_DYNAMIC}, or {argument}"
+        return f"`{function}` is a new function on every call, and keeps the number: {advice}"
     if "loop" in number.heads:
         return (
             "the loop is unrolled, so each number of steps has its own graph, even with `dynamic=True`: use few "
@@ -121,7 +124,7 @@ def _advice_without_loop(number: VariedNumber) -> str:
     """Return advice on a number that is neither kept by a new function nor the number of steps of a loop."""
     name, is_condition = number.name, "condition" in number.heads
     tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[0]})`"
-    end = tensor if number.use == "arithmetic" and not is_condition else ""
+    end = tensor if number.use == "arithmetic" and not is_condition and not number.is_inner else ""
     end += "; each branch of the condition has its own graph even then" if is_condition else ""
     if number.owner == "global" and number.is_integer:
         variable = re.split(r"[.\[]", name, maxsplit=1)[0]

@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO
+from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, location_text
@@ -125,9 +125,9 @@ def _unrolled_loop_advice(report: Report) -> str:
     (graph, _, location), times = max(places.items(), key=lambda item: item[1], default=(("", "", None), 0))
     if times < _MIN_UNROLLED_STEPS:
         return ""
-    where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
+    place = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
     return (
-        f" A loop was unrolled: {where} contains {location_text(report, location)} {times} times, and compiling took "
+        f" A loop was unrolled: {place} contains {location_text(report, location)} {times} times, and compiling took "
         f"{duration_text(compile_s)}. To compile faster, compile only the body of the loop."
     )
 
@@ -384,6 +384,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     varied_names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     # Several settings may change together in one call, and one of them alone in another.
     varied_names = [name for name in varied_names if not any(f" and {name}" in other for other in varied_names)]
+    varied_names = [name for name in varied_names if name.removeprefix(RANGE_OF) not in {*varied_names} - {name}]
     reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
     if function.is_caused_by_instances:
         times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"

@@ -61,7 +61,7 @@ export function keysOf(run: IRun, { kind, id }: ISelection): string[] {
   }
 }
 
-/** The number of rows, after the number that were read if only some were. */
+/** The number of rows; if only some were read, their number and the total, as in `50/120`. */
 export function countLabel(read: number, total: number): string {
   return read < total ? `${read}/${total}` : String(total);
 }

@@ -81,6 +81,20 @@ def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function(
     )
 
 
+def test_a_part_of_each_layer_is_compiled_in_a_loop() -> None:
+    text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
+    parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward")
+    changed = changed_text(text, CompiledEntry("Flow", is_module=True), parts)
+    assert changed == (
+        "import torch\nfor block in flow.steps:\n"
+        "    block.hyper.forward = torch.compile(type(block.hyper).forward, backend='eager').__get__(block.hyper)\n"
+        "fast = flow\nfast(1)"
+    )
+    different_parts = InnerCall("MLP", ("steps.0.hyper", "steps.1.net"), "forward")
+    entry = CompiledEntry("Flow", is_module=True)
+    assert propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [different_parts], 0.5) is None
+
+
 def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
     layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))

@@ -54,6 +54,10 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
             "use `torch.compile(..., dynamic=True)`, or a tensor instead of a number: `scale = torch.tensor(0.5)`",
         ),
         (
+            VariedNumber("it", ["2"], "variable", ["return x * it"], {None}, is_inner=True),
+            "use `torch.compile(..., dynamic=True)`",
+        ),
+        (
             VariedNumber("top_k", ["5"], "variable", ["return torch.topk(x, top_k)"], {None}),
             "use `torch.compile(..., dynamic=True)`",
         ),
@@ -93,12 +97,17 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
         ),
         (
             VariedNumber("loss.__closure__[0].cell_contents", ["0.1"], "attribute", ["return w * x"], {None}),
-            "`loss` is a new function in each call, and keeps the number: pass the number to the compiled function as "
-            "an argument, with `dynamic=True`",
+            "`loss` is a new function on every call, and keeps the number: use `torch.compile(..., dynamic=True)`, or "
+            "pass the number to the compiled function as an argument",
         ),
         (
             VariedNumber("act.keywords['slope']", ["0.1"], "attribute", ["return act(x)"], {None}),
-            "`act` is a new function in each call, and keeps the number: pass the number to the compiled function as "
+            "`act` is a new function on every call, and keeps the number: use `torch.compile(..., dynamic=True)`, or "
+            "pass the number to the compiled function as an argument",
+        ),
+        (
+            VariedNumber("fn.__defaults__[0]", ["2", "3"], "attribute", ["fn(x)"], {None}),
+            "`fn` is a new function on every call, and keeps the number: pass the number to the compiled function as "
             "an argument, with `dynamic=True`",
         ),
     ],

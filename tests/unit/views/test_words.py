@@ -478,6 +478,16 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "",
         ),
         (
+            report_with_recompiles("len(batch) != 2", "len(batch) != 3"),
+            "len(batch): 2 -> 3 -> different value",
+            "each set of keys has its own graph: pass the same keys each time",
+        ),
+        (
+            report_with_guard_location(Location("s1", 3, 3, code="seen.append(y)"), "len(seen) == 1", "len(seen) == 2"),
+            "len(seen): 1 -> 2 -> different value",
+            "`seen` grows with each call: return the value, and add it after the call",
+        ),
+        (
             report_with_recompiles("len(__import_pyro_dot_runtime._STACK) == 6"),
             "len(pyro.runtime._STACK): 6 -> different value",
             "each length of `pyro.runtime._STACK` is compiled separately: pass one stacked tensor, or always the same "
@@ -497,6 +507,26 @@ def test_recompiles_of_a_function_that_an_earlier_run_compiled_are_listed_togeth
     report = replace(report, recompiles=[replace(first, of=None), replace(second, of=first.frame)])
     (function,) = recompilations(report)
     assert function.frames == [first.frame, second.frame]
+
+
+def test_the_guards_of_a_condition_select_branches() -> None:
+    for guard in ("2 <= x.size()[0] <= 4", "(it % 2) != 0"):
+        report = report_with_recompiles(guard)
+        location = Location("s1", 3, 3, code="if it % 2 == 0:")
+        (recompile,) = report.recompiles
+        failure = replace(recompile.reasons[0], location=location, head="condition")
+        (function,) = recompilations(replace(report, recompiles=[replace(recompile, reasons=[failure])]))
+        assert function.guards[0].advice == "each branch of the condition has its own graph, which is expected"
+
+
+def test_the_verdict_names_a_size_and_a_setting_only_once() -> None:
+    sizes = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3", "2 <= x.size()[0] <= 4")
+    assert verdict(sizes).text == "No breaks, but f was compiled 3 times: dimension 0 of x varied."
+    settings = report_with_recompiles(
+        "GLOBAL_STATE changed: num_threads autocast(cpu)_enabled ", "GLOBAL_STATE changed: autocast(cpu)_enabled "
+    )
+    names = "the number of threads and autocast on cpu"
+    assert verdict(settings).text == f"No breaks, but f was compiled 3 times: {names} varied."
 
 
 def test_a_guard_that_fails_again_for_the_same_version_causes_no_further_recompile() -> None:

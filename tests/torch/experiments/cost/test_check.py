@@ -183,6 +183,31 @@ def test_rounding_in_half_precision_is_not_a_difference_in_a_float32_result(back
     assert (check.equal, check.differences, check.first) == (True, [], None)
 
 
+def test_rounding_in_half_precision_is_not_a_difference_in_gradients() -> None:
+    """PyTorch 2.9 refuses the backward pass of ``mse_loss`` if only one of its inputs is in double precision."""
+
+    def loss_of(net: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.nn.functional.mse_loss(net(x).float(), target)
+
+    torch.manual_seed(0)
+    check = check_call(loss_of, "aot_eager", half_precision_net, torch.randn(4, 8), torch.randn(4, 1))
+    assert (check.equal, check.differences, check.first) == (True, [], None)
+
+
+def test_the_operation_with_a_wrong_gradient_is_found_despite_rounding_in_half_precision() -> None:
+    def double_gradient_of_loss(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        for node in gm.graph.nodes:
+            if node.target is torch.nn.functional.mse_loss:
+                node.target = lambda *args: 2 * (loss := torch.nn.functional.mse_loss(*args)) - loss.detach()
+        gm.recompile()
+        return torch._dynamo.lookup_backend("aot_eager")(gm, inputs)
+
+    torch.manual_seed(0)
+    check = check_call(loss_under_autocast, double_gradient_of_loss, torch.randn(4, 8), torch.randn(4, 1))
+    assert (check.equal, check.first and check.first.op) == (False, "mse_loss")
+
+
 def test_a_wrong_result_under_autocast_is_found() -> None:
     def scales(gm: torch.fx.GraphModule, _: Any) -> Any:
         return lambda *args: tuple(part * 1.5 for part in gm(*args))

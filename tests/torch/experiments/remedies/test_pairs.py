@@ -12,10 +12,11 @@ from jupyter_graphbreak.report.remedies import WORKING
 from tests.torch.experiments.remedies.by_hand import LoadedProgram, ProgramText, programs
 from tests.torch.experiments.remedies.oracle import false_claims, run_setup
 
-#: `make test` runs one of the pairs.
+#: The pair that `make test` runs, one of those that take the least time.
+PAIR = ("a closure with nonlocal, right", "a closure with nonlocal, wrong")
 CASES = [
-    pytest.param(program, id=program.name, marks=[pytest.mark.exhaustive] if number // 2 else [])
-    for number, program in enumerate(programs("pairs"))
+    pytest.param(program, id=program.name, marks=[] if program.name in PAIR else [pytest.mark.exhaustive])
+    for program in programs("pairs")
 ]
 #: Programs marked "right" for which no change is known to work, so the user has to decide.
 UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})

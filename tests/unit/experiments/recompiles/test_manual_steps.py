@@ -95,6 +95,17 @@ def test_training_and_evaluation_need_different_graphs() -> None:
     assert not are_recompiles_expected(Variations(), [other])
 
 
+def test_training_does_not_explain_the_dtype_of_a_tensor_in_an_inner_function() -> None:
+    path = Path(Root("module", "self")).child("attribute", "training")
+    training = Variations(other_variations=(OtherVariation(path, "flag", (True, False)),))
+    guards = {"r1": "tensor 't' dtype mismatch. expected Float, actual Long", "r2": "L['self'].training == True"}
+    recompiles = [
+        Recompile("3/1", "3/0", "pad", None, [GuardFailure(guard)], id=ident) for ident, guard in guards.items()
+    ]
+    steps = manual_steps(training, recompiles, None)
+    assert [ids for _, ids in steps] == [["r2"]]
+
+
 def test_a_counter_of_an_object_whose_method_is_called_at_a_break_is_recognized() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
     ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
@@ -220,6 +231,18 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
     other = guard.replace("ADInplaceOrView, ", "Conjugate, ")
     ((step, _),) = manual_steps(Variations(), [replace(recompiles[0], reasons=[GuardFailure(other)])], None)
     assert step == GENERAL_STEP
+
+
+def test_an_integer_in_a_global_variable_becomes_an_argument() -> None:
+    failure = GuardFailure("G['cache'].length == 6")
+    recompile = Recompile("0/1", "0/0", "f", None, [failure], id="r1")
+    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    assert step == (
+        "`cache.length` is read from a global variable, and PyTorch makes a constant of such an integer: pass `cache` "
+        "to the compiled function as an argument."
+    )
+    steps = manual_steps(Variations(), [replace(recompile, reasons=[replace(failure, head="loop")])], None)
+    assert "global" not in steps[0][0]
 
 
 def test_a_line_is_not_the_cause_of_recompiles_in_a_different_function() -> None:

@@ -30,6 +30,7 @@ from jupyter_graphbreak.experiments.families.conditions import (
     tensor_condition,
 )
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.element_counts import requires_elements
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,

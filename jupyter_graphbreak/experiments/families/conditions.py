@@ -16,8 +16,6 @@ from jupyter_graphbreak.experiments.families.site import (
     dotted_name,
     draft_of,
     indentation_step,
-    names_bound,
-    names_read,
 )
 
 if TYPE_CHECKING:
@@ -36,8 +34,6 @@ _NUMERIC_FUNCTIONS = {
 }  # fmt: skip
 #: Methods that move a value to the host, which a test on the device does not need.
 _METHODS_TO_HOST = {"item", "cpu", "tolist"}
-#: Methods that keep the number of indices that ``nonzero()`` returns.
-_RESHAPING_METHODS = {"flatten", "reshape", "squeeze", "to", "view"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
@@ -108,7 +104,7 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
         return _combined_condition(draft, test, torch_name)
-    if (condition_on_mask := _emptiness_condition(draft, test, torch_name)) is not None:
+    if (condition_on_mask := emptiness_condition(draft, test, torch_name)) is not None:
         return condition_on_mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         condition = tensor_condition(draft, test.operand, torch_name)
@@ -120,71 +116,6 @@ def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | Non
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _call_condition(draft, test, torch_name) or f"{as_operand(_text_on_device(draft, test))} != 0"
-
-
-def _emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
-    """Return a test such as ``len(rows) == 0`` as a test of the mask whose ``True`` elements have the indices ``rows``.
-
-    A graph does not know the number of indices, but it computes ``mask.any()``. The result is ``None`` for any other
-    test.
-    """
-    is_true_with_elements = requires_elements(test, lambda node: _counted_name(node) is not None)
-    name = next((name for node in ast.walk(test) if (name := _counted_name(node)) is not None), None)
-    mask = _mask_of_indices(draft, name) if name is not None else None
-    if mask is None or is_true_with_elements is None:
-        return None
-    condition = f"{as_operand(draft.text_of(mask))}.any()"
-    return condition if is_true_with_elements else f"{torch_name}.logical_not({condition})"
-
-
-def _counted_name(node: ast.AST) -> ast.Name | None:
-    """Return the variable whose elements an expression counts, as in ``len(rows)`` or ``rows.shape[0]``."""
-    match node:
-        case ast.Call(func=ast.Name("len"), args=[ast.Name() as name]):
-            return name
-        case ast.Call(func=ast.Attribute(ast.Name() as name, "numel" | "size")):
-            return name
-        case ast.Subscript(value=ast.Attribute(ast.Name() as name, "shape")):
-            return name
-    return None
-
-
-def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
-    """Return the mask if a variable is assigned once, to the indices of the mask's elements that are not zero."""
-    nodes = list(ast.walk(draft.enclosing_function(name) or draft.tree))
-    stores = [
-        node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name.id
-    ]
-    assignments = [node for node in nodes if isinstance(node, ast.Assign) and name.id in names_bound(node)]
-    if len(stores) != 1 or len(assignments) != 1 or assignments[0].lineno >= name.lineno:
-        return None
-    mask = _mask_of(assignments[0].value)
-    later_names = {
-        node.id
-        for node in nodes
-        if isinstance(node, ast.Name)
-        and isinstance(node.ctx, ast.Store)
-        and assignments[0].lineno < node.lineno < name.lineno
-    }
-    return mask if mask is not None and later_names.isdisjoint(names_read(mask)) else None
-
-
-def _mask_of(indices: ast.expr) -> ast.expr | None:
-    """Return ``mask`` for an expression such as ``torch.where(mask)[0]`` or ``mask.nonzero().squeeze(1)``."""
-    while True:
-        match indices:
-            case ast.Subscript(value=value):
-                indices = value
-            case ast.Call(func=ast.Attribute(value, method)) if method in _RESHAPING_METHODS:
-                indices = value
-            case _:
-                break
-    if not isinstance(indices, ast.Call) or called_name(indices) not in {"where", "nonzero", "argwhere"}:
-        return None
-    is_method = isinstance(indices.func, ast.Attribute) and dotted_name(indices.func.value) != "torch"
-    operands = [indices.func.value] if is_method and isinstance(indices.func, ast.Attribute) else indices.args
-    is_condition_alone = not (is_method and indices.args)
-    return operands[0] if len(operands) == 1 and is_condition_alone else None
 
 
 def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str | None:

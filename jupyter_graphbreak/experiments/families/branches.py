@@ -24,7 +24,6 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     where_call,
 )
 from jupyter_graphbreak.experiments.families.conditions import (
-    requires_elements,
     rewrite_guard_as_if,
     split_test,
     tensor_condition,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
+from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
@@ -19,7 +20,7 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
@@ -293,36 +294,6 @@ def _is_exact_number(number: object) -> bool:
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)
-
-
-def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
-
-    Parameters
-    ----------
-    is_element_count : callable, optional
-        Returns whether an expression counts elements; by default :func:`counts_elements`.
-    """
-    is_element_count = is_element_count or counts_elements
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = requires_elements(test.operand, is_element_count)
-        return None if inner is None else not inner
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        key = type(test.ops[0]), test.comparators[0].value
-        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
-    return True if is_element_count(test) else None
-
-
-def counts_elements(node: ast.expr) -> bool:
-    """Return whether an expression counts elements, like ``x.numel()``, ``x.shape[0]`` and ``mask.sum()``."""
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        return counts_elements(node.func.value)
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted_name(node.func)
-    return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
 #: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.

@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.conditions import counts_elements, requires_elements, tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.element_counts import counts_elements, requires_elements
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     dotted_name,

@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK, Search
+from jupyter_graphbreak.experiments.remedies.search import OWN_EDIT_S, VERDICT_RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up.
+#: Seconds that the first run on copies may take even if the time is up. With edits of the user, it is at least the time
+#: that a trial of an edit may take, because the time to derive inputs is a share of it.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -109,7 +110,7 @@ def find_remedies_of_call(
         return _empty_result(why_not)
     with entry.set_up():
         try:
-            with limit_time(max(end, time.monotonic() + _MIN_FIRST_RUN_S)):
+            with limit_time(end):
                 runner = TrialRunner(entry)
         except TimeUpError:
             return _empty_result(_out_of_time_message(entry))
@@ -188,7 +189,10 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                runner = _runner_or_reason(entry, report, entry_end, recorded_entries, compile_text, find_cell)
+                min_end = time.monotonic() + max(_MIN_FIRST_RUN_S, OWN_EDIT_S if own_edits else 0.0)
+                runner = _runner_or_reason(
+                    entry, report, max(entry_end, min_end), recorded_entries, compile_text, find_cell
+                )
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
@@ -270,7 +274,7 @@ def _runner_or_reason(
 ) -> TrialRunner | str:
     """Return the runner of an entry's trials, or a sentence that says why it cannot run again."""
     try:
-        with limit_time(max(end, time.monotonic() + _MIN_FIRST_RUN_S)):
+        with limit_time(end):
             return TrialRunner(entry, compile_text, find_cell)
     except TimeUpError:
         return _out_of_time_message(entry)

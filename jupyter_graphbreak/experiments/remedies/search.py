@@ -56,7 +56,7 @@ _SHARE_OF_PART_IF_MANY = 0.6
 _MIN_BREAKS_AT_ONCE = 2
 #: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
-_OWN_EDIT_S = 60.0
+OWN_EDIT_S = 60.0
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
@@ -259,7 +259,7 @@ class Search:
     ) -> TrialResult:
         """Run the trial of a change. An internal error does not stop the search."""
         start = time.monotonic()
-        end = max(self.deadline, start + _OWN_EDIT_S) if is_thorough else self.deadline
+        end = max(self.deadline, start + OWN_EDIT_S) if is_thorough else self.deadline
         try:
             with limit_time(end):
                 return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)

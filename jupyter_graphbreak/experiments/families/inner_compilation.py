@@ -246,23 +246,34 @@ class _InnerCompilationWriter:
         return _join_path(path, "")
 
     def _owner_expression(self) -> str | None:
-        """Return the expression for the module that is compiled, or whose method is; ``None`` if it is not known."""
-        for site in self._compile_sites:
-            target = site.target
-            if self._entry.owner and isinstance(target, ast.Attribute):
-                target = target.value
-            if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
-                return dotted_name(target)
-            statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
-            if (
-                isinstance(statement, ast.Assign)
-                and isinstance(statement.targets[0], ast.Name)
-                and not self._entry.owner
-            ):
-                return statement.targets[0].id
+        """Return the expression for the module that is compiled, or whose method is; ``None`` if it is not known.
+
+        It is not known if several modules are compiled: the parts of all of them would have to be compiled instead.
+        """
+        owners = [self._owner_at(site) for site in self._compile_sites]
+        new_modules = [site for site in self._compile_sites if isinstance(site.target, ast.Call)]
+        if any(owners):
+            return owners[0] if len(set(owners)) == 1 and len(new_modules) <= 1 else None
         class_name = self._entry.owner or self._entry.name
-        assigned_names = {name for draft in self._drafts.values() for name in _names_of_objects(draft, class_name)}
-        return next(iter(assigned_names)) if len(assigned_names) == 1 else None
+        names = [name for draft in self._drafts.values() for name in _names_at_top_level(draft, class_name)]
+        creations = [
+            node
+            for draft in self._drafts.values()
+            for node in ast.walk(draft.tree)
+            if isinstance(node, ast.Call) and called_name(node) == class_name
+        ]
+        return names[0] if len(names) == len(creations) == 1 else None
+
+    def _owner_at(self, site: _CompileSite) -> str | None:
+        """Return the expression for the module that a decorator or call compiles; ``None`` if it is not known."""
+        target = site.target
+        if self._entry.owner and isinstance(target, ast.Attribute):
+            target = target.value
+        if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
+            return dotted_name(target)
+        statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
+        is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node
+        return _assigned_name(self._drafts[site.source], site.node) or None if is_assigned else None
 
     def _argument_for(self, parameter: str) -> str | None:
         """Return the expression that the top level passes for a parameter of the entry; ``None`` if it is not known."""
@@ -382,6 +393,29 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
         ):
             yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+
+
+def _names_at_top_level(draft: Draft, class_name: str) -> Iterator[str]:
+    """Yield the names to which statements outside functions and loops assign one object of a class each."""
+    for node in ast.walk(draft.tree):
+        if (
+            isinstance(node, ast.Assign)
+            and _creates_object(node.value, class_name)
+            and not any(isinstance(part, FunctionNode | ast.For | ast.While) for part in draft.ancestors(node))
+        ):
+            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+
+
+def _creates_object(value: ast.expr, class_name: str) -> bool:
+    """Return whether an expression gives an object of a class, such as ``Net().to(device)``, not one that holds it."""
+    match value:
+        case ast.Call() if called_name(value) == class_name:
+            return True
+        case ast.Call(func=ast.Attribute(attr="compile"), args=[module, *_]):
+            return _creates_object(module, class_name)
+        case ast.Call(func=ast.Attribute(value=owner)):
+            return _creates_object(owner, class_name)
+    return False
 
 
 def _join_path(expression: str, path: str) -> str | None:

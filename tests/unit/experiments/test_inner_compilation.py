@@ -199,6 +199,47 @@ def test_nothing_is_proposed_if_the_text_cannot_be_changed_safely(text: str) -> 
     assert changed_text(text, CompiledEntry("sample", parameters=("x",))) is None
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "model = torch.compile(Net())\nother = torch.compile(Net())",
+        "model = torch.compile(Net())\nmodel = torch.compile(Net())",
+        "a, b = Net(), Net()\nmodel = torch.compile(a)\nother = torch.compile(b)",
+        "models = [torch.compile(Net()) for _ in range(2)]",
+        "models = torch.nn.ModuleList([torch.compile(Net())])",
+    ],
+)
+def test_the_parts_of_several_modules_or_of_modules_in_a_list_are_not_compiled(statements: str) -> None:
+    layers = InnerCall("Block", ("layers.0", "layers.1"))
+    assert changed_text(f"import torch\n{statements}\n", CompiledEntry("Net", is_module=True), layers) is None
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_known"),
+    [
+        ("net = Net()", True),
+        ("net = Net().eval().to('cpu')", True),
+        ("nets = [Net(), Net()]", False),
+        ("nets = [Net()]", False),
+        ("net = Net()\nrun(Net())", False),
+        ("for _ in range(2):\n    net = Net()\n    nets.append(net)", False),
+        ("def build():\n    net = Net()\n    return net", False),
+        ("net = torch.nn.Sequential(Net())", False),
+    ],
+)
+def test_parts_of_a_module_with_a_compiled_method_are_compiled_only_if_a_name_holds_the_module(
+    statements: str, *, is_known: bool
+) -> None:
+    text = (
+        "import torch\nclass Net(torch.nn.Module):\n    @torch.compile\n    def forward(self, x):\n        return x\n"
+        f"{statements}\n"
+    )
+    layers = InnerCall("Block", ("self.layers.0", "self.layers.1"))
+    changed = changed_text(text, CompiledEntry("forward", "Net"), layers)
+    assert (changed is not None) is is_known
+    assert changed is None or "for block in net.layers:\n    block.compile()" in changed
+
+
 def test_the_title_names_what_is_compiled_and_its_share() -> None:
     text = "import torch\n@torch.compile\ndef step(x):\n    return G(D(x))\nstep(1)"
     calls = [InnerCall("Sequential", ("G",)), InnerCall("Sequential", ("D",))]

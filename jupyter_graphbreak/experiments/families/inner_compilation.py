@@ -193,23 +193,28 @@ class _InnerCompilationWriter:
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
         """Add a loop that compiles each module of a list, or one method of each, and return its name for the title."""
         # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
-        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
+        items = [(head, *tail.partition("]")[::2]) for head, _, tail in (item.rpartition("[") for item in expressions)]
+        parts = {(head, part) for head, _, part in items}
         list_expression, part = min(parts)
         if len(parts) != 1 or not list_expression:
             self.is_possible = False
             return call.name
-        name = f"each {call.name}{method} of {list_expression}"
-        possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
-        block = next(
-            possible_name
-            for possible_name in possible_names
-            if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
+        indices = [index for _, index, _ in items]
+        if call.covers_list and all(index.isdigit() for index in indices):
+            block = self._unused_name("block", "layer")
+            loop, item = f"for {block} in {list_expression}:", block
+        else:
+            index = self._unused_name("index", "key")
+            loop, item = f"for {index} in ({', '.join(indices)}):", f"{list_expression}[{index}]"
+        self._insert(list_expression, [loop, f"    {self._compile_statement(item + part, call)}"])
+        return f"each {call.name}{method} of {list_expression}"
+
+    def _unused_name(self, *names: str) -> str:
+        """Return the first of some names, or else the first name with a number, that no source uses."""
+        possible_names = itertools.chain(names, (f"{names[0]}_{number}" for number in itertools.count(2)))
+        return next(
+            name for name in possible_names if all(fresh_name(draft, name) == name for draft in self._drafts.values())
         )
-        self._insert(
-            list_expression,
-            [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"],
-        )
-        return name
 
     def _compile_statement(self, expression: str, call: InnerCall) -> str:
         """Return the statement that compiles a module, or a method of the module, in place.

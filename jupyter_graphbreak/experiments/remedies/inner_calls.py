@@ -27,7 +27,7 @@ from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library, is_standard_library, package_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
     from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
@@ -295,7 +295,25 @@ def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, st
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     class_name = type(first.module).__name__
-    return InnerCall(class_name, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
+    return InnerCall(
+        class_name,
+        tuple(modules),
+        first.method,
+        functions=functions,
+        starts_at_owner=starts_at_owner,
+        covers_list=_covers_list(list(modules), paths_by_id.values()),
+    )
+
+
+def _covers_list(module_paths: Sequence[str], all_paths: Iterable[str]) -> bool:
+    """Return whether modules are all the items of a list, or the same part of all its items."""
+    index = next(iter([*_INDEX_PATTERN.finditer(module_paths[0])][::-1]), None)
+    if index is None:
+        return True
+    list_path, part = module_paths[0][: index.start()], module_paths[0][index.end() :]
+    item_pattern = re.compile(re.escape(list_path) + r"(?:\.(\d+)|\[(\d+)\])")
+    items = {path: int(match[1] or match[2]) for path in all_paths if (match := item_pattern.fullmatch(path))}
+    return {f"{path}{part}" for path in items} == {*module_paths} and {*items.values()} == {*range(len(items))}
 
 
 @dataclass(eq=False)

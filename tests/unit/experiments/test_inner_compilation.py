@@ -199,6 +199,18 @@ def test_nothing_is_proposed_if_the_text_cannot_be_changed_safely(text: str) -> 
     assert changed_text(text, CompiledEntry("sample", parameters=("x",))) is None
 
 
+def test_the_loop_compiles_only_the_modules_of_a_list_that_run_without_a_break() -> None:
+    text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
+    layers = InnerCall("Block", ("layers.0", "layers.2"), covers_list=False)
+    changed = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
+    loop = "for index in (0, 2):\n    model.layers[index].compile(backend='eager')\n"
+    assert changed == f"import torch\n{loop}fast = model\nfast(1)"
+    keys = InnerCall("Block", ("layers['a']", "layers['b']"))
+    changed = changed_text(text, CompiledEntry("Deep", is_module=True), keys)
+    assert changed is not None
+    assert "for index in ('a', 'b'):\n    model.layers[index].compile" in changed
+
+
 @pytest.mark.parametrize(
     "statements",
     [

@@ -185,6 +185,14 @@ model = Deep()
 compiled = torch.compile(model, backend="eager")
 """
 
+MIXED_LAYERS = LAYERS.replace(
+    "class Deep(",
+    "class Gate(nn.Module):\n"
+    "    def forward(self, x):\n"
+    "        return x * len(str(x.norm().detach().numpy()))\n\n\n"
+    "class Deep(",
+).replace("nn.ModuleList(Block() for _ in range(3))", "nn.ModuleList([Block(), Gate(), Block(), Gate()])")
+MIXED_LAYERS = MIXED_LAYERS.replace("            norms.append(str(x.norm().detach().numpy()))\n", "")
 
 _numbers = itertools.count(1)
 
@@ -331,6 +339,14 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
+            MIXED_LAYERS,
+            "compiled",
+            torch.ones(2, 4),
+            "Compile each Block of model.layers",
+            "+for index in (0, 2):",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
             OUTSIDE,
             "compiled",
             torch.ones(2, 4),
@@ -339,7 +355,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
     ],
-    ids=["sampler", "solver", "beam_search", "gan", "layers", "global"],
+    ids=["sampler", "solver", "beam_search", "gan", "layers", "mixed layers", "global"],
 )
 def test_the_part_that_an_expert_would_compile_is_named_and_works(
     tmp_path: Path, text: str, name: str, argument: torch.Tensor, title: str, line: str

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds for
-#: the trial of an edit, because the time to derive inputs is a share of them.
+#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds
+#: for the trial of an edit, because the time to derive inputs is a share of them.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
-from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
+from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
@@ -517,6 +517,32 @@ def test_the_guards_of_a_condition_select_branches() -> None:
         failure = replace(recompile.reasons[0], location=location, head="condition")
         (function,) = recompilations(replace(report, recompiles=[replace(recompile, reasons=[failure])]))
         assert function.guards[0].advice == "each branch of the condition has its own graph, which is expected"
+
+
+@pytest.mark.parametrize(
+    ("guard", "head", "advice"),
+    [
+        (
+            "x.size()[1] == (2 ** math.ceil(math.log2(torch.sym_float(x.size()[1]))))",
+            None,
+            "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few "
+            "sizes",
+        ),
+        ("(x.size()[1] // 2) == 4", "loop", "the loop is unrolled, so each number of steps has its own graph, even"),
+        ("(x.size()[1] // 2) == 4", "condition", "use `torch.compile(..., dynamic=True)`, or"),
+        ("(x.size()[1] % 2) == 0", None, "use `torch.compile(..., dynamic=True)`, or"),
+        ("x.size()[1] == y.size()[0]", None, "use `torch.compile(..., dynamic=True)`, or"),
+        ("(x.size()[0] // 2) == 4", None, "use `torch.compile(..., dynamic=True)`, or"),
+    ],
+)
+def test_the_advice_on_a_size_considers_guards_on_numbers_computed_from_it(
+    guard: str, head: HeadKind | None, advice: str
+) -> None:
+    size = GuardFailure("tensor 'x' size mismatch at index 1. expected 12, actual 16")
+    failures = [(1, size), (2, GuardFailure(guard, Location("s1", 3, 3), head)), (2, size)]
+    first, *_ = failed_guards(failures)
+    assert first.variation == "dimension 1 of x: 12 -> 16"
+    assert first.advice.startswith(advice)
 
 
 def test_the_verdict_names_a_size_and_a_setting_only_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
@@ -17,15 +18,15 @@ from jupyter_graphbreak.report.guards import (
     plain_guard,
     tensor_index_advice,
 )
-from jupyter_graphbreak.views.words.locations import line_text
+from jupyter_graphbreak.views.words.locations import line_text, text_of_function
 from jupyter_graphbreak.views.words.plain_text import join_with_and
 from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_on_number, is_number, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
-    from jupyter_graphbreak.report.location import HeadKind, Location
+    from jupyter_graphbreak.report.location import HeadKind, Location, Source
     from jupyter_graphbreak.report.schema import GuardFailure, Report
 
     #: A guard that failed.
@@ -179,7 +180,7 @@ def guard_lines_text(report: Report, guard: FailedGuard) -> str:
 
 def failed_guards(
     failures: Iterable[tuple[int, _Failure]],
-    library_source_ids: Container[str] = (),
+    sources: Mapping[str, Source] = MappingProxyType({}),
     *,
     is_inner: bool = False,
     is_library: bool = False,
@@ -191,6 +192,8 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each preceded by the index of the recompile.
+    sources : mapping of str to Source
+        The sources of the lines that created the guards, by id.
     is_inner : bool
         Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
@@ -203,7 +206,8 @@ def failed_guards(
     for index, reason in failures:
         if size := _size_with_constant_result(reason):
             heads_by_size.setdefault(size, set()).add(reason.head)
-        is_read_by_library = reason.location is not None and reason.location.source in library_source_ids
+        source = sources.get(reason.location.source) if reason.location is not None else None
+        is_read_by_library = source is not None and source.kind == "library"
         variation = _find_variation(
             reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
         )
@@ -211,7 +215,7 @@ def failed_guards(
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
     guards = [
         _make_failed_guard(
-            group, heads_by_size.get(subject, set()), is_inner=is_inner, is_module_method=is_module_method
+            group, sources, heads_by_size.get(subject, set()), is_inner=is_inner, is_module_method=is_module_method
         )
         for subject, group in failures_by_subject.items()
     ]
@@ -240,6 +244,7 @@ def _name_of_size(tensor: str, index: str) -> str:
 
 def _make_failed_guard(
     group: list[tuple[int, _Failure, _Variation | None]],
+    sources: Mapping[str, Source],
     heads_of_other_guards: set[HeadKind | None],
     *,
     is_inner: bool,
@@ -278,7 +283,7 @@ def _make_failed_guard(
     is_range = any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group)
     if heads == {"condition"} and (is_range or not variations):
         advice = _ADVICE_ON_BRANCH
-    number = _varied_number(group, places, is_inner=is_inner, is_module_method=is_module_method)
+    number = _varied_number(group, places, sources, is_inner=is_inner, is_module_method=is_module_method)
     if number is not None:
         advice = advice_on_number(number)
     if is_size and _has_one_ordinary_size(variation for _, variation in variations):
@@ -322,7 +327,8 @@ def _count_recompiles(group: list[tuple[int, _Failure, _Variation | None]]) -> i
 
 def _varied_number(
     group: list[tuple[int, _Failure, _Variation | None]],
-    places: Iterable[Location],
+    places: Collection[Location],
+    sources: Mapping[str, Source],
     *,
     is_inner: bool,
     is_module_method: bool,
@@ -339,6 +345,7 @@ def _varied_number(
         owner_of(failure.guard, name, is_module_method=is_module_method),
         [place.code for place in places if place.code is not None],
         {failure.head for failure, _ in numbers},
+        [text for place in places if (text := text_of_function(sources.get(place.source), place.line))],
         is_inner=is_inner,
     )
 

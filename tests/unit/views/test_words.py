@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from textwrap import indent
 
 import pytest
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_fun
 from jupyter_graphbreak.views.words.failed_guards import failed_guards
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.locations import brief_code, location_text
+from jupyter_graphbreak.views.words.locations import brief_code, location_text, text_of_function
 from jupyter_graphbreak.views.words.permission import describe_permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
@@ -168,6 +169,14 @@ def test_a_location_in_a_library_has_a_qualified_name() -> None:
     report = library_report()
     assert location_text(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
     assert location_text(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
+
+
+def test_the_code_of_a_function_ends_before_the_next_statement() -> None:
+    f = "def f(\n    self, x\n):\n    y = x\n\n    return y"
+    text = "class A:\n    n = 1\n" + indent(f, "    ") + "\n\n    def g(self): ...\n\nA()"
+    source = Source("s1", "model.py", "file", "model.py", [Segment(10, text)])
+    assert [text_of_function(source, line) for line in (15, 17)] == [f, f]
+    assert [text_of_function(source, line) for line in (9, 11, 21)] == ["", "", ""]
 
 
 def test_a_note_describes_the_function_of_its_line_and_names_other_files() -> None:

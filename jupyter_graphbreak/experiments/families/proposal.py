@@ -87,7 +87,7 @@ class InnerCall:
         Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
         or an argument.
     covers_list : bool
-        Whether the paths are those of all items of a list, if they are those of several of its items.
+        Whether the paths lead to one module in each item of a list such as ``ModuleList``.
     """
 
     name: str
@@ -96,7 +96,7 @@ class InnerCall:
     filename: str = ""
     functions: frozenset[tuple[str, str]] = frozenset()
     starts_at_owner: bool = True
-    covers_list: bool = True
+    covers_list: bool = False
 
 
 @dataclass(frozen=True)

@@ -650,7 +650,8 @@ def _example(example: Example, *, alone: bool) -> list[str]:
         return f"## {text}" if alone else f"**{text}**"
 
     parts = [] if alone else [f"## {example.title}"]
-    parts += [heading("In your code"), _block(example.code), heading("Why"), example.why]
+    # The reason comes first: with a long program above it, it would not be on the first screen.
+    parts += [heading("Why"), example.why, heading("In your code"), _block(example.code)]
     if example.fixes:
         parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):

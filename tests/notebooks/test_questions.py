@@ -965,6 +965,13 @@ assert counter.frame_count == 1 in a test | logs#counters-of-zero-prove-nothing 
 cudagraph_skip_dynamic_graphs still records each size | gpu#each-size-is-recorded-again-slow-calls-memory | is recorded nevertheless
 fullgraph: found no compiled frames under eager_on_recompile | messages#stances-limits-fullgraph-true | 2.12
 DETR: the loss with a Hungarian matcher | libraries#detectors | with SciPy
+GLiClass's ragged classes | case_studies#ragged-classes-gliclass | one sort brings
+TabPFN: an optional import, 43 fragments | case_studies#an-optional-import-in-the-hot-path-tabpfn | when the module is loaded
+the longest length of a batch: each value recompiles (torchtitan) | case_studies#lengths-as-python-numbers-torchtitan | zero-dimensional tensor
+OneCycleLR and a rate that is a tensor | case_studies#a-scheduler-that-moves-beta1-adamw | cycle_momentum=False
+is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass it
+fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
+transformers: loss_function breaks the graph | libraries#transformers | when the model is made
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 

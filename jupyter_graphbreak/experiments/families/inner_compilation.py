@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: A path that can be written as an expression: names, attributes and indices.
 _PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+#: The maximum number of modules in a change that lists each of them.
+_MAX_LISTED_MODULES = 24
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
@@ -86,9 +88,8 @@ def propose_inner_compilation(
         return None
     targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    share_text = (
-        f"{'it does' if len(names) == 1 else 'they do'} {round(100 * operation_share)}% of the forward operations"
-    )
+    is_plural = len(calls) > 1 or (len(calls[0].module_paths) > 1 and not calls[0].covers_list)
+    share_text = f"{'they do' if is_plural else 'it does'} {round(100 * operation_share)}% of the forward operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (
@@ -191,24 +192,35 @@ class _InnerCompilationWriter:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Add a loop that compiles each module of a list, or one method of each, and return its name for the title."""
-        # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
-        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
-        list_expression, part = min(parts)
-        if len(parts) != 1 or not list_expression:
-            self.is_possible = False
-            return call.name
-        name = f"each {call.name}{method} of {list_expression}"
+        """Add a loop that compiles several modules, or one method of each, and return its name for the title."""
         possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
         block = next(
             possible_name
             for possible_name in possible_names
             if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
         )
-        self._insert(
-            list_expression,
-            [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"],
-        )
+        # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
+        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
+        list_expression, part = min(parts)
+        if call.covers_list:
+            name = f"each {call.name}{method} of {list_expression}"
+            lines = [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"]
+        else:
+            # Other items of the list may lack the part, or may break.
+            list_text = f" of {list_expression}" if len(parts) == 1 and list_expression else ""
+            name = f"{method[1:]} of " if method else ""
+            name += f"{len(expressions)} {call.name} modules{list_text}"
+            lines = [
+                f"for {block} in (",
+                *(f"    {expression}," for expression in expressions),
+                "):",
+                f"    {self._compile_statement(block, call)}",
+            ]
+            roots = {expression.partition(".")[0].partition("[")[0] for expression in expressions}
+            if len(expressions) > _MAX_LISTED_MODULES or len(roots) > 1:
+                self.is_possible = False
+                return name
+        self._insert(expressions[0], lines)
         return name
 
     def _compile_statement(self, expression: str, call: InnerCall) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -83,21 +84,35 @@ def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function(
 
 def test_a_part_of_each_layer_is_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
-    parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward")
+    parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward", covers_list=True)
     changed = changed_text(text, CompiledEntry("Flow", is_module=True), parts)
     assert changed == (
         "import torch\nfor block in flow.steps:\n"
         "    block.hyper.forward = torch.compile(type(block.hyper).forward, backend='eager').__get__(block.hyper)\n"
         "fast = flow\nfast(1)"
     )
-    different_parts = InnerCall("MLP", ("steps.0.hyper", "steps.1.net"), "forward")
+
+
+def test_if_other_items_of_a_list_must_stay_uncompiled_the_loop_lists_the_modules() -> None:
+    text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
     entry = CompiledEntry("Flow", is_module=True)
-    assert propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [different_parts], 0.5) is None
+    for paths in (("steps.0", "steps.2"), ("stages.0.steps.1", "stages.1.steps.0"), ("steps.0.hyper", "steps.1.net")):
+        proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [InnerCall("MLP", paths)], 0.5)
+        assert proposal is not None
+        expressions = ["flow." + re.sub(r"\.(\d)", r"[\1]", path) for path in paths]
+        assert proposal.texts["s1"] == (
+            f"import torch\nfor block in (\n    {expressions[0]},\n    {expressions[1]},\n):\n"
+            "    block.compile(backend='eager')\nfast = flow\nfast(1)"
+        )
+        assert proposal.title.startswith("Compile 2 MLP modules")
+        assert "(they do 50% of" in proposal.title
+    too_many = InnerCall("MLP", tuple(f"steps.{number}" for number in range(0, 60, 2)))
+    assert propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [too_many], 0.5) is None
 
 
 def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
-    layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))
+    layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)), covers_list=True)
     changed = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
     assert changed == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"

@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import skip_functions
-from jupyter_graphbreak._torch_compat.patching import patch_attribute, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patch_attribute, prepare_calls_on_thread, report_to_run
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.attributes import is_hashable
 
@@ -224,6 +224,16 @@ def mark_compiled_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator
         yield
     finally:
         handle.remove()
+
+
+def replace_backends(replace: Callable[[Any], Any]) -> contextlib.AbstractContextManager[None]:
+    """Replace the backend of each frame that Dynamo compiles on this thread while the context is open."""
+    output_graph = importlib.import_module("torch._dynamo.output_graph")
+
+    def prepare(graph: Any, *_: Any, **__: Any) -> None:
+        graph.compiler_fn = replace(graph.compiler_fn)
+
+    return prepare_calls_on_thread(output_graph.OutputGraph, "call_user_compiler", prepare)
 
 
 def _add_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType:

@@ -20,6 +20,7 @@ from jupyter_graphbreak._torch_compat.compiled import (
     compilation_count,
     compile_arguments,
     compiled_callable,
+    force_eager_on_thread,
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collect_guards
@@ -232,7 +233,7 @@ class _TimedCalls(NamedTuple):
 
 
 def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyContext]) -> _Variants:
-    eager = Variant(entry, compiled=False)
+    eager = Variant(entry, compiled=False, context=force_eager_on_thread)
     compiled = Variant(entry, compiled=True, records_marks=True)
     remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
     empty_break = Entry("", None, _function_with_empty_break, Arguments(torch.zeros(4)), "eager")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import itertools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import skip_functions
-from jupyter_graphbreak._torch_compat.profile_ranges import mark_compiled_code, mark_graph
+from jupyter_graphbreak._torch_compat.compiled import innermost_backend, skip_functions
+from jupyter_graphbreak._torch_compat.profile_ranges import mark_compiled_code, mark_graph, replace_backends
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, ProcessorClock, waiting_us_so_far, yields_so_far
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Moment
     from jupyter_graphbreak.experiments.cost.timing import Clock
@@ -68,11 +69,14 @@ class GraphTimer:
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
+        return self._compile(self.backend, module, inputs, **kwargs)
+
+    def _compile(self, backend: Callable[..., Any], module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         number = len(self.compile_ids)
         self.compile_ids.append(current_compile_id())
         # The backend may change the original.
         self.modules.append(torch.fx.GraphModule(module, copy.deepcopy(module.graph)))
-        compiled: Callable[..., Any] = self.backend(module, inputs, **kwargs)
+        compiled: Callable[..., Any] = backend(module, inputs, **kwargs)
         name, mark_now = str(number), self.clock.mark
 
         def run(*args: Any) -> Any:
@@ -96,13 +100,25 @@ class GraphTimer:
 
         return run
 
-    def mark_generated_code(self) -> AbstractContextManager[None]:
-        """Return a context in which Dynamo generates code that can record marks; see :meth:`time`."""
+    @contextlib.contextmanager
+    def mark_generated_code(self) -> Iterator[None]:
+        """Return a context in which Dynamo generates code that can record marks; see :meth:`time`.
+
+        In this context, the graphs of compiled functions that the call contains are timed as well.
+        """
 
         def mark(moment: Moment) -> Callable[[], None]:
             return self._marker(moment, current_compile_id())
 
-        return mark_compiled_code(mark)
+        with mark_compiled_code(mark), replace_backends(self._wrap_backend):
+            yield
+
+    def _wrap_backend(self, backend: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a backend that compiles a graph with the given backend, and times the graph."""
+        innermost = innermost_backend(backend)
+        if innermost is self or getattr(innermost, "compiler_fn", None) is self:  # torch.compile wraps backends
+            return backend
+        return functools.update_wrapper(functools.partial(self._compile, backend), backend)
 
     def time(self, call: Callable[[], Any], *, records_marks: bool = False) -> CallTime:
         """Time a call; with ``records_marks``, also record marks in the call, such as the end of each graph."""

@@ -21,7 +21,8 @@ from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
-from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_tensors
+from jupyter_graphbreak.experiments.trial.memory import memory_limit
+from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_objects, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
@@ -104,6 +105,8 @@ _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
 #: The maximum number of passes through the seeds until a pass compiles nothing.
 _MAX_ROUNDS = 12
+#: The state that an optimizer creates may take up to this fraction of the memory limit: each variant saves it.
+_SAVED_STATE_FRACTION = 16
 #: A call that takes at least this many seconds is warmed up with one seed only.
 _SLOW_S = 0.5
 
@@ -111,10 +114,11 @@ _SLOW_S = 0.5
 class Variant:
     """A call that can be repeated from the same state.
 
-    Changes that the first call makes, such as creating an optimizer's state, are kept. Changes that later calls make
-    are undone after each call, outside the timed section. Changes to arguments are undone after every call, in place:
-    Dynamo would compile a training step again for each new copy of an optimizer. Only arguments that cannot be restored
-    in place are copied again.
+    Changes that the first call makes are kept if later calls change no state. Changes that later calls make are undone
+    after each call, outside the timed section. Changes to arguments are undone after every call, in place: Dynamo would
+    compile a training step again for each new copy of an optimizer, and for an optimizer without state. A state that
+    the first call creates for an optimizer is therefore kept. Only arguments that cannot be restored in place are
+    copied again.
 
     All variants of an entry share the memory of large tensors, so a variant must be restored before a different one
     runs.
@@ -177,12 +181,18 @@ class Variant:
     def _warm_up(self) -> bool:
         self._changes_arguments = self._changes_state = False
         initial_arguments = self.subject.copy_arguments_for_comparison(self._original_arguments)
+        new_optimizers = [optimizer for optimizer in self._optimizers() if not optimizer.state]
         start = time.monotonic()
         self._call(0, is_guarded=True)
         self.first_call_s = time.monotonic() - start
         state = self.subject.state()
+        created_states = _small_states(new_optimizers)
         self.subject.restore_memory_of_arguments()
         self._restore_arguments()
+        if created_states and self._saved_arguments is not None:
+            _set_states(created_states)
+            self._saved_arguments = self.subject.save_arguments(self._arguments)
+            initial_arguments = self.subject.copy_arguments_for_comparison(self._arguments)
         if self._saved_arguments is not None and self._arguments_differ_from(initial_arguments):
             self._saved_arguments = None
             self._restore_arguments()
@@ -198,6 +208,10 @@ class Variant:
         self._changes_arguments = changes_memory or self._arguments_differ_from(initial_arguments)
         if not self._changes_state:  # the changes of the first call are kept
             self.subject.detach_changed_memory()
+        elif created_states:
+            self.subject.undo_changes()
+            _set_states(created_states)
+            self.subject.save_state()
         self._restore()
         seeds = SEED_COUNT if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
@@ -448,9 +462,30 @@ class Variant:
         else:
             self._arguments = self.subject.copy_arguments(self._original_arguments)
 
+    def _optimizers(self) -> Iterator[torch.optim.Optimizer]:
+        """Yield the optimizers in the call's state and in the variant's copies of the arguments."""
+        visited_ids: set[int] = set()
+        for root in (*(value for _, value in self.subject.roots()), *self._arguments.values()):
+            for _, item in named_objects(root, "", visited_ids):
+                if is_instance(item, torch.optim.Optimizer):
+                    yield item
+
     def _arguments_differ_from(self, expected: Arguments) -> bool:
         actual = self._arguments
         return _differ((expected.args, expected.kwargs), (actual.args, actual.kwargs))
+
+
+def _small_states(optimizers: list[torch.optim.Optimizer]) -> list[tuple[torch.optim.Optimizer, dict[Any, Any]]]:
+    """Return the optimizers that have a state, each with its state, or nothing if it is too large to be saved."""
+    states = [(optimizer, dict(optimizer.state)) for optimizer in optimizers if optimizer.state]
+    tensors = [tensor for _, state in states for _, tensor in named_tensors(list(state.values()), "")]
+    limit = min((memory_limit(device) for device in {tensor.device for tensor in tensors}), default=0)
+    return states if sum(tensor.nbytes for tensor in tensors) <= limit // _SAVED_STATE_FRACTION else []
+
+
+def _set_states(states: list[tuple[torch.optim.Optimizer, dict[Any, Any]]]) -> None:
+    for optimizer, state in states:
+        optimizer.state.update(state)
 
 
 def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:

@@ -174,10 +174,14 @@ class Subject:
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
-        self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCK_MAKERS and id(copy) != key]
-        self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
+        self.save_state()
         self.initial_state = self.state() if own_memory is None else {}
+
+    def save_state(self) -> None:
+        """Save the current state, which :meth:`restore` restores, except for shared memory."""
+        self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
+        self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects that a call may change, by name. The name of the module or instance itself is empty."""

@@ -707,6 +707,57 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
             assert graph_calls >= number
 
 
+@torch.compile(backend="eager")
+def compiled_inside(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos()
+
+
+def calls_a_compiled_function(x: torch.Tensor) -> torch.Tensor:
+    return compiled_inside(x + 1) * 2
+
+
+def test_graphs_of_a_compiled_function_inside_are_timed_and_it_runs_eagerly_in_the_eager_call() -> None:
+    compiled_inside(torch.ones(4))  # as in the run before the measurement
+    entry = Entry("fn", None, calls_a_compiled_function, Arguments(torch.ones(4)), "eager")
+    measured = measure_entry(entry, budget=FEW_RUNS)
+    coverage = measured.cost.coverage
+    assert coverage is not None
+    assert (coverage.compiled_ops, coverage.eager_ops) == (4, 0)
+    letters = {graph.id for graph in measured.report.graphs}
+    assert {part.graph for part in measured.cost.parts if part.kind == "graph"} == letters
+    assert len(letters) == 4
+
+
+new_layer = torch.nn.Linear(4, 4)
+new_optimizer = torch.optim.Adam(new_layer.parameters())
+
+
+def step_of(optimizer: torch.optim.Optimizer) -> None:
+    optimizer.step()
+
+
+def step_of_global() -> None:
+    new_optimizer.step()
+
+
+@pytest.mark.parametrize("fn", [step_of, step_of_global])
+def test_the_first_step_of_an_optimizer_is_timed_as_a_compiled_step(fn: Callable[..., Any]) -> None:
+    """Dynamo would compile each step again whose optimizer has no state yet, up to its limit."""
+    assert not new_optimizer.state
+    new_layer(torch.ones(2, 4)).sum().backward()
+    arguments = Arguments(new_optimizer) if fn is step_of else Arguments()
+    measured = measure_entry(Entry("step", None, fn, arguments, "eager"), budget=FEW_RUNS)
+    assert not new_optimizer.state
+    assert measured.cost.settled
+    assert measured.report.skipped == []
+    assert len(measured.report.graphs) == 1
+    coverage = measured.cost.coverage
+    assert coverage is not None
+    assert coverage.compiled_ops > coverage.eager_ops
+
+
 #: The width of a linear layer whose weight is so large that all copies of a call share it.
 WIDTH = 600
 shared_layer = torch.nn.Linear(WIDTH, WIDTH, bias=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -216,7 +217,8 @@ def _assumptions_about_first_exit(site: Site, exit_: _LoopExit) -> Iterator[str]
             or not _computes_value(value)
             or any(_position(value) < _position(use) < _position(loop) for use in uses)
         )
-        if is_shared and any(use.lineno > loop.lineno for use in uses):
+        last_line = _last_line_with_value(draft, loop, name)
+        if is_shared and any(loop.lineno < use.lineno <= last_line for use in uses):
             yield f"it assumes that the loop never stops before it assigns to {name}, which then is a new tensor"
 
 
@@ -232,6 +234,15 @@ def _value_before(draft: Draft, loop: ast.stmt, name: str) -> ast.expr | None:
             assignment = _assignment(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
             return assignment[1] if assignment is not None else None
     return None
+
+
+def _last_line_with_value(draft: Draft, loop: ast.stmt, name: str) -> float:
+    """Return the last line that may read the value that a loop leaves in a name, before the name gets a new value."""
+    block = draft.block_of(loop)
+    for statement in block[block.index(loop) + 1 :] if loop in block else []:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and name in _assigned_names([statement]):
+            return statement.end_lineno or statement.lineno
+    return math.inf
 
 
 def _may_keep(draft: Draft, node: ast.Name) -> bool:

@@ -619,16 +619,14 @@ def _constructs(cause: KnownCause) -> list[str]:
 
 def _in_short(shown: Sequence[Example]) -> str:
     """Return all fixes at a glance, so that the answer is on the first screen."""
-    fixes = [
-        "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
-        for example in shown
-    ]
     if len(shown) == 1:
-        return f"In short: {fixes[0]}."
-    rows = [
-        f"| [{example.title}](#{_slug(example.title)}) | {fix} |" for example, fix in zip(shown, fixes, strict=True)
-    ]
+        return f"In short: {_titles(shown[0])}."
+    rows = [f"| [{example.title}](#{_slug(example.title)}) | {_titles(example)} |" for example in shown]
     return "\n".join(["| in your code | fixes, in the order to try them |", "| --- | --- |", *rows])
+
+
+def _titles(example: Example) -> str:
+    return "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
 
 
 def _slug(title: str) -> str:
@@ -649,8 +647,9 @@ def _example(example: Example, *, alone: bool) -> list[str]:
     def heading(text: str) -> str:
         return f"## {text}" if alone else f"**{text}**"
 
-    parts = [] if alone else [f"## {example.title}"]
-    parts += [heading("In your code"), _block(example.code), heading("Why"), example.why]
+    parts = [] if alone else [f"## {example.title}", *([f"In short: {_titles(example)}."] if example.fixes else [])]
+    # The reason comes first: with a long program above it, it would not be on the first screen.
+    parts += [heading("Why"), example.why, heading("In your code"), _block(example.code)]
     if example.fixes:
         parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):

@@ -333,10 +333,10 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_CAPTURE_SHAPES} (it can turn a break into an error), or keep the shape: torch.where(mask, x, 0)"
-            ".sum() for x[mask].sum()"
+            f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
+            "torch.where(mask, x, 0).sum() for x[mask].sum()"
         ),
-        setting_advice=f"set {_CAPTURE_SHAPES} (it can turn a break into an error)",
+        setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
         settings=((_CAPTURE_SHAPES,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),

@@ -313,9 +313,10 @@ def test_a_page_has_its_parts_in_order() -> None:
         "`Tensor.backward()`",
         "Unsupported Tensor.backward() call",
         "In short: ",
+        "## Why",
+        "By default, Dynamo does not trace a backward pass",
         "## In your code",
         "loss.backward()",
-        "## Why",
     ]
     parts += ["**1. ", "Measured: breaks 1 -> 0", "**2. ", "## Settings", "gb/gb0123.html"]
     positions = [text.index(part) for part in parts]

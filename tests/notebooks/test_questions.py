@@ -945,6 +945,33 @@ the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loop
 make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
 a cold start on Modal or SageMaker compiles each time | recipes#compile-in-a-container-docker-kubernetes | put the folder on a volume
 QLoRA and torch.compile | libraries#lora-adapters-peft | 4-bit layers
+many modules of one class, the ninth runs eagerly: what to do? | recompiles#instances-share-one-count | isolate_recompiles=True
+float keys of a dict, one for each instance | recompiles#instances-share-one-count | the key of a dict
+a counter picks a layer of a ModuleList at each step | recompiles#integers-of-a-module | pass the layer as an argument
+self.layers[self.pos] recompiles | causes/recompile-module-int | choose outside
+may I forbid all breaks except torch.compiler.disable? | escape_hatches#torch-compiler-disable-leave-a-function-out | and wrap the function
+torch._dynamo.skip has no effect on a function that is inlined | escape_hatches#torch-compiler-disable-leave-a-function-out | recursive=False
+an allowed break in a loop, and nothing is compiled | error_on_graph_break#around-a-block | cannot resume
+a class defined under error_on_graph_break(False) | error_on_graph_break#around-a-block | has the same effect
+whether it is compiled depends on which call comes first | skipped#remembered-skips-an-earlier-call-a-mode | the order of the calls
+FlopCounterMode, then nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | before torch 2.14
+is a branch on x.shape a break? | causes/gb0170#if-on-a-tensor | compiles once more when
+layers around an LSTM are not compiled | causes/gb0014 | 2.15 compiles both
+self.logger.experiment.log of an image recompiles matplotlib | libraries#wandb-tensorboard-mlflow | @torch.compiler.disable
+cache[:, start:end] = key with a tensor as start | where_to_compile#a-kv-cache-of-your-own-position-and-length | the graph ends there
+compile_on_one_rank: a process group's name misses the cache | compile_time#a-cache-that-does-not-work | independent of it
+dynamic=False in an inner torch.compile | cost#which-mode | are ignored
+assert counter.frame_count == 1 in a test | logs#counters-of-zero-prove-nothing | makes no second graph
+cudagraph_skip_dynamic_graphs still records each size | gpu#each-size-is-recorded-again-slow-calls-memory | is recorded nevertheless
+fullgraph: found no compiled frames under eager_on_recompile | messages#stances-limits-fullgraph-true | 2.12
+DETR: the loss with a Hungarian matcher | libraries#detectors | with SciPy
+GLiClass's ragged classes | case_studies#ragged-classes-gliclass | one sort brings
+TabPFN: an optional import, 43 fragments | case_studies#an-optional-import-in-the-hot-path-tabpfn | when the module is loaded
+the longest length of a batch: each value recompiles (torchtitan) | case_studies#lengths-as-python-numbers-torchtitan | zero-dimensional tensor
+OneCycleLR and a rate that is a tensor | case_studies#a-scheduler-that-moves-beta1-adamw | cycle_momentum=False
+is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass it
+fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
+transformers: loss_function breaks the graph | libraries#transformers | when the model is made
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 """
 

@@ -19,7 +19,7 @@ _NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
 }  # fmt: skip
 #: Methods that keep the number of indices that ``nonzero()`` returns.
-_RESHAPING_METHODS = {"flatten", "reshape", "squeeze", "to", "view"}
+_METHODS_THAT_KEEP_THE_COUNT = {"flatten", "squeeze", "to"}
 
 
 def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
@@ -72,9 +72,11 @@ def _counted_name(node: ast.AST) -> ast.Name | None:
     match node:
         case ast.Call(func=ast.Name("len"), args=[ast.Name() as name]):
             return name
-        case ast.Call(func=ast.Attribute(ast.Name() as name, "numel" | "size")):
+        case ast.Call(func=ast.Attribute(ast.Name() as name, "numel"), args=[]):
             return name
-        case ast.Subscript(value=ast.Attribute(ast.Name() as name, "shape")):
+        case ast.Call(func=ast.Attribute(ast.Name() as name, "size"), args=[ast.Constant(0)]):
+            return name
+        case ast.Subscript(value=ast.Attribute(ast.Name() as name, "shape"), slice=ast.Constant(0)):
             return name
     return None
 
@@ -88,7 +90,11 @@ def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
     assignments = [node for node in nodes if isinstance(node, ast.Assign) and name.id in names_bound(node)]
     if len(stores) != 1 or len(assignments) != 1 or assignments[0].lineno >= name.lineno:
         return None
-    mask = _mask_of(assignments[0].value)
+    value = assignments[0].value
+    is_tuple = isinstance(value, ast.Call) and _returns_tuple(value)
+    if is_tuple != isinstance(assignments[0].targets[0], ast.Tuple):
+        return None
+    mask = _mask_of(value)
     later_names = {
         node.id
         for node in nodes
@@ -103,9 +109,15 @@ def _mask_of(indices: ast.expr) -> ast.expr | None:
     """Return ``mask`` for an expression such as ``torch.where(mask)[0]`` or ``mask.nonzero().squeeze(1)``."""
     while True:
         match indices:
-            case ast.Subscript(value=value):
+            case ast.Subscript(value=ast.Call() as value, slice=ast.Constant()) if _returns_tuple(value):
                 indices = value
-            case ast.Call(func=ast.Attribute(value, method)) if method in _RESHAPING_METHODS:
+            case ast.Subscript(value=value, slice=ast.Tuple([ast.Slice(None, None, None), ast.Constant()])):
+                indices = value
+            case ast.Call(func=ast.Attribute(value, method)) if method in _METHODS_THAT_KEEP_THE_COUNT:
+                indices = value
+            case ast.Call(
+                func=ast.Attribute(value, "reshape" | "view"), args=[ast.UnaryOp(ast.USub(), ast.Constant(1))]
+            ):
                 indices = value
             case _:
                 break
@@ -115,3 +127,8 @@ def _mask_of(indices: ast.expr) -> ast.expr | None:
     operands = [indices.func.value] if is_method and isinstance(indices.func, ast.Attribute) else indices.args
     is_condition_alone = not (is_method and indices.args)
     return operands[0] if len(operands) == 1 and is_condition_alone else None
+
+
+def _returns_tuple(call: ast.Call) -> bool:
+    """Return whether a call returns a tuple with the indices of each dimension, as ``torch.where(mask)`` does."""
+    return called_name(call) == "where" or any(keyword.arg == "as_tuple" for keyword in call.keywords)

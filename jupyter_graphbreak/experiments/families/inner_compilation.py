@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: A path that can be written as an expression: names, attributes and indices.
 _PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+#: The maximum number of modules in a change that lists each of them.
+_MAX_LISTED_MODULES = 24
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
@@ -86,9 +88,8 @@ def propose_inner_compilation(
         return None
     targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    share_text = (
-        f"{'it does' if len(names) == 1 else 'they do'} {round(100 * operation_share)}% of the forward operations"
-    )
+    is_plural = len(calls) > 1 or (len(calls[0].module_paths) > 1 and not calls[0].covers_list)
+    share_text = f"{'they do' if is_plural else 'it does'} {round(100 * operation_share)}% of the forward operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (
@@ -191,24 +192,35 @@ class _InnerCompilationWriter:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Add a loop that compiles each module of a list, or one method of each, and return its name for the title."""
-        # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
-        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
-        list_expression, part = min(parts)
-        if len(parts) != 1 or not list_expression:
-            self.is_possible = False
-            return call.name
-        name = f"each {call.name}{method} of {list_expression}"
+        """Add a loop that compiles several modules, or one method of each, and return its name for the title."""
         possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
         block = next(
             possible_name
             for possible_name in possible_names
             if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
         )
-        self._insert(
-            list_expression,
-            [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"],
-        )
+        # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
+        parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
+        list_expression, part = min(parts)
+        if call.covers_list:
+            name = f"each {call.name}{method} of {list_expression}"
+            lines = [f"for {block} in {list_expression}:", f"    {self._compile_statement(block + part, call)}"]
+        else:
+            # Other items of the list may lack the part, or may break.
+            list_text = f" of {list_expression}" if len(parts) == 1 and list_expression else ""
+            name = f"{method[1:]} of " if method else ""
+            name += f"{len(expressions)} {call.name} modules{list_text}"
+            lines = [
+                f"for {block} in (",
+                *(f"    {expression}," for expression in expressions),
+                "):",
+                f"    {self._compile_statement(block, call)}",
+            ]
+            roots = {expression.partition(".")[0].partition("[")[0] for expression in expressions}
+            if len(expressions) > _MAX_LISTED_MODULES or len(roots) > 1:
+                self.is_possible = False
+                return name
+        self._insert(expressions[0], lines)
         return name
 
     def _compile_statement(self, expression: str, call: InnerCall) -> str:
@@ -246,23 +258,34 @@ class _InnerCompilationWriter:
         return _join_path(path, "")
 
     def _owner_expression(self) -> str | None:
-        """Return the expression for the module that is compiled, or whose method is; ``None`` if it is not known."""
-        for site in self._compile_sites:
-            target = site.target
-            if self._entry.owner and isinstance(target, ast.Attribute):
-                target = target.value
-            if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
-                return dotted_name(target)
-            statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
-            if (
-                isinstance(statement, ast.Assign)
-                and isinstance(statement.targets[0], ast.Name)
-                and not self._entry.owner
-            ):
-                return statement.targets[0].id
+        """Return the expression for the module that is compiled, or whose method is; ``None`` if it is not known.
+
+        It is not known if several modules are compiled: the parts of all of them would have to be compiled instead.
+        """
+        owners = [self._owner_at(site) for site in self._compile_sites]
+        new_modules = [site for site in self._compile_sites if isinstance(site.target, ast.Call)]
+        if any(owners):
+            return owners[0] if len(set(owners)) == 1 and len(new_modules) <= 1 else None
         class_name = self._entry.owner or self._entry.name
-        assigned_names = {name for draft in self._drafts.values() for name in _names_of_objects(draft, class_name)}
-        return next(iter(assigned_names)) if len(assigned_names) == 1 else None
+        names = [name for draft in self._drafts.values() for name in _names_at_top_level(draft, class_name)]
+        creations = [
+            node
+            for draft in self._drafts.values()
+            for node in ast.walk(draft.tree)
+            if isinstance(node, ast.Call) and called_name(node) == class_name
+        ]
+        return names[0] if len(names) == len(creations) == 1 else None
+
+    def _owner_at(self, site: _CompileSite) -> str | None:
+        """Return the expression for the module that a decorator or call compiles; ``None`` if it is not known."""
+        target = site.target
+        if self._entry.owner and isinstance(target, ast.Attribute):
+            target = target.value
+        if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
+            return dotted_name(target)
+        statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
+        is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node
+        return _assigned_name(self._drafts[site.source], site.node) or None if is_assigned else None
 
     def _argument_for(self, parameter: str) -> str | None:
         """Return the expression that the top level passes for a parameter of the entry; ``None`` if it is not known."""
@@ -382,6 +405,29 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
         ):
             yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+
+
+def _names_at_top_level(draft: Draft, class_name: str) -> Iterator[str]:
+    """Yield the names to which statements outside functions and loops assign one object of a class each."""
+    for node in ast.walk(draft.tree):
+        if (
+            isinstance(node, ast.Assign)
+            and _creates_object(node.value, class_name)
+            and not any(isinstance(part, FunctionNode | ast.For | ast.While) for part in draft.ancestors(node))
+        ):
+            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+
+
+def _creates_object(value: ast.expr, class_name: str) -> bool:
+    """Return whether an expression gives an object of a class, such as ``Net().to(device)``, not one that holds it."""
+    match value:
+        case ast.Call() if called_name(value) == class_name:
+            return True
+        case ast.Call(func=ast.Attribute(attr="compile"), args=[module, *_]):
+            return _creates_object(module, class_name)
+        case ast.Call(func=ast.Attribute(value=owner)):
+            return _creates_object(owner, class_name)
+    return False
 
 
 def _join_path(expression: str, path: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -41,6 +42,14 @@ _INTEGER_COUNT_TITLE = (
 )
 #: Makes a tensor's value a number without a graph break.
 _CAPTURE_SCALARS = {"torch._dynamo.config.capture_scalar_outputs": True}
+#: Methods, and functions of modules such as torch, whose results share no memory with their arguments.
+_COMPUTING_METHODS = frozenset({
+    "abs", "all", "any", "argmax", "argmin", "clone", "cos", "exp", "full", "full_like", "item", "log", "max", "mean",
+    "min", "norm", "numel", "ones", "ones_like", "pow", "rand", "rand_like", "randn", "randn_like", "sigmoid", "sin",
+    "size", "softmax", "sqrt", "square", "std", "sum", "tanh", "tensor", "tolist", "var", "zeros", "zeros_like",
+})  # fmt: skip
+#: Python's functions whose results share no memory with their arguments. ``max`` may return its argument.
+_COMPUTING_FUNCTIONS = frozenset({"abs", "float", "int", "len", "print", "round", "sum"})
 _WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
 
 
@@ -127,7 +136,11 @@ def _propose_run_to_end(
 
 def _assumptions_of_exit(site: Site, exit_: _LoopExit) -> list[str]:
     loop = exit_.loop
-    return [*assumptions_of(site.draft, [exit_.test], loop.body), *_assumptions_about_items(site, loop)]
+    return [
+        *assumptions_of(site.draft, [exit_.test], loop.body),
+        *_assumptions_about_items(site, loop),
+        *_assumptions_about_first_exit(site, exit_),
+    ]
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -177,6 +190,74 @@ def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[
         if owners - names_read(limit) and counters & names_read(node.slice):
             text = site.draft.text_of(node)
             yield f"it assumes that {text}, which the early exit protects, exists in every iteration"
+
+
+def _assumptions_about_first_exit(site: Site, exit_: _LoopExit) -> Iterator[str]:
+    """Yield an assumption for each object from before the loop that the function keeps if the loop exits at once.
+
+    ``torch.where`` makes a new tensor even if the loop exits before it assigns to a name for the first time. Few inputs
+    make a loop exit so early, so trials may not show the difference.
+    """
+    draft, loop = site.draft, exit_.loop
+    set_only_after_exit = _assigned_names(exit_.statements_after) - _assigned_names(exit_.statements_before)
+    scope: ast.AST = draft.enclosing_function(loop) or draft.tree
+    nodes_of_loop = set(ast.walk(loop)) - {
+        node for part in ast.walk(loop) if isinstance(part, ast.Return) for node in ast.walk(part)
+    }
+    for name in sorted(set_only_after_exit):
+        uses = [
+            node
+            for node in ast.walk(scope)
+            if isinstance(node, ast.Name) and node.id == name and node not in nodes_of_loop and _may_keep(draft, node)
+        ]
+        value = _value_before(draft, loop, name)
+        is_shared = (
+            value is None
+            or not _computes_value(value)
+            or any(_position(value) < _position(use) < _position(loop) for use in uses)
+        )
+        if is_shared and any(use.lineno > loop.lineno for use in uses):
+            yield f"it assumes that the loop never stops before it assigns to {name}, which then is a new tensor"
+
+
+def _position(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _value_before(draft: Draft, loop: ast.stmt, name: str) -> ast.expr | None:
+    """Return the value that the block of a loop last gives a name before the loop; ``None`` if it is not evident."""
+    block = draft.block_of(loop)
+    for statement in reversed(block[: block.index(loop)] if loop in block else []):
+        if name in _assigned_names([statement]):
+            assignment = _assignment(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+            return assignment[1] if assignment is not None else None
+    return None
+
+
+def _may_keep(draft: Draft, node: ast.Name) -> bool:
+    """Return whether code may return or store an object, or change it in place, judging by the code around its name."""
+    parent, *outer = itertools.islice(draft.ancestors(node), 2)
+    match parent:
+        case ast.AugAssign(target=target):
+            return target is node
+        case ast.Attribute():
+            is_called = bool(outer) and isinstance(outer[0], ast.Call) and outer[0].func is parent
+            return not (is_called and _computes_value(outer[0]))
+        case ast.Call() | ast.BinOp() | ast.UnaryOp() | ast.Compare():
+            return not _computes_value(parent)
+    return isinstance(node.ctx, ast.Load)
+
+
+def _computes_value(value: ast.AST) -> bool:
+    """Return whether an expression gives a new object that shares no memory, as far as its syntax shows."""
+    match value:
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _COMPUTING_METHODS
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _COMPUTING_FUNCTIONS
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
+            return True
+    return False
 
 
 def _splices_to_run_to_end(

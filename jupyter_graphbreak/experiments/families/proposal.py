@@ -86,6 +86,8 @@ class InnerCall:
     starts_at_owner : bool
         Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
         or an argument.
+    covers_list : bool
+        Whether the paths lead to one module in each item of a list such as ``ModuleList``.
     """
 
     name: str
@@ -94,6 +96,7 @@ class InnerCall:
     filename: str = ""
     functions: frozenset[tuple[str, str]] = frozenset()
     starts_at_owner: bool = True
+    covers_list: bool = False
 
 
 @dataclass(frozen=True)

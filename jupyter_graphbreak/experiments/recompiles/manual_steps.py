@@ -53,8 +53,8 @@ _FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
-#: A guard on a property of a tensor that an argument, or a tensor computed from it, has.
-_TENSOR_GUARD = re.compile(r"tensor '[^']+' (?:dtype|rank|size|device) mismatch")
+#: A guard on the dtype, the rank or the device of an argument, or of a tensor computed from it.
+_TENSOR_GUARD = re.compile(r"tensor '[^']+' (?:dtype|rank|device) mismatch")
 _STRIDE_GUARD = re.compile(r"tensor '([^']+)' stride mismatch")
 _STRIDE_STEP = (
     "`{name}` has a different memory layout in some calls, such as after a transpose: make it contiguous before the "

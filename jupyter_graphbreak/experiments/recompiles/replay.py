@@ -18,6 +18,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_ro
 from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.outcome import run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import bind_arguments, rebuild_arguments
+from jupyter_graphbreak.experiments.trial.rounding import add_noise_to_parameters
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -94,22 +95,35 @@ class ReplayResult:
 
 
 def replay(
-    entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
+    entry: Entry,
+    calls: Sequence[RepeatedCall],
+    adjustment: Adjustment,
+    owner: str | None,
+    *,
+    compiles: bool = True,
+    adds_noise: bool = False,
 ) -> ReplayResult:
-    """Repeat calls on one copy of an entry, with fresh Dynamo state."""
+    """Repeat calls on one copy of an entry, with fresh Dynamo state.
+
+    Parameters
+    ----------
+    adds_noise : bool
+        Whether to change the parameters by rounding errors first. If the copy has no parameters, no call is repeated.
+    """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
     with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
-        with compile_separately(subject.call):
+        noise = add_noise_to_parameters(subject) if adds_noise else contextlib.nullcontext(enter_result=True)
+        with noise as can_repeat, compile_separately(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
                 if compiles and not entry.compiles_inner_function
                 else subject.call
             )
-            for call in calls:
+            for call in calls if can_repeat else ():
                 arguments = (
                     original_arguments
                     if call.arguments is None

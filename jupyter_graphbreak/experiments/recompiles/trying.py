@@ -19,16 +19,22 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspe
 from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
-from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state_paths
+from jupyter_graphbreak.experiments.trial.difference import (
+    ROUNDED_KINDS,
+    describe_error,
+    differences,
+    varying_state_paths,
+)
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
+from jupyter_graphbreak.experiments.trial.rounding import rounding_errors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
@@ -38,8 +44,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.experiments.trial.values import RoundingErrors
     from jupyter_graphbreak.report.location import HeadKind
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
+
+    #: Returns the rounding errors in what calls leave behind, by the ids of the expected tensors.
+    _MeasureRounding = Callable[[], Mapping[int, RoundingErrors]]
 
 #: PyTorch's error if the code turns a marked size into a constant.
 _REJECTED_MARK_ERROR = "ConstraintViolationError"
@@ -126,11 +136,15 @@ class CandidateTrial:
 
 @dataclass(frozen=True)
 class _FurtherCalls:
-    """Calls that the run never made, and their results with the unchanged entry, both uncompiled and compiled."""
+    """Calls that the run never made, and their results with the unchanged entry, both uncompiled and compiled.
 
-    calls: list[RepeatedCall] = field(default_factory=list)
-    eager_results: list[Result] = field(default_factory=list)
-    compiled_results: list[Result] = field(default_factory=list)
+    ``measure_rounding`` returns the rounding errors in the uncompiled results.
+    """
+
+    calls: list[RepeatedCall]
+    eager_results: list[Result]
+    compiled_results: list[Result]
+    measure_rounding: _MeasureRounding
 
 
 class CallTrials:
@@ -173,6 +187,7 @@ class CallTrials:
             expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
         self.calls = [*calls, *new_calls]
         self._expected_results = expected.results
+        self._measure_rounding = self._rounding_measurement(self.calls, expected.results)
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The time in seconds that the calls take when they are compiled.
@@ -198,7 +213,7 @@ class CallTrials:
             calls = [call for _, call in sorted(zip(is_rejected, calls, strict=True), key=lambda pair: pair[0])]
             expected = self._replay(self.entry, calls, Adjustment(), compiles=False)
         original = self._replay(self.entry, calls, Adjustment())
-        return _FurtherCalls(calls, expected, original)
+        return _FurtherCalls(calls, expected, original, self._rounding_measurement(calls, expected))
 
     @functools.cached_property
     def _edge_number_calls(self) -> _FurtherCalls:
@@ -223,6 +238,30 @@ class CallTrials:
         repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
         paths = (varying_state_paths(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
         return frozenset[str]().union(*paths)
+
+    def _rounding_measurement(
+        self, calls: Sequence[RepeatedCall], expected_results: Sequence[Result]
+    ) -> _MeasureRounding:
+        """Return a function that repeats uncompiled calls, once, to measure rounding errors."""
+
+        @functools.cache
+        def measure() -> Mapping[int, RoundingErrors]:
+            try:
+                noisy = replay(self.entry, calls, Adjustment(), self.owner, compiles=False, adds_noise=True)
+            except TrialStoppedError:
+                return {}
+            pairs = zip(expected_results, noisy.results, strict=False)  # without parameters, nothing is repeated
+            return {ident: errors for pair in pairs for ident, errors in rounding_errors(*pair).items()}
+
+        return measure
+
+    def _differences(self, expected: Result, result: Result, measure_rounding: _MeasureRounding) -> list[Difference]:
+        """Return the differences of a result, except those that rounding errors explain."""
+        compare = functools.partial(differences, expected, result, ignored_paths=self._varying_paths)
+        found = compare()
+        if any(difference.kind in ROUNDED_KINDS for difference in found):
+            return compare(rounding_errors=measure_rounding())
+        return found
 
     @property
     def compilations(self) -> int:
@@ -266,6 +305,10 @@ class CallTrials:
             # The unchanged entry runs these calls now, because applying the change also changes the entry.
             if changes_code or candidate.adjustment.replaced_numbers:
                 call_groups += [self._edge_number_calls, self._different_kind_calls]
+            if remedy_context is not None:
+                self._measure_rounding()
+                for group in call_groups:
+                    group.measure_rounding()
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
@@ -307,7 +350,7 @@ class CallTrials:
                 failure = "PyTorch rejects the mark" if is_rejected else f"it raises {describe_error(result.error)}"
                 return f"{failure}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
-            for difference in differences(expected, result, ignored_paths=self._varying_paths):
+            for difference in self._differences(expected, result, group.measure_rounding):
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
                 if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
@@ -320,7 +363,7 @@ class CallTrials:
         for call, expected, result, known_differences in rows:
             if result.error is not None and expected.error is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
-            for difference in differences(expected, result, ignored_paths=self._varying_paths):
+            for difference in self._differences(expected, result, self._measure_rounding):
                 if difference.text in known_differences:
                     continue
                 if not difference.is_acceptable:

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up. With edits of the user, it is at least the time
-#: that a trial of an edit may take, because the time to derive inputs is a share of it.
+#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds
+#: for the trial of an edit, because the time to derive inputs is a share of them.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -110,7 +110,7 @@ def find_remedies_of_call(
         return _empty_result(why_not)
     with entry.set_up():
         try:
-            with limit_time(end):
+            with limit_time(_end_of_first_run(end, own_changes)):
                 runner = TrialRunner(entry)
         except TimeUpError:
             return _empty_result(_out_of_time_message(entry))
@@ -126,6 +126,11 @@ def find_remedies_of_call(
         except KeyboardInterrupt:
             reasons.append(INTERRUPTED)
     return _collect_remedies(runner.original.report, runner.original.files, [search], reasons)
+
+
+def _end_of_first_run(end: float, own_changes: Sequence[object]) -> float:
+    """Return the time at which the first run on copies must end, given the time at which the search ends."""
+    return max(end, time.monotonic() + (OWN_EDIT_S if own_changes else _MIN_FIRST_RUN_S))
 
 
 def _empty_result(reason: str) -> FoundRemedies:
@@ -189,10 +194,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                min_end = time.monotonic() + max(_MIN_FIRST_RUN_S, OWN_EDIT_S if own_edits else 0.0)
-                runner = _runner_or_reason(
-                    entry, report, max(entry_end, min_end), recorded_entries, compile_text, find_cell
-                )
+                first_end = _end_of_first_run(entry_end, own_edits)
+                runner = _runner_or_reason(entry, report, first_end, recorded_entries, compile_text, find_cell)
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue

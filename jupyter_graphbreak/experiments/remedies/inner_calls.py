@@ -27,7 +27,7 @@ from jupyter_graphbreak.records.attributes import attribute_of
 from jupyter_graphbreak.records.package_paths import is_library, is_standard_library, package_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import CodeType, FrameType
 
     from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
@@ -50,6 +50,8 @@ _MIN_SHARE_WITH_ONE_BREAK = 0.2
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
+#: The path of a module in an item of a list of modules: "net.layers.0", "net.layers.0.attention".
+_ITEM_PATTERN = re.compile(r"(?P<list>.*)\.(?P<index>\d+)(?P<part>(?:\.[^\d.\[]\w*)*)")
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
@@ -294,8 +296,24 @@ def _inner_call(nodes: Sequence[CallNode], paths_by_id: Mapping[int, str], *, st
     functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
-    class_name = type(first.module).__name__
-    return InnerCall(class_name, tuple(modules), first.method, functions=functions, starts_at_owner=starts_at_owner)
+    return InnerCall(
+        type(first.module).__name__,
+        tuple(modules),
+        first.method,
+        functions=functions,
+        starts_at_owner=starts_at_owner,
+        covers_list=_covers_list(modules, paths_by_id.values()),
+    )
+
+
+def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
+    """Return whether paths lead to one module in each item of a ``ModuleList`` or a similar list of modules."""
+    matches = [_ITEM_PATTERN.fullmatch(path) for path in paths]
+    if None in matches or len({(match["list"], match["part"]) for match in matches if match}) != 1:
+        return False
+    list_path = next(match["list"] for match in matches if match)
+    items = [match for path in all_paths if (match := _ITEM_PATTERN.fullmatch(path)) and not match["part"]]
+    return {match["index"] for match in items if match["list"] == list_path} == {m["index"] for m in matches if m}
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
@@ -17,15 +18,15 @@ from jupyter_graphbreak.report.guards import (
     plain_guard,
     tensor_index_advice,
 )
-from jupyter_graphbreak.views.words.locations import line_text
+from jupyter_graphbreak.views.words.locations import line_text, text_of_function
 from jupyter_graphbreak.views.words.plain_text import join_with_and
 from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_on_number, is_number, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
-    from jupyter_graphbreak.report.location import HeadKind, Location
+    from jupyter_graphbreak.report.location import HeadKind, Location, Source
     from jupyter_graphbreak.report.schema import GuardFailure, Report
 
     #: A guard that failed.
@@ -44,6 +45,7 @@ _TENSOR_GUARD = re.compile(
 _TENSOR_GUARD_START = "tensor '"
 #: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
 _SIZE_EXPRESSION = ".size()["
+_SIZE_IN_EXPRESSION = re.compile(r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.size\(\)\[(?P<index>\d+)\]")
 _ACTUAL_START = ", actual "
 #: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
 _SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
@@ -83,6 +85,10 @@ _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a graph of their own.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
+#: The advice for a size from which the code computes a number that each graph contains as a constant.
+_ADVICE_ON_COMPUTED_NUMBER = (
+    "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few sizes"
+)
 #: The values of a size that is at least 2 in one graph but not in another.
 _ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
 #: The beginning of the name of a range that sizes left.
@@ -174,7 +180,7 @@ def guard_lines_text(report: Report, guard: FailedGuard) -> str:
 
 def failed_guards(
     failures: Iterable[tuple[int, _Failure]],
-    library_source_ids: Container[str] = (),
+    sources: Mapping[str, Source] = MappingProxyType({}),
     *,
     is_inner: bool = False,
     is_library: bool = False,
@@ -186,6 +192,8 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each preceded by the index of the recompile.
+    sources : mapping of str to Source
+        The sources of the lines that created the guards, by id.
     is_inner : bool
         Whether the function is called between breaks: the program itself then passes no arguments to it.
     is_library : bool
@@ -194,16 +202,22 @@ def failed_guards(
         Whether the function is a method of a module.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
+    heads_by_size: dict[str, set[HeadKind | None]] = {}
     for index, reason in failures:
-        is_read_by_library = reason.location is not None and reason.location.source in library_source_ids
+        if size := _size_with_constant_result(reason):
+            heads_by_size.setdefault(size, set()).add(reason.head)
+        source = sources.get(reason.location.source) if reason.location is not None else None
+        is_read_by_library = source is not None and source.kind == "library"
         variation = _find_variation(
             reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
         )
         subject = variation.subject or variation.name if variation is not None else readable_guard(reason.guard)
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
     guards = [
-        _make_failed_guard(group, is_inner=is_inner, is_module_method=is_module_method)
-        for group in failures_by_subject.values()
+        _make_failed_guard(
+            group, sources, heads_by_size.get(subject, set()), is_inner=is_inner, is_module_method=is_module_method
+        )
+        for subject, group in failures_by_subject.items()
     ]
     guards.sort(key=lambda guard: -guard.recompile_count)
     all_advice = [guard.advice for guard in guards]
@@ -212,9 +226,37 @@ def failed_guards(
     ]
 
 
+def _size_with_constant_result(failure: _Failure) -> str:
+    """Return the size from which the code computes a constant, such as "dimension 0 of x"; empty if there is none.
+
+    The two graphs of a condition, and a remainder that each graph requires, leave ``dynamic=True`` useful.
+    """
+    guard = readable_guard(failure.guard)
+    if " == " not in guard or " % " in guard or failure.head == "condition":
+        return ""
+    sizes = {_name_of_size(size["name"], size["index"]) for size in _SIZE_IN_EXPRESSION.finditer(guard)}
+    return sizes.pop() if len(sizes) == 1 else ""
+
+
+def _name_of_size(tensor: str, index: str) -> str:
+    return f"dimension {index} of {tensor}"
+
+
 def _make_failed_guard(
-    group: list[tuple[int, _Failure, _Variation | None]], *, is_inner: bool, is_module_method: bool
+    group: list[tuple[int, _Failure, _Variation | None]],
+    sources: Mapping[str, Source],
+    heads_of_other_guards: set[HeadKind | None],
+    *,
+    is_inner: bool,
+    is_module_method: bool,
 ) -> FailedGuard:
+    """Return a failed guard.
+
+    Parameters
+    ----------
+    heads_of_other_guards : set
+        If other guards show that the code computes constants from this size, the kinds of their lines.
+    """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     is_size = bool(variations) and all(variation.is_size for _, variation in variations)
@@ -222,7 +264,12 @@ def _make_failed_guard(
     heads = {reason.head for _, reason, _ in group if reason.location is not None}
     # The guard on the number of pieces in `for piece in x.split(2):` contains an expression of the size.
     is_number_of_steps = not variations and "loop" in heads and _SIZE_EXPRESSION in group[0][1].guard
-    advice = _advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice
+    advice = last_advice
+    if (is_size and places) or is_number_of_steps:
+        advice = _advice_on_constant_size(heads)
+    elif is_size and heads_of_other_guards:
+        is_loop = "loop" in heads_of_other_guards
+        advice = _advice_on_constant_size(heads_of_other_guards) if is_loop else _ADVICE_ON_COMPUTED_NUMBER
     if (
         last_advice != _ADVICE_ON_FIRST_STEP
         and variations
@@ -236,12 +283,12 @@ def _make_failed_guard(
     is_range = any(_SIZE_RANGE.fullmatch(readable_guard(failure.guard)) for _, failure, _ in group)
     if heads == {"condition"} and (is_range or not variations):
         advice = _ADVICE_ON_BRANCH
-    number = _varied_number(group, places, is_inner=is_inner, is_module_method=is_module_method)
+    number = _varied_number(group, places, sources, is_inner=is_inner, is_module_method=is_module_method)
     if number is not None:
         advice = advice_on_number(number)
     if is_size and _has_one_ordinary_size(variation for _, variation in variations):
         advice = _ADVICE_ON_SPECIAL_SIZES
-    elif is_size and not places and _has_special_size(variation for _, variation in variations):
+    elif is_size and advice == last_advice and _has_special_size(variation for _, variation in variations):
         advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{readable_guard(group[0][1].guard)}` failed",
@@ -280,7 +327,8 @@ def _count_recompiles(group: list[tuple[int, _Failure, _Variation | None]]) -> i
 
 def _varied_number(
     group: list[tuple[int, _Failure, _Variation | None]],
-    places: Iterable[Location],
+    places: Collection[Location],
+    sources: Mapping[str, Source],
     *,
     is_inner: bool,
     is_module_method: bool,
@@ -297,6 +345,7 @@ def _varied_number(
         owner_of(failure.guard, name, is_module_method=is_module_method),
         [place.code for place in places if place.code is not None],
         {failure.head for failure, _ in numbers},
+        [text for place in places if (text := text_of_function(sources.get(place.source), place.line))],
         is_inner=is_inner,
     )
 
@@ -398,14 +447,13 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         advice = "" if is_library else tensor_index_advice(name)
         return _Variation(f"the value of {name}", match["value"], None, advice)
     if bound := _SIZE_BOUND.fullmatch(guard):
-        name, index = bound["name"], bound["index"]
-        varied_size = f"dimension {index} of {name}"
+        varied_size = _name_of_size(bound["name"], bound["index"])
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
     if match := _KEY_COUNT_GUARD.fullmatch(guard):
         advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
         return _Variation(match["name"], match["value"], None, advice)
     if size_range := _SIZE_RANGE.fullmatch(guard):
-        varied_size = f"{RANGE_OF}dimension {size_range['index']} of {size_range['name']}"
+        varied_size = f"{RANGE_OF}{_name_of_size(size_range['name'], size_range['index'])}"
         return _Variation(varied_size, f"{size_range['low']} to {size_range['high']}", "a size outside of it", "")
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]

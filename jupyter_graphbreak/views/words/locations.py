@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class StackNode:
 
 #: The maximum depth of the tree; below it, stacks are listed one by one.
 _MAX_DEPTH = 20
+_FUNCTION_HEAD = re.compile(r"\s*(?:async\s+)?def\s")
 
 
 def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[StackNode]:
@@ -85,6 +87,34 @@ def function_of(report: Report, location: Location) -> str:
     named_alike = lookup.functions_by_name(report).get((location.source, name.rpartition(".")[2]), [])
     index = bisect_right(named_alike, location.line, key=lambda function: function.line) - 1
     return named_alike[index].name if index >= 0 and named_alike[index].name.endswith(f".{name}") else name
+
+
+def text_of_function(source: Source | None, line: int) -> str:
+    """Return the code of the innermost function that contains a line; empty if the report does not contain it."""
+    for segment in source.segments if source is not None else ():
+        lines = segment.text.split("\n")
+        index = line - segment.first_line
+        if 0 <= index < len(lines):
+            return _text_of_function(lines, index)
+    return ""
+
+
+def _text_of_function(lines: Sequence[str], index: int) -> str:
+    heads = (number for number in range(index - 1, -1, -1) if _FUNCTION_HEAD.match(lines[number]))
+    first = next((number for number in heads if _indentation(lines[number]) < _indentation(lines[index])), None)
+    if first is None:
+        return ""
+    last = first
+    for number in range(first + 1, len(lines)):
+        text = lines[number].strip()
+        if text and _indentation(lines[number]) <= _indentation(lines[first]) and not text.startswith((")", "#")):
+            break
+        last = number
+    return textwrap.dedent("\n".join(lines[first : last + 1])).strip()
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def brief_code(code: str | None) -> str:

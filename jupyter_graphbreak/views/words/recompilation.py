@@ -19,9 +19,9 @@ from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, t
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Recompile, Report
 
@@ -157,7 +157,6 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit = report.config.get("recompile_limit")
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frame_ids = {frame.id for frame in report.frames if frame.role != "entry"}
-    library_source_ids = {source.id for source in report.sources if source.kind == "library"}
     instances = {frame.id: frame.instance for frame in report.frames}
     functions = []
     for recompiles in by_function.values():
@@ -165,7 +164,7 @@ def recompilations(report: Report) -> list[Recompilation]:
         function = _make_recompilation(
             [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
             limit_or_zero,
-            library_source_ids,
+            lookup.sources(report),
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, location) and not is_wrapper_of_torch(report, location),
             is_module_method=instances.get(recompiles[0].frame) is not None,
@@ -416,7 +415,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
 def _make_recompilation(
     recompiles: list[Recompile],
     limit: int,
-    library_source_ids: Container[str],
+    sources: Mapping[str, Source],
     *,
     is_inner: bool,
     is_library: bool,
@@ -429,7 +428,7 @@ def _make_recompilation(
             for index, recompile in enumerate(recompiles)
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
-        library_source_ids,
+        sources,
         is_inner=is_inner,
         is_library=is_library,
         is_module_method=is_module_method,

@@ -49,6 +49,8 @@ class VariedNumber:
         The lines that created the guards, as far as they are known.
     heads : set
         Whether these lines are heads of loops or of conditions.
+    functions : sequence of str
+        The code of the functions that contain these lines, as far as it is known.
     is_inner : bool
         Whether the function is called between breaks, so that its guards do not show all uses of the number.
     """
@@ -58,6 +60,7 @@ class VariedNumber:
     owner: Owner
     lines: Sequence[str]
     heads: set[HeadKind | None]
+    functions: Sequence[str] = ()
     is_inner: bool = False
 
     @property
@@ -76,6 +79,11 @@ class VariedNumber:
         uses = {use_of_number(self.name, line) for line in self.lines}
         kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
         return next((kind for kind in kinds if kind in uses), "other")
+
+    @property
+    def can_be_tensor(self) -> bool:
+        """Whether the functions use the number only as an operand: ``math.cos`` converts a tensor to a number again."""
+        return all(use_of_number(self.name, code) == "arithmetic" for code in (*self.lines, *self.functions))
 
 
 def is_number(text: str) -> bool:
@@ -124,7 +132,7 @@ def _advice_without_loop(number: VariedNumber) -> str:
     """Return advice on a number that is neither kept by a new function nor the number of steps of a loop."""
     name, is_condition = number.name, "condition" in number.heads
     tensor = f", or a tensor instead of a number: `{name} = torch.tensor({number.values[0]})`"
-    end = tensor if number.use == "arithmetic" and not is_condition and not number.is_inner else ""
+    end = tensor if number.lines and number.can_be_tensor and not is_condition and not number.is_inner else ""
     end += "; each branch of the condition has its own graph even then" if is_condition else ""
     if number.owner == "global" and number.is_integer:
         variable = re.split(r"[.\[]", name, maxsplit=1)[0]
@@ -149,14 +157,14 @@ def use_of_number(name: str, code: str) -> Use:
     """Return how a line uses a number.
 
     An operand inside of an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: it counts as any
-    other use.
+    other use. An assignment to the number, as in ``self.step += 1``, is no use.
 
     Parameters
     ----------
     name : str
         The expression that reads the number, such as ``self.step``.
     code : str
-        The line, which need not be a complete statement.
+        The line, which need not be a complete statement, or the function.
     """
     if _LIST_INDEX in code:
         return "index"
@@ -165,13 +173,9 @@ def use_of_number(name: str, code: str) -> Use:
         return "other"
     key = ast.dump(expression.body[0].value)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-    uses = {_use_of_node(node, parents) for node in parents if isinstance(node, ast.expr) and _key(node) == key}
+    uses = {_use_of_node(node, parents) for node in parents if isinstance(node, ast.expr) and ast.dump(node) == key}
     kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
     return next((kind for kind in kinds if kind in uses), "other")
-
-
-def _key(node: ast.expr) -> str:
-    return ast.dump(node).replace("ctx=Store()", "ctx=Load()")
 
 
 def _use_of_node(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
@@ -183,8 +187,6 @@ def _use_of_node(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:
         is_index = isinstance(grandparent, ast.Subscript) and grandparent.slice is parent
         return "index next to others" if is_index else "other"
     is_whole_division = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.FloorDiv | ast.Mod)
-    if isinstance(parent, ast.AugAssign) and parent.target is node:  # a counter, which other lines use
-        return "other"
     if not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.AugAssign) or is_whole_division:
         return "other"
     child: ast.AST = parent

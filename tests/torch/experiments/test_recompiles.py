@@ -961,6 +961,34 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     assert compilation_counts(remedy) == (3, 1, 0)
 
 
+@pytest.mark.parametrize(("step_size", "accepted"), [(1.0, True), (2.0, False)])
+def test_a_remedy_may_round_differently_if_steps_depend_on_rounding_errors(*, step_size: float, accepted: bool) -> None:
+    weight = torch.nn.Parameter(torch.linspace(0.1, 0.9, 64))
+    state = {"moved": torch.zeros(64)}
+
+    def rounding(graph: Any, inputs: list[Any]) -> Any:
+        is_dynamic = not all(isinstance(value, torch.Tensor) for value in inputs)
+        factor = 1 + 2**-22 if is_dynamic else 1 - 2**-22
+
+        def call(*args: Any) -> Any:
+            *outputs, moved = graph(*(a * factor if isinstance(a, torch.Tensor) else a for a in args))
+            return [*outputs, moved * step_size if is_dynamic else moved]
+
+        return call
+
+    @torch.compile(backend=rounding)
+    def step(x: torch.Tensor) -> torch.Tensor:
+        error = weight / 3 * 3 - weight  # only rounding errors, which Adam divides by their size
+        state["moved"] = state["moved"] + 0.001 * error.detach().sign()
+        return x + 1
+
+    with jupyter_graphbreak.capture(entries=True) as run:
+        for size in (4, 6, 9):
+            step(torch.randn(size))
+    remedies = [remedy for remedy in run.try_remedies(seconds=600).remedies or [] if remedy.recompiles]
+    assert any(remedy.verdict in WORKING for remedy in remedies) is accepted, [r.reason for r in remedies]
+
+
 @pytest.mark.exhaustive
 def test_a_larger_change_is_not_shown_if_a_smaller_one_is_as_good() -> None:
     linear = torch.nn.Linear(2, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -83,21 +84,35 @@ def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function(
 
 def test_a_part_of_each_layer_is_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
-    parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward")
+    parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward", covers_list=True)
     changed = changed_text(text, CompiledEntry("Flow", is_module=True), parts)
     assert changed == (
         "import torch\nfor block in flow.steps:\n"
         "    block.hyper.forward = torch.compile(type(block.hyper).forward, backend='eager').__get__(block.hyper)\n"
         "fast = flow\nfast(1)"
     )
-    different_parts = InnerCall("MLP", ("steps.0.hyper", "steps.1.net"), "forward")
+
+
+def test_if_other_items_of_a_list_must_stay_uncompiled_the_loop_lists_the_modules() -> None:
+    text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
     entry = CompiledEntry("Flow", is_module=True)
-    assert propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [different_parts], 0.5) is None
+    for paths in (("steps.0", "steps.2"), ("stages.0.steps.1", "stages.1.steps.0"), ("steps.0.hyper", "steps.1.net")):
+        proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [InnerCall("MLP", paths)], 0.5)
+        assert proposal is not None
+        expressions = ["flow." + re.sub(r"\.(\d)", r"[\1]", path) for path in paths]
+        assert proposal.texts["s1"] == (
+            f"import torch\nfor block in (\n    {expressions[0]},\n    {expressions[1]},\n):\n"
+            "    block.compile(backend='eager')\nfast = flow\nfast(1)"
+        )
+        assert proposal.title.startswith("Compile 2 MLP modules")
+        assert "(they do 50% of" in proposal.title
+    too_many = InnerCall("MLP", tuple(f"steps.{number}" for number in range(0, 60, 2)))
+    assert propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [too_many], 0.5) is None
 
 
 def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
-    layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)))
+    layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)), covers_list=True)
     changed = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
     assert changed == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
@@ -197,6 +212,47 @@ def test_an_inner_function_is_decorated_with_the_same_options() -> None:
 )
 def test_nothing_is_proposed_if_the_text_cannot_be_changed_safely(text: str) -> None:
     assert changed_text(text, CompiledEntry("sample", parameters=("x",))) is None
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "model = torch.compile(Net())\nother = torch.compile(Net())",
+        "model = torch.compile(Net())\nmodel = torch.compile(Net())",
+        "a, b = Net(), Net()\nmodel = torch.compile(a)\nother = torch.compile(b)",
+        "models = [torch.compile(Net()) for _ in range(2)]",
+        "models = torch.nn.ModuleList([torch.compile(Net())])",
+    ],
+)
+def test_the_parts_of_several_modules_or_of_modules_in_a_list_are_not_compiled(statements: str) -> None:
+    layers = InnerCall("Block", ("layers.0", "layers.1"), covers_list=True)
+    assert changed_text(f"import torch\n{statements}\n", CompiledEntry("Net", is_module=True), layers) is None
+
+
+@pytest.mark.parametrize(
+    ("statements", "is_known"),
+    [
+        ("net = Net()", True),
+        ("net = Net().eval().to('cpu')", True),
+        ("nets = [Net(), Net()]", False),
+        ("nets = [Net()]", False),
+        ("net = Net()\nrun(Net())", False),
+        ("for _ in range(2):\n    net = Net()\n    nets.append(net)", False),
+        ("def build():\n    net = Net()\n    return net", False),
+        ("net = torch.nn.Sequential(Net())", False),
+    ],
+)
+def test_parts_of_a_module_with_a_compiled_method_are_compiled_only_if_a_name_holds_the_module(
+    statements: str, *, is_known: bool
+) -> None:
+    text = (
+        "import torch\nclass Net(torch.nn.Module):\n    @torch.compile\n    def forward(self, x):\n        return x\n"
+        f"{statements}\n"
+    )
+    layers = InnerCall("Block", ("self.layers.0", "self.layers.1"), covers_list=True)
+    changed = changed_text(text, CompiledEntry("forward", "Net"), layers)
+    assert (changed is not None) is is_known
+    assert changed is None or "for block in net.layers:\n    block.compile()" in changed
 
 
 def test_the_title_names_what_is_compiled_and_its_share() -> None:

@@ -58,6 +58,18 @@ def test_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner:
             "use `torch.compile(..., dynamic=True)`",
         ),
         (
+            VariedNumber(
+                "k", ["0.5"], "variable", ["x = x * k"], {None}, ["def f(x, k):\n    x = x * k\n    return x + k"]
+            ),
+            "use `torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(0.5)`",
+        ),
+        (
+            VariedNumber(
+                "k", ["2"], "variable", ["x = x * k"], {None}, ["def f(x, k):\n    x = x * k\n    return math.cos(k)"]
+            ),
+            "use `torch.compile(..., dynamic=True)`",
+        ),
+        (
             VariedNumber("top_k", ["5"], "variable", ["return torch.topk(x, top_k)"], {None}),
             "use `torch.compile(..., dynamic=True)`",
         ),

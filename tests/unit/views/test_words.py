@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from textwrap import indent
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
-from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
+from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
@@ -38,7 +39,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_fun
 from jupyter_graphbreak.views.words.failed_guards import failed_guards
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.locations import brief_code, location_text
+from jupyter_graphbreak.views.words.locations import brief_code, location_text, text_of_function
 from jupyter_graphbreak.views.words.permission import describe_permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
@@ -168,6 +169,14 @@ def test_a_location_in_a_library_has_a_qualified_name() -> None:
     report = library_report()
     assert location_text(report, report.breaks[0].location) == "modeling_bart.py:660 in BartDecoder.forward"
     assert location_text(report, report.resumes[1].location) == "modeling_bart.py:1280 in BartForCausalLM.forward"
+
+
+def test_the_code_of_a_function_ends_before_the_next_statement() -> None:
+    f = "def f(\n    self, x\n):\n    y = x\n\n    return y"
+    text = "class A:\n    n = 1\n" + indent(f, "    ") + "\n\n    def g(self): ...\n\nA()"
+    source = Source("s1", "model.py", "file", "model.py", [Segment(10, text)])
+    assert [text_of_function(source, line) for line in (15, 17)] == [f, f]
+    assert [text_of_function(source, line) for line in (9, 11, 21)] == ["", "", ""]
 
 
 def test_a_note_describes_the_function_of_its_line_and_names_other_files() -> None:
@@ -517,6 +526,32 @@ def test_the_guards_of_a_condition_select_branches() -> None:
         failure = replace(recompile.reasons[0], location=location, head="condition")
         (function,) = recompilations(replace(report, recompiles=[replace(recompile, reasons=[failure])]))
         assert function.guards[0].advice == "each branch of the condition has its own graph, which is expected"
+
+
+@pytest.mark.parametrize(
+    ("guard", "head", "advice"),
+    [
+        (
+            "x.size()[1] == (2 ** math.ceil(math.log2(torch.sym_float(x.size()[1]))))",
+            None,
+            "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few "
+            "sizes",
+        ),
+        ("(x.size()[1] // 2) == 4", "loop", "the loop is unrolled, so each number of steps has its own graph, even"),
+        ("(x.size()[1] // 2) == 4", "condition", "use `torch.compile(..., dynamic=True)`, or"),
+        ("(x.size()[1] % 2) == 0", None, "use `torch.compile(..., dynamic=True)`, or"),
+        ("x.size()[1] == y.size()[0]", None, "use `torch.compile(..., dynamic=True)`, or"),
+        ("(x.size()[0] // 2) == 4", None, "use `torch.compile(..., dynamic=True)`, or"),
+    ],
+)
+def test_the_advice_on_a_size_considers_guards_on_numbers_computed_from_it(
+    guard: str, head: HeadKind | None, advice: str
+) -> None:
+    size = GuardFailure("tensor 'x' size mismatch at index 1. expected 12, actual 16")
+    failures = [(1, size), (2, GuardFailure(guard, Location("s1", 3, 3), head)), (2, size)]
+    first, *_ = failed_guards(failures)
+    assert first.variation == "dimension 1 of x: 12 -> 16"
+    assert first.advice.startswith(advice)
 
 
 def test_the_verdict_names_a_size_and_a_setting_only_once() -> None:

@@ -353,6 +353,26 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
 
 
+def test_an_item_of_a_list_that_breaks_stays_uncompiled(tmp_path: Path) -> None:
+    printing = "class Print(nn.Module):\n    def forward(self, x):\n        print(x.sum())\n        return x\n\n\n"
+    text = LAYERS.replace("Block() for _ in range(3)", "[Block(), Print(), Block()]")
+    text = text.replace("class Deep", f"{printing}class Deep").replace(
+        "            norms.append(str(x.norm().detach().numpy()))\n", ""
+    )
+    remedy = inner_remedy(import_source(text, tmp_path), "compiled", torch.ones(2, 4))
+    assert remedy is not None
+    assert remedy.verdict in WORKING, remedy.reason
+    assert remedy.title.startswith("Compile 2 Block modules of model.layers instead of Deep (they do")
+    lines = [line for line in (remedy.patch or "").splitlines() if line.startswith("+")]
+    assert lines[1:-1] == [
+        "+for block in (",
+        "+    model.layers[0],",
+        "+    model.layers[2],",
+        "+):",
+        '+    block.compile(backend="eager")',
+    ]
+
+
 def test_a_training_step_works_if_an_optimizer_turns_rounding_errors_into_steps(tmp_path: Path) -> None:
     torch.manual_seed(0)
     remedy = inner_remedy(import_source(ROUNDING_STEP, tmp_path), "step", torch.randn(16, 8))

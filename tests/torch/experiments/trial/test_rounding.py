@@ -70,3 +70,20 @@ def test_a_function_without_parameters_has_no_rounding_errors() -> None:
         first_input = Input(arguments, example_of("the first input", arguments, torch.sin))
         reference = Reference(torch.sin, first_input)
         assert reference.rounding_errors(ReferenceCase(first_input, reference.result)) == {}
+
+
+def test_a_call_that_raises_only_with_noise_shows_no_rounding_errors() -> None:
+    weight = torch.nn.Parameter(torch.rand(3))
+    sums = {"total": torch.zeros(3)}
+
+    def step(x: torch.Tensor, known: torch.Tensor) -> None:
+        if not torch.equal(weight, known):
+            raise ValueError(x)
+        sums["total"] = sums["total"] + x
+
+    arguments = Arguments(torch.ones(3), weight.detach().clone())
+    with sandbox_runs():
+        first_input = Input(arguments, example_of("the first input", arguments, step))
+        reference = Reference(step, first_input)
+        assert reference.result.error is None
+        assert reference.rounding_errors(ReferenceCase(first_input, reference.result)) == {}

@@ -404,6 +404,7 @@ def test_cond_is_last_and_excludes_random_numbers_and_modules() -> None:
         ("rows, cols = torch.where(x > 0)", "cols.shape[0] != 0", "(x > 0).any()"),
         ("rows = mask.nonzero().squeeze(1)", "rows.numel()", "mask.any()"),
         ("rows = torch.nonzero(x > 0, as_tuple=True)[0]", "rows.size(0) == 0", "torch.logical_not((x > 0).any())"),
+        ("rows = mask.nonzero().view(-1)", "rows.size(0) > 0", "mask.any()"),
         ("rows = mask.nonzero()[:, 0]", "not len(rows)", "torch.logical_not(mask.any())"),
     ],
 )
@@ -421,6 +422,11 @@ def test_a_test_for_indices_becomes_a_test_of_the_mask(assignment: str, test: st
         ("rows = torch.where(x > 0)[0]\n    rows = rows + 1", "len(rows) > 0"),
         ("rows = torch.where(x > 0, x, 0)", "len(rows) > 0"),
         ("rows = torch.where(x > 0)[0]", "len(rows) > 2"),
+        ("rows = torch.where(x > 0)[0][1:]", "len(rows) > 0"),
+        ("rows = torch.where(x > 0)", "len(rows) > 0"),
+        ("rows = (x > 0).nonzero()[1:]", "len(rows) > 0"),
+        ("rows = (x > 0).nonzero()", "rows.shape[1] > 0"),
+        ("rows = (x > 0).nonzero().view(2, -1)", "len(rows) > 0"),
     ],
 )
 def test_other_numbers_of_elements_are_not_tests_of_a_mask(lines: str, test: str) -> None:

@@ -130,8 +130,44 @@ def test_the_counter_of_a_while_loop_is_kept_as_a_tensor_or_as_a_number() -> Non
 def test_an_item_that_may_not_exist_after_an_early_exit_is_an_assumption(
     items: str, item: str, *, is_assumed: bool
 ) -> None:
-    text = (
-        f"{HEAD}    y = x\n    for i in {items}:\n        if y.sum() > 3: break\n        y = y + {item}\n    return y\n"
-    )
+    loop = f"    for i in {items}:\n        if y.sum() > 3: break\n        y = y + {item}\n"
+    text = f"{HEAD}    y = x * 1\n{loop}    return y\n"
     (only,) = proposals_of("loops", problem(text, "y.sum() > 3"))
     assert bool(only.assumptions) is is_assumed
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_assumed"),
+    [
+        ("pass", "return y", True),
+        ("pass", "self.last = y; return y + 1", True),
+        ("pass", "y += 1; return y.sum()", True),
+        ("pass", "return y.view(-1) * 2", True),
+        ("pass", "return y / 2, float(y.sum()), y.max(), y < x", False),
+        ("pass", "y = max(y, x); return y * 1", True),
+        ("y = x.float()", "return y", True),
+        ("y = x * 2", "return y", False),
+        ("y = x * 2; first = y", "return y, first", True),
+        ("y = torch.zeros_like(x)", "return y", False),
+    ],
+)
+@pytest.mark.parametrize("exit_first", [False, True])
+def test_a_loop_that_may_stop_before_it_makes_a_new_tensor_is_an_assumption(
+    before: str, after: str, *, exit_first: bool, is_assumed: bool
+) -> None:
+    body = ["if (y - 2).abs().max() < 1e-3: break", "y = (y + 2 / y) / 2"]
+    lines = "".join(f"        {line}\n" for line in (body if exit_first else reversed(body)))
+    text = f"import torch\ndef f(self, x, y):\n    {before}\n    for _ in range(5):\n{lines}    {after}\n"
+    (only,) = proposals_of("loops", problem(text, "(y - 2).abs().max() < 1e-3"))
+    assert bool(only.assumptions) is (is_assumed and exit_first)
+
+
+def test_an_early_return_of_an_argument_is_an_assumption() -> None:
+    text = (
+        f"{HEAD}    for i in range(3):\n        if (x - 2).abs().max() < 1e-3:\n            return x\n"
+        "        x = x + 1\n    return x - 1\n"
+    )
+    (only,) = proposals_of("loops", problem(text, "(x - 2).abs().max() < 1e-3"))
+    assert only.assumptions == (
+        "it assumes that the loop never stops before it assigns to x, which then is a new tensor",
+    )

@@ -720,7 +720,7 @@ def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: 
         observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
         assert discarded_sizes == [large.weight.nbytes]
         assert observation is not None
-        assert torch.allclose(observation.values["the result"], large(x).sum().double())
+        assert torch.allclose(observation.values["the result"], large(x).sum().double(), atol=1e-3)
         assert torch.equal(dict(subject.roots())["large"].weight, large.weight)
 
 

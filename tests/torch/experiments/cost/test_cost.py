@@ -780,7 +780,10 @@ def count_large_copies() -> int:
     """Count the memory areas as large as the weight, except those that only C++ code refers to."""
     kinds = frozenset({torch.UntypedStorage, torch.Tensor, torch.nn.Parameter})
     objects = [item for item in gc.get_objects() if type(item) in kinds]
-    storages = [item if isinstance(item, torch.UntypedStorage) else item.untyped_storage() for item in objects]
+    storages: list[torch.UntypedStorage] = []
+    for item in objects:
+        with contextlib.suppress(NotImplementedError):  # Dynamo may keep tensors without a storage
+            storages.append(item if isinstance(item, torch.UntypedStorage) else item.untyped_storage())
     size = shared_layer.weight.nbytes
     return len({item.data_ptr() for item in storages if item.device.type == "cpu" and item.nbytes() == size})
 

@@ -336,8 +336,8 @@ def test_compiled_backward_pass_belongs_to_its_graph() -> None:
     entry = Entry("f", None, f, Arguments(torch.rand(4, 4), torch.rand(4, 4, requires_grad=True)), "aot_eager")
     measured_entry = measure_entry(entry, budget=SHORT)
     first = next(part for part in measured_entry.cost.parts if part.graph == "A" and part.kind == "graph")
-    assert first.time.median_us > 3000
-    assert sum(times_outside_graphs(measured_entry.cost).values()) < 3000
+    assert first.time.median_us > 2000
+    assert sum(times_outside_graphs(measured_entry.cost).values()) < 2000
 
 
 @torch.library.custom_op("graphbreak_test::slow", mutates_args=())

@@ -20,8 +20,6 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions in torch that return a boolean tensor.
@@ -294,13 +292,6 @@ def _is_exact_number(number: object) -> bool:
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)
-
-
-#: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
-_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
-    (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
-    (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
-}  # fmt: skip
 
 
 def rewrite_guard_as_if(site: Site) -> Site | None:

@@ -209,7 +209,7 @@ def test_interrupted_trials_are_reported_and_continue_with_the_remaining_breaks(
     assert [remedy.breaks for remedy in working_remedies(report)] == [["b1"]]
     assert report.status == "ok"
     text = " ".join(report.to_text().split())
-    assert "that removes break 1. Trying was interrupted: break 2 is left to try." in text
+    assert "that removes break 1. The trials were interrupted; nothing was tried for break 2." in text
     assert "do: " in text.partition("x.max() > 5")[2]
     assert "Decide whether" not in text  # as long as changes are left to try
     kernel.run("search.Search._search_break = _record_line\n_lines.clear()")

@@ -128,11 +128,11 @@ class Recompilation:
         """The number of recompiles in words, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
-            return "not recompiled: limit reached, runs eagerly"
+            return "not recompiled, but runs eagerly, because the limit is reached"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
         if self.is_caused_by_instances:
             return f"{times}{',' if count > 1 else ''} {'each time ' if count > 1 else ''}for a different instance"
-        return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
+        return f"{times}, then reached the limit and runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
         """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""

@@ -30,7 +30,8 @@ _VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
 _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", "works but differs": "≈", "not tried": "○"}
 #: The words that a reader sees, for verdicts with different names in the report.
 _LABELS: dict[RemedyVerdict, str] = {
-    "another break": "breaks elsewhere", "break stays": "still breaks", "another result": "different result",
+    "works on what ran": "works as far as tested", "another break": "breaks elsewhere", "break stays": "still breaks",
+    "another result": "different result",
 }  # fmt: skip
 _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
     "break stays": "still recompiles", "another break": "makes it worse",
@@ -179,8 +180,8 @@ def further_differences(remedy: Remedy) -> list[str]:
 #: The family of the remedies that represent the user's own changes.
 _USER_FAMILY = "own"
 _RESULT_LABELS: dict[RemedyVerdict, str] = {
-    "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
-    "another result": "different results",
+    "works": "same results", "works on what ran": "same results as far as tested",
+    "works but differs": "works, but differs", "another result": "different results",
 }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def functions() -> dict[FunctionLocation, list[tuple[types.FunctionType, tuple[i
     holders: dict[FunctionLocation, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for function in gc.get_objects():
         if type(function) is types.FunctionType and _is_ours(function.__code__):
-            for code, path in _nested_codes(function.__code__, ()):
+            for code, path in _nested_code_objects(function.__code__, ()):
                 holders[_location_of(code)].append((function, path))
     return holders
 
@@ -181,11 +181,13 @@ def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
-def _nested_codes(code: types.CodeType, path: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
+def _nested_code_objects(
+    code: types.CodeType, path: tuple[int, ...]
+) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
     yield code, path
     for index, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
-            yield from _nested_codes(constant, (*path, index))
+            yield from _nested_code_objects(constant, (*path, index))
 
 
 def _location_of(code: types.CodeType) -> FunctionLocation:
@@ -278,12 +280,12 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
 
     Such a wrapper must call the original, so a fault in it always shows. Faults in our other functions must not show.
     """
-    codes: dict[types.CodeType, bool] = {}
+    is_wrapper_by_code: dict[types.CodeType, bool] = {}
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code not in codes and _is_ours(code):
-            codes[code] = is_wrapper(code)
+        if event == "call" and code not in is_wrapper_by_code and _is_ours(code):
+            is_wrapper_by_code[code] = is_wrapper(code)
 
     def record_places() -> list[Seen]:
         threading.setprofile(note)
@@ -296,7 +298,9 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             Seen(
                 {
                     "locations": [
-                        json.dumps(_location_of(code)) for code, is_wrapper_code in codes.items() if not is_wrapper_code
+                        json.dumps(_location_of(code))
+                        for code, is_a_wrapper in is_wrapper_by_code.items()
+                        if not is_a_wrapper
                     ]
                 }
             )

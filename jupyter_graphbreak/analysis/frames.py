@@ -105,8 +105,8 @@ def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
                 callers[frame.ident] = caller
             continue
         stack = reversed(frame.start.stack)
-        codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
-        caller = next((earlier_frames[code] for code in codes if code in earlier_frames), None)
+        functions = ((entry.function, entry.filename, entry.first_line) for entry in stack)
+        caller = next((earlier_frames[function] for function in functions if function in earlier_frames), None)
         if caller is not None:
             callers[frame.ident] = caller
         earlier_frames[frame.code] = frame.ident

@@ -204,7 +204,7 @@ class EntrySearch:
             self._finished_trials.append((trial, change))
             if trial.verdict == "works" and (trial.prevents_recompiles or trial.compilations <= expected_count):
                 is_expected_count_reached = True
-                if change.texts or not change.switch_codes:
+                if change.texts or not change.switch_statements:
                     break
             if (
                 _REJECTED_LAYOUT.search(trial.reason or "")
@@ -407,7 +407,7 @@ class EntrySearch:
 
         If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
         """
-        change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
+        change = Change(settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -416,7 +416,9 @@ class EntrySearch:
                 texts |= changed_texts
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
+                change = Change(
+                    settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate)
+                )
         if candidate.preparations:
             sites_by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()

@@ -206,12 +206,12 @@ def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     """Return the files, lines and names of a function's code and of functions in its closure, which identify it."""
-    codes = [
+    code_objects = [
         code
         for part in (function, *closure_values(function))
         if isinstance(code := getattr(part, "__code__", None), types.CodeType)
     ]
-    return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
+    return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in code_objects]
 
 
 def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:

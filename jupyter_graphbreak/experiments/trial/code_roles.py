@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame, frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import entry_of_frame, frames_outward
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:

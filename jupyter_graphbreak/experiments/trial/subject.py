@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_t
 from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
-from jupyter_graphbreak.recording.targets import closure_values, user_codes
+from jupyter_graphbreak.recording.targets import closure_values, user_code_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -375,7 +375,7 @@ class Subject:
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user modules that a function will import, so that their state is copied and restored."""
-    for name in unloaded_modules(user_codes(fn)):
+    for name in unloaded_modules(user_code_objects(fn)):
         with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)
 

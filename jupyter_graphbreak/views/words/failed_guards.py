@@ -615,7 +615,8 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if is_library:
         if (group := _GROUP_NUMBER.search(name)) is not None:
             tensor = f"`{group['key']}=torch.tensor({value})`"
-            return f"pass a tensor to the optimizer ({tensor}), or leave its `step()` uncompiled"
+            in_place = "change it in place, as PyTorch's schedulers do"
+            return f"pass a tensor to the optimizer ({tensor}) and {in_place}; or leave its `step()` uncompiled"
         return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (

@@ -188,7 +188,7 @@ compiled = torch.compile(model, backend="eager")
 
 _numbers = itertools.count(1)
 
-OUTSIDE = """\
+BACKWARD_PROGRAM = """\
 import torch
 
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
@@ -331,7 +331,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
-            OUTSIDE,
+            BACKWARD_PROGRAM,
             "compiled",
             torch.ones(2, 4),
             "Compile net instead of Trainer.step",

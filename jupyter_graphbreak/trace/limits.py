@@ -51,14 +51,14 @@ class Deadline:
     """The time at which reading a log has to stop."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
 
     @property
     def seconds_left(self) -> float:
         """The seconds until the deadline; negative after it."""
-        return self._end - time.monotonic()
+        return self._deadline - time.monotonic()
 
     @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.monotonic() > self._end
+        return time.monotonic() > self._deadline

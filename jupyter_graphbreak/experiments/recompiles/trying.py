@@ -310,8 +310,8 @@ class CallTrials:
                 for group in call_groups:
                     group.measure_rounding()
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
-                replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
+                replay_result = replay(entry, self.calls, candidate.adjustment, self.owner)
+                trial = self._judge(candidate, replay_result, removes_breaks=remedy_context is not None)
                 if trial.verdict == "works":
                     reason = self._difference_on_further_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
@@ -356,10 +356,12 @@ class CallTrials:
                     return f"it {difference.text}{_call_suffix(call)}"
         return None
 
-    def _judge(self, candidate: RecompileCandidate, replayed: ReplayResult, *, removes_breaks: bool) -> CandidateTrial:
-        evidence = self._evidence(replayed)
+    def _judge(
+        self, candidate: RecompileCandidate, replay_result: ReplayResult, *, removes_breaks: bool
+    ) -> CandidateTrial:
+        evidence = self._evidence(replay_result)
         new_differences: list[Difference] = []
-        rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
+        rows = zip(self.calls, self._expected_results, replay_result.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
             if result.error is not None and expected.error is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
@@ -372,12 +374,12 @@ class CallTrials:
                     )
                 new_differences.append(difference)
         difference_texts = list(dict.fromkeys(difference.text for difference in new_differences))
-        if (failure := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+        if (failure := self._why_compilation_is_worse(replay_result, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
         compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.count_frames(self.calls, is_unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
-        later_compilations = sum(count.frames for count in replayed.counts[1:])
+        later_compilations = sum(count.frames for count in replay_result.counts[1:])
         prevents_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
@@ -394,14 +396,14 @@ class CallTrials:
         reason = "each new size or value causes a recompile" if unseen_compilations else None
         return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, prevents_recompiles)
 
-    def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
+    def _why_compilation_is_worse(self, replay_result: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""
-        first, original = replayed.counts[0], self.original.counts[0]
+        first, original = replay_result.counts[0], self.original.counts[0]
         # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, given_up_before = (
-            _calls_with_abandoned_functions(calls.counts) for calls in (replayed, self.original)
+            _calls_with_abandoned_functions(calls.counts) for calls in (replay_result, self.original)
         )
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
@@ -427,9 +429,9 @@ class CallTrials:
             return f"PyTorch rejects it: `{code.strip()}` turns the size into a constant"
         return "PyTorch rejects it: the code turns the size into a constant"
 
-    def _evidence(self, replayed: ReplayResult) -> Evidence:
+    def _evidence(self, replay_result: ReplayResult) -> Evidence:
         unseen_count = sum(call.is_unseen for call in self.calls)
-        counts_before, counts_after = self.original.counts[0], replayed.counts[0]
+        counts_before, counts_after = self.original.counts[0], replay_result.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
             inputs=len(self.calls),
@@ -440,8 +442,8 @@ class CallTrials:
             breaks_before=counts_before.breaks,
             breaks_after=counts_after.breaks,
             compilations_before=self.compilations,
-            compilations_after=replayed.count_frames(self.calls, is_unseen=False),
-            unseen=UnseenInputs(unseen_count, replayed.count_frames(self.calls, is_unseen=True))
+            compilations_after=replay_result.count_frames(self.calls, is_unseen=False),
+            unseen=UnseenInputs(unseen_count, replay_result.count_frames(self.calls, is_unseen=True))
             if unseen_count
             else None,
         )

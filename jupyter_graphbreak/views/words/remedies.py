@@ -494,11 +494,11 @@ def trials_sentence(trials: BreakRemedies) -> str:
     return "; ".join(outcomes)
 
 
-def failed_trials_heading(failed: list[Remedy]) -> str:
+def failed_trials_heading(failed_remedies: list[Remedy]) -> str:
     """Return the heading for the changes that do not work: "2 trials failed, 1 change not tried"."""
-    untried = sum(remedy.verdict == "not tried" for remedy in failed)
+    untried = sum(remedy.verdict == "not tried" for remedy in failed_remedies)
     parts = [
-        f"{count_text(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{count_text(len(failed_remedies) - untried, 'trial')} failed" if len(failed_remedies) > untried else "",
         f"{count_text(untried, 'change')} not tried" if untried else "",
     ]
     return ", ".join(filter(None, parts))

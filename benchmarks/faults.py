@@ -161,7 +161,7 @@ class Outcome(NamedTuple):
     seen: list[str]
     has_report: bool
     is_reported: bool
-    #: Whether the report of the next run is the same as it is without a fault.
+    #: Whether the report of the next run is the same as without a fault.
     is_next_right: bool
 
 

@@ -1,6 +1,6 @@
 """Write requirements-dev.txt: the pins of constraints.txt with the hashes of all files of each release.
 
-Needs uv (``pip install uv``), which asks the same index as pip.
+This script needs uv (``pip install uv``), which uses the same package index as pip.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def run_cell(shell: Any, text: str, **options: Any) -> None:
 
 
 def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Run a program's cell and ask about it in one of the ways."""
+    """Run a program's cell and ask a question about it in one of the ``WAYS``."""
     names = program.function, ", ".join(program.arguments or ("x",))
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
@@ -204,7 +204,7 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
 
 
 def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
-    """Measure one way of asking in a separate process."""
+    """Measure one way of asking a question about a program, in a separate process."""
     command = [sys.executable, __file__, f"--program={program}", f"--way={way}", f"--mib={arguments.mib}"]
     command += [f"--backend={arguments.backend}", "--here"]
     process = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -258,8 +258,8 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
 def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     """Return the branches that the result of a call decides.
 
-    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. It is left out
-    if the result decides a different branch, and so is the entry of the call itself.
+    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. This jump and
+    the entry of the call itself are left out if the result decides a different branch.
     """
     line = call.filename, call.line
     decided_branches: _Branches = {

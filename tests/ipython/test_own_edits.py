@@ -1,4 +1,4 @@
-"""A cell that was edited but not run is tried as a remedy, and so is a patch."""
+"""Cells that were edited but not run, and patches, are tried as remedies."""
 
 from __future__ import annotations
 

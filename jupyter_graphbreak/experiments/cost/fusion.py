@@ -76,7 +76,7 @@ def _unfused_pairs_of_graph(
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
-    """Return the pairs that pass a lot of memory; pairs on the same lines are merged, with the largest one's reason."""
+    """Return the pairs whose data takes much memory; pairs on the same lines are merged, with the largest's reason."""
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):

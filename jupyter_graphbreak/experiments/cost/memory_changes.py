@@ -135,8 +135,8 @@ def agree_within_rounding(
 ) -> bool:
     """Return whether tensors are equal, except for rounding errors.
 
-    Differences in the last half of the digits are ignored, and so are those that are about as large as the difference
-    from the eager results: a gradient whose terms cancel consists of rounding errors only.
+    Differences in the last half of the digits are ignored, as are differences about as large as the difference from
+    the eager results: a gradient whose terms cancel consists of rounding errors only.
     """
     if len(eager) != len(expected):
         eager = expected

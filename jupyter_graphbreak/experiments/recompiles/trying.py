@@ -315,7 +315,7 @@ class CallTrials:
                 if trial.verdict == "works":
                     reason = self._difference_on_further_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
-        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
+        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the change may make torch raise anything
             note_if_internal("trying a fix for a recompile", error)
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return CandidateTrial(candidate, verdict, reason, seconds=time.perf_counter() - start)

@@ -179,7 +179,7 @@ def _comparison_parts(tree: ast.Module, backend: str | None, *, raises: bool) ->
 
 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the callable that code would call for an entry's callable, and the arguments to pass before the others.
+    """Return the callable that a script calls in place of an entry's callable, and the arguments to pass to it first.
 
     In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """

@@ -208,7 +208,7 @@ class Subject:
             yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
-        """Return the copies that names refer to while this subject runs, for code that is not copied."""
+        """Return the values that names have while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
         return NameSnapshot(

@@ -28,7 +28,7 @@ class _RunCosts:
 
 @dataclass(frozen=True)
 class _TimeLimit:
-    """The end as a :func:`time.monotonic` time, and the costs of all runs under the outermost limit."""
+    """The deadline as a :func:`time.monotonic` time, and the costs of all runs under the outermost limit."""
 
     deadline: float = float("inf")
     run_costs: _RunCosts = field(default_factory=_RunCosts)

@@ -271,7 +271,7 @@ def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count(
     cases = inputs_by_kind(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
     assert [input_.arguments.args[0].dtype for input_ in cases] == [torch.bool] * 3
     assert {bool(input_.arguments.args[0].any()) for input_ in cases} == {True, False}
-    assert all(input_.counts_errors_only for input_ in cases)
+    assert all(input_.compares_errors_only for input_ in cases)
     assert "bool tensors" not in inputs_by_kind(lambda x: x + 1, torch.tensor([1, 2]))
 
 

@@ -168,7 +168,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 ) -> None:
     expected = Result(error=_error_of(operation))
     case: Any = SimpleNamespace(
-        expected_result=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
+        expected_result=expected, input=SimpleNamespace(compares_errors_only=False, different_kind=different_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if is_difference else [])

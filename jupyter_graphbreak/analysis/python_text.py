@@ -34,7 +34,7 @@ def parse_python(text: str) -> ast.Module | None:
 
 
 def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
-    """Yield the syntax trees of segments with the line numbers of their source; what is not Python is left out."""
+    """Yield the syntax trees of segments with the line numbers of their source; text that is not Python is left out."""
     for segment in segments:
         tree = parse_python(segment.text)
         if tree is not None:

@@ -352,7 +352,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
             "requires_grad of x: False -> True",
-            "",
+            "nothing: each of the two values has its own graph, which is expected",
         ),
         (
             report_with_recompiles(

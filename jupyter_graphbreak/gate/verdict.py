@@ -232,15 +232,15 @@ def headline(verdict: GateVerdict) -> str:
         _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),
         _count_text(len(verdict.more_recompiles), "function recompiled more often", "functions recompiled more often"),
     ]
-    failed = ", ".join(filter(None, parts))
+    failed_parts = ", ".join(filter(None, parts))
     notes = [
         _count_text(verdict.allowed_count, "allowed break"),
         _count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"),
     ]
     counts = ", ".join(filter(None, notes))
-    if not failed:
+    if not failed_parts:
         return f"gate passed: {counts or 'no breaks'}"
-    return f"gate failed: {failed}; {counts}" if counts else f"gate failed: {failed}"
+    return f"gate failed: {failed_parts}; {counts}" if counts else f"gate failed: {failed_parts}"
 
 
 def details(verdict: GateVerdict) -> list[str]:

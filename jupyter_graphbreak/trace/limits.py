@@ -22,10 +22,10 @@ class ReadingLimits(msgspec.Struct, frozen=True):
         The maximum number of entries from one file that are in memory.
     processes : int
         The maximum number of processes that wrote into one file.
-    unpacked, ratio : int
+    unpacked_bytes, ratio : int
         The maximum number of bytes that any compressed file may unpack to, and for larger files, the maximum number of
         bytes per compressed byte.
-    download : int
+    downloaded_bytes : int
         The maximum number of bytes of a file in object storage, which is copied to a temporary folder for reading.
     reports : int
         The maximum total size, in bytes of JSON, of all different reports. The graphs of further reports are listed
@@ -40,9 +40,9 @@ class ReadingLimits(msgspec.Struct, frozen=True):
     text: int = 256 << 20
     entries: int = 500_000
     processes: int = 4096
-    unpacked: int = 256 << 20
+    unpacked_bytes: int = 256 << 20
     ratio: int = 200
-    download: int = 1 << 30
+    downloaded_bytes: int = 1 << 30
     reports: int = 64 << 20
     seconds: float = 900.0
 

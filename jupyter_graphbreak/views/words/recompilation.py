@@ -13,7 +13,7 @@ from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
-from jupyter_graphbreak.views.words.locations import function_of, is_of_library, is_wrapper_of_torch
+from jupyter_graphbreak.views.words.locations import function_of, is_in_library, is_wrapper_of_torch
 from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
@@ -166,7 +166,7 @@ def recompilations(report: Report) -> list[Recompilation]:
             limit_or_zero,
             lookup.sources(report),
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
-            is_library=is_of_library(report, location) and not is_wrapper_of_torch(report, location),
+            is_library=is_in_library(report, location) and not is_wrapper_of_torch(report, location),
             is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):

@@ -250,7 +250,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": 
 def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
     path.write_bytes(COMPRESSORS[suffix](BRANCH + b"\n" * (1 << 18)))
-    limits = ReadingLimits(unpacked=1 << 16, ratio=2)
+    limits = ReadingLimits(unpacked_bytes=1 << 16, ratio=2)
     (process,) = read_processes(trace_files(path), limits=limits)
     report = build_report(process.records)
     assert len(report.graphs) == 3

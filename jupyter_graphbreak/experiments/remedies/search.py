@@ -126,8 +126,8 @@ class Search:
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
         that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
-        trials and at least half of the breaks are in libraries. It precedes the individual breaks if there are many,
-        and last otherwise.
+        trials and at least half of the breaks are in libraries. In any other case, it comes before the individual
+        breaks if there are many, and last if not.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
@@ -575,7 +575,7 @@ def _is_sufficient(candidate: Candidate) -> bool:
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Return whether a proposal makes all settings of a change and further settings."""
+    """Return whether a proposal contains all settings of a change and further settings."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 

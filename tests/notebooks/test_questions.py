@@ -973,6 +973,22 @@ is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-i
 fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
 transformers: loss_function breaks the graph | libraries#transformers | when the model is made
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
+TorchFunctionMode graph break | traced#sparse-nested-quantized-tensors-subclasses | a `TorchFunctionMode` that prints
+a wrong result under a TorchFunctionMode | known_bugs#wrong-results | computes an earlier one
+a list of floats from .tolist() under fullgraph=True | causes/gb0109 | they capture single values
+batch norm on masked rows: norm(x[mask]) | causes/gb0036#x-mask-masked-select | as weights
+a loop over torch.unique(classes) | causes/gb0036#bincount-unique-masked-select-argwhere | loop over all classes
+requires_grad mismatch, although all calls are under no_grad | causes/recompile-requires-grad | even if both calls
+a forked process writes into its parent's trace | logs#which-file-does-tlparse-take | gives it its own
+DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | no break of your code
+a context manager object made before a break | causes/gb0262 | make it in the `with`
+does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | discards no graph
+which torch.compile call led to this compilation? | logs#what-1-0-means-and-where-a-guard-comes-from | prints the stack below
+torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
+expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)
+compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
+vLLM compiles a second time | libraries#vllm-sglang | a draft model
+the time that a custom operator adds | escape_hatches#rules-for-custom-operators-and-what-they-cost | for each call
 """
 
 

@@ -542,6 +542,10 @@ def mode_with_a_break(compiler: Compiler) -> Tensor:
     return compiler(sine_and_cosine)(torch.ones(3))
 
 
+def sizes_as_tensor(compiler: Compiler) -> Tensor:
+    return compiler(lambda x: torch.stack([torch._shape_as_tensor(x)]))(torch.ones(3, 4))  # noqa: SLF001
+
+
 def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
     """Return the gradient of a cumulative sum, whose backward pass flips the gradient before that of softmax reads it."""
     torch.manual_seed(0)
@@ -616,12 +620,14 @@ _WITHOUT_ISSUE = (
     "full_deque",
     "operator_without_fake_kernel_in_try",
     "mode_with_a_break",
+    "sizes_as_tensor",
 )
 #: The backend that a program needs to trigger its bug, if it is not "inductor".
 BACKENDS = {
     **dict.fromkeys(
         (
             mode_with_a_break,
+            sizes_as_tensor,
             issue_193279,
             issue_192985,
             issue_176851,

@@ -255,7 +255,7 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
     ]
     for text in shown_texts:
         assert "torch._dynamo.mark_dynamic(x, 0)" in text
-        assert "ot tried: there was no time left" in text
+        assert "ot tried: there was no time to try a change" in text
         assert "Keep it the same" not in text
 
 
@@ -266,7 +266,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         for known in report.breaks
     ]
     report = replace(report, remedies=decisions)
-    assert "There was no time left." in verdict(report).text
+    assert "There was no time to try a change." in verdict(report).text
     for text in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
         assert "no known remedy applies" not in text
 

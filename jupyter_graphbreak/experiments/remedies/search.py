@@ -454,7 +454,13 @@ class Search:
             self.part_with_one_break = inner_calls.part_with_one_break
             entry = describe_entry(self.runner.entry)
             proposal = propose_inner_compilation(
-                texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
+                texts,
+                program.files,
+                entry,
+                inner_calls.calls,
+                inner_calls.share,
+                top_level_names(),
+                has_all_layers=inner_calls.has_all_layers,
             )
         except TimeUpError:
             return

@@ -261,3 +261,8 @@ def test_the_title_names_what_is_compiled_and_its_share() -> None:
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
     assert proposal is not None
     assert proposal.title == "Compile G and D instead of step (they do 62% of the forward operations)"
+    proposal = propose_inner_compilation(
+        {"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.2, has_all_layers=True
+    )
+    assert proposal is not None
+    assert proposal.title.endswith("(they run all layers and do 20% of the forward operations)")

@@ -254,6 +254,14 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
         position = next_position
 
 
+def test_a_remedy_that_was_not_tried_is_named_for_its_first_break_only() -> None:
+    untried = make_remedy(breaks=["b1", "b2"], title="Compile a part", verdict="not tried", reason="no time")
+    decision = make_remedy(id="r2", breaks=["b2"], kind="person", verdict="not tried", person="Decide it.")
+    text = render_text(with_remedies(untried, decision))
+    assert text.count("not tried: Compile a part") == 1
+    assert "Decide it." in text
+
+
 def test_remedies_with_the_same_title_are_listed_once() -> None:
     first_remedy, second_remedy = make_remedy(), make_remedy(id="r2")
     text = render_text(replace(two_breaks(), remedies=[first_remedy, second_remedy]))

@@ -229,6 +229,17 @@ def report_with_guard_location(guard_location: Location | None, *guards: str, li
     return replace(report, sources=[*report.sources, library], recompiles=recompiles)
 
 
+def test_a_learning_rate_that_varies_becomes_a_tensor_that_changes_in_place() -> None:
+    report = report_with_recompiles("L['self'].param_groups[0]['lr'] == 0.5")
+    step = Location("s9", 30, 30, function="step")
+    report = replace(report, recompiles=[replace(report.recompiles[0], location=step)])
+    (recompilation,) = recompilations(report)
+    assert recompilation.guards[0].advice == (
+        "pass a tensor to the optimizer (`lr=torch.tensor(0.5)`) and change it in place, as PyTorch's schedulers do; "
+        "or leave its `step()` uncompiled"
+    )
+
+
 def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:
     decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried",
@@ -244,7 +255,7 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
     ]
     for text in shown_texts:
         assert "torch._dynamo.mark_dynamic(x, 0)" in text
-        assert "ot tried: there was no time left" in text
+        assert "ot tried: there was no time to try a change" in text
         assert "Keep it the same" not in text
 
 
@@ -255,7 +266,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         for known in report.breaks
     ]
     report = replace(report, remedies=decisions)
-    assert "There was no time left." in verdict(report).text
+    assert "There was no time to try a change." in verdict(report).text
     for text in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
         assert "no known remedy applies" not in text
 
@@ -341,7 +352,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
             "requires_grad of x: False -> True",
-            "",
+            "nothing: each of the two values has its own graph, which is expected",
         ),
         (
             report_with_recompiles(

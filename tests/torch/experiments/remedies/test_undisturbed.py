@@ -260,7 +260,7 @@ def test_compiled_functions_are_not_compiled_again() -> None:
 def test_no_trial_runs_without_time() -> None:
     report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), seconds=0.0)
     assert report.remedies is not None
-    assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time left")]
+    assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time to try a change")]
 
 
 def test_the_users_own_functions_get_verdicts() -> None:

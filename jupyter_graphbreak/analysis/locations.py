@@ -152,7 +152,19 @@ def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | 
         return "message"
     if _is_flag(branch.test):
         return "flag"
-    return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+    if in_loop and isinstance(last, ast.Break | ast.Return):
+        return "end of a loop"
+    return "no result" if isinstance(last, ast.Return) and _contains_none(last.value) else None
+
+
+def _contains_none(result: ast.expr | None) -> bool:
+    """Return whether a returned value is ``None``, or a tuple with ``None``: it is no tensor to choose."""
+    match result:
+        case None | ast.Constant(None):
+            return True
+        case ast.Tuple(elts=parts):
+            return any(map(_contains_none, parts))
+    return False
 
 
 def _is_flag(test: ast.expr) -> bool:

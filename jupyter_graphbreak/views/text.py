@@ -32,7 +32,7 @@ from jupyter_graphbreak.views.words.jobs import (
     processes_text,
 )
 from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
-from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_step, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import PERMISSIONS_WITHOUT_SETTING, describe_permission
 from jupyter_graphbreak.views.words.plain_text import (
@@ -504,7 +504,7 @@ def _recompile_lines(report: Report) -> list[str]:
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
         where = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
-        if is_wrapper_of_torch(report, recompilation.location):
+        if is_wrapper_of_torch(report, recompilation.location) or is_wrapper_of_step(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"

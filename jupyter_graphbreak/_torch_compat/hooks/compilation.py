@@ -88,11 +88,13 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         code = call.argument("code")
         local = functools.partial(observer.local_variable, call.caller)
         owner = _module_of_method(code, local)
+        is_call = owner is not None and _implements_call(code, type(owner))
+        called_object = owner if is_call else _optimizer_of_wrapper(code, local)
         return FrameStarted(
             **identity(code),
             stack=program_stack(),
             fullgraph_site=site,
-            module=type(owner).__name__ if owner is not None and _implements_call(code, type(owner)) else None,
+            module=type(called_object).__name__ if called_object is not None else None,
             instance=number_of(owner) if owner is not None else None,
         )
 
@@ -119,6 +121,13 @@ def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
         first_argument = next(iter(first_argument), None)
     owners = (first_argument, variables.get("self"))
     return next((owner for owner in owners if isinstance(owner, module_class)), None)
+
+
+def _optimizer_of_wrapper(code: CodeType, local: Callable[[str], Any]) -> Any:
+    """Return the optimizer whose ``step()`` the code wraps; ``None`` for any other code."""
+    if code.co_name != "wrapper" or code.co_filename != importlib.import_module("torch.optim.optimizer").__file__:
+        return None
+    return next(iter((local("locals") or {}).get("args") or ()), None)
 
 
 def _is_wrapper_of_modules(code: CodeType) -> bool:

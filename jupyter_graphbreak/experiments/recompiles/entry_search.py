@@ -389,14 +389,21 @@ class EntrySearch:
         lines = list(self._specializing_lines())
         return next((line for line in reversed(lines) if line.frame == lines[0].frame), None)
 
-    def _specializing_lines(self) -> Iterator[SpecializingLine]:
-        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers."""
+    def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
+        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.
+
+        Parameters
+        ----------
+        with_conditions : bool
+            Whether to include conditions that choose between branches, such as ``if step % 100 == 0``.
+        """
         for recompile in self._recompiles:
             for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
                 location = reason.location
                 if location is None or not location.code or not self._texts.is_own(location.source):
                     continue
-                if _VALUE_GUARD.search(reason.guard) is not None:
+                is_condition = with_conditions and reason.head == "condition"
+                if is_condition or _VALUE_GUARD.search(reason.guard) is not None:
                     code = location.code.strip()
                     yield SpecializingLine(location.source, location.line, code, None, recompile.of, reason.head)
 
@@ -494,7 +501,7 @@ class EntrySearch:
         prevents_recompiles = prevents_recompiles or any(
             "indexing" in trial.candidate.families for trial, _ in best_trials
         )
-        steps = [] if prevents_recompiles else manual_steps(variations, self._recompiles, self._specializing_line)
+        steps = [] if prevents_recompiles else self._manual_steps(variations)
         return EntryFindings(self._recompiles, [*best_trials, *failed_trials], self._owner, manual_steps=steps)
 
     def findings_so_far(self, reason: str | None) -> EntryFindings:
@@ -508,8 +515,13 @@ class EntrySearch:
         variations = find_variations(self._calls)
         if self._finished_trials:
             return self._collect_findings(variations)
-        steps = manual_steps(variations, self._recompiles, self._specializing_line)
+        steps = self._manual_steps(variations)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
+
+    def _manual_steps(self, variations: Variations) -> list[tuple[str, list[str]]]:
+        """Return sentences about the recompiles of the entry, each with the ids of its recompiles."""
+        lines = [self._specializing_line, *self._specializing_lines(with_conditions=True)]
+        return manual_steps(variations, self._recompiles, [line for line in lines if line is not None])
 
 
 def _can_be_combined(remedy: Remedy) -> bool:

@@ -23,6 +23,7 @@ from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceC
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
+from jupyter_graphbreak.records.attributes import globals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -354,7 +355,7 @@ class UncompiledOriginal:
 
             with (
                 replace_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
-                application.add_definitions(getattr(subject.call, "__globals__", None)),
+                application.add_definitions(globals_of(subject.call)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield results_for

@@ -54,6 +54,8 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
+#: A part with fewer of the operations is less than what breaks leave compiled if they cost no graph.
+_SUFFICIENT_SHARE = 0.5
 #: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
 OWN_EDIT_S = 60.0
@@ -454,13 +456,21 @@ class Search:
             self.part_with_one_break = inner_calls.part_with_one_break
             entry = describe_entry(self.runner.entry)
             proposal = propose_inner_compilation(
-                texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
+                texts,
+                program.files,
+                entry,
+                inner_calls.calls,
+                inner_calls.share,
+                top_level_names(),
+                has_all_layers=inner_calls.has_all_layers,
             )
         except TimeUpError:
             return
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
+        if inner_calls.share < _SUFFICIENT_SHARE and self._cost_no_graph(goals):
+            return  # what is compiled today is more than the part
         if proposal is not None and not goals <= inner_calls.breaks:
             candidate = self._run_candidate(goals - inner_calls.breaks, [proposal], proposal.title)
             new_report = candidate.result.report
@@ -471,6 +481,16 @@ class Search:
             )
             if is_as_expected or not candidate.works:
                 self.candidates.append(candidate)
+
+    def _cost_no_graph(self, break_ids: frozenset[str]) -> bool:
+        """Return whether breaks split no graph, make no function run eagerly, and are not in a backward pass."""
+        report = self.runner.original.report
+        costs = [break_.cost for break_ in report.breaks if break_.id in break_ids]
+        return (
+            bool(report.graphs)
+            and all(cost is not None and not cost.graphs and not cost.eager for cost in costs)
+            and not self._breaks_to_keep_outside()
+        )
 
     def _next_step(
         self,

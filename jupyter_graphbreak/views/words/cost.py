@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.report.relevance import break_times
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text
+from jupyter_graphbreak.views.words.locations import called_object_name, function_of, line_text, location_text
 from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words, one_line
 
@@ -171,7 +171,8 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
 def _frame_name(report: Report, frame: Frame) -> str:
     begin = frame.location
     if frame.module is not None:
-        return f"{one_line(frame.module)}.forward"
+        name = called_object_name(report, frame)
+        return name if "." in name else f"{name}.forward"
     name = function_of(report, begin) if begin is not None else frame.function
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 

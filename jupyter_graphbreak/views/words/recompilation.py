@@ -13,9 +13,15 @@ from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
-from jupyter_graphbreak.views.words.locations import function_of, is_in_library, is_wrapper_of_torch
+from jupyter_graphbreak.views.words.locations import (
+    called_object_name,
+    function_of,
+    is_in_library,
+    is_wrapper_of_step,
+    is_wrapper_of_torch,
+)
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
+from jupyter_graphbreak.views.words.plain_text import join_with_and, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
@@ -406,9 +412,12 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     """
     if recompilation.location is None:
         return recompilation.function
+    frame = lookup.frames(report).get(recompilation.frames[0])
+    name = called_object_name(report, frame) if frame is not None else ""
     if is_wrapper_of_torch(report, recompilation.location):
-        frame = lookup.frames(report).get(recompilation.frames[0])
-        return one_line(frame.module) if frame is not None and frame.module is not None else "the wrapped function"
+        return name or "the wrapped function"
+    if name and is_wrapper_of_step(report, recompilation.location):
+        return name
     return function_of(report, recompilation.location)
 
 

@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.locations import called_object_name, function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -101,7 +101,9 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "bad", f"{breaks}{_first_step(report)}"
     limited_text = limited_functions_text(report)
     if limited_text:
-        return "bad", f"No breaks, but {limited_text}.{_recompile_fix_text(report)}"
+        limited_functions = [function for function in recompilations(report) if function.limit_hit]
+        reason = _varied_text(limited_functions[0]) if len(limited_functions) == 1 else ""
+        return "bad", f"No breaks, but {limited_text}{reason}.{_recompile_fix_text(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
     eager_text = _eager_names(report)
@@ -379,15 +381,20 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
-    matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
-    varied_names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
-    # Several settings may change together in one call, and one of them alone in another.
-    varied_names = [name for name in varied_names if not any(f" and {name}" in other for other in varied_names)]
-    varied_names = [name for name in varied_names if name.removeprefix(RANGE_OF) not in {*varied_names} - {name}]
-    reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    reason = _varied_text(function)
     if function.is_caused_by_instances:
         times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"
     return f"{one_line(name)} was {times}{judgment}{reason}"
+
+
+def _varied_text(function: Recompilation) -> str:
+    """Say what varied between the calls to a function, as the end of a sentence: ": scale varied"; empty if unknown."""
+    matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
+    names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
+    # Several settings may change together in one call, and one of them alone in another.
+    names = [name for name in names if not any(f" and {name}" in other for other in names)]
+    names = [name for name in names if name.removeprefix(RANGE_OF) not in {*names} - {name}]
+    return f": {join_with_and(names[:_MAX_NAMES])} varied" if names else ""
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
@@ -511,7 +518,7 @@ def compiled_name(report: Report) -> str:
         if frame.caller is not None or frame.recompile_of is not None or frame.role == "resume":
             continue
         if frame.module is not None:
-            names[one_line(frame.module)] = None
+            names[called_object_name(report, frame)] = None
             continue
         # The name of a wrapper says nothing about the function that it wraps.
         for _ in range(_MAX_WRAPPERS):

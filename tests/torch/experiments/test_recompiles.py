@@ -339,6 +339,33 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "verdict", "suffix"),
+    [("float32", "works on what ran", "float64 tensors"), ("float64", "another result", "the first call")],
+)
+def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
+    tmp_path: Any, dtype: str, verdict: str, suffix: str
+) -> None:
+    text = textwrap.dedent(
+        f"""
+        @torch.compile(backend="eager")
+        def step(x, window):
+            n = x.shape[0] // window * window
+            return x[:n].reshape(-1, window).mean(1) * (n / max(x.shape[0], 1))
+        for size, window in ((7, 2), (9, 2), (12, 3), (5, 4)):
+            step(torch.arange(float(size), dtype=torch.{dtype}), window)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    remedy = next(remedy for remedy in report.remedies or [] if "Make `window` a tensor" in remedy.title)
+    assert remedy.verdict == verdict
+    assert (remedy.reason or "").endswith(f"computes a double in single precision, on {suffix}")
+
+
 def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_graphbreak.knowledge import skipped_functions
-from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, known_cause
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, belongs_outside, known_cause
 from jupyter_graphbreak.knowledge.entries import KnownCause, SkipReason
 from notebooks import cause_pages
 
@@ -109,6 +109,24 @@ def test_the_step_of_an_optimizer_with_a_scheduler_belongs_outside_of_the_compil
     title_and_advice = known_cause("GB0007", "", "module: m, qualname: f, skip reason: x", "opt.step()")
     assert title_and_advice.title == "Backward pass or optimizer step"
     assert title_and_advice.advice == "compile the forward pass, and call backward() and the optimizer after it"
+
+
+@pytest.mark.parametrize(
+    ("context", "code"),
+    [
+        ("qualname: GradScaler.unscale_, name: unscale_", "self.amp.unscale_(opt)"),
+        ("qualname: GradScaler.scale, name: scale", "scaler.scale(loss)"),
+        (None, "scaler.step(opt)"),
+        (None, "lr_scheduler.step()"),
+        ("qualname: LRScheduler.step, name: step", "self.warmup.step()"),
+    ],
+)
+def test_gradient_scalers_and_learning_rate_schedulers_belong_outside_of_the_compiled_function(
+    context: str | None, code: str
+) -> None:
+    cause = known_cause("GB0008", "", context, code)
+    assert cause.title == "Gradient scaler or learning-rate scheduler"
+    assert context is not None or belongs_outside("GB0008", "", code)
 
 
 def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:

@@ -259,3 +259,32 @@ def test_a_state_to_compare_keeps_no_copies_alive() -> None:
         gc.collect()
         assert "helper" in state
         assert reference() is None
+
+
+def test_copies_share_the_memory_that_their_first_runs_create() -> None:
+    with share_run_setup(CallModes.now()):
+        shared_memory = current_setup().memory
+        first, second = (torch.full((LARGE_SIZE, LARGE_SIZE), value) for value in (1.0, 2.0))
+        first_view, second_view = first[1:], second[1:]
+        unrelated = torch.full((LARGE_SIZE, LARGE_SIZE), 3.0)
+        shared_memory.share_created([("state", first), ("state", first_view)])
+        first.zero_()
+        shared_memory.share_created([("state", second), ("state view", second_view), ("other", unrelated)])
+        assert first.data_ptr() == second.data_ptr() != unrelated.data_ptr()
+        assert first_view.data_ptr() == second_view.data_ptr()
+        assert bool((first == 1).all()), "the content when the memory was first shared is restored"
+        assert bool((unrelated == 3).all())
+        second_view.zero_()
+        unrelated.zero_()
+        shared_memory.restore()
+        assert bool((first == 1).all())
+        assert bool((unrelated == 3).all())
+
+
+def test_memory_that_a_run_creates_is_not_shared_if_saving_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "memory_limit", lambda _: 1 << 20)
+    with (
+        share_run_setup(CallModes.now()),
+        pytest.raises(MemoryError, match=r"creates takes 1\.4 MiB, but only 1\.0 MiB of the limit"),
+    ):
+        current_setup().memory.share_created([("state", torch.zeros(LARGE_SIZE, LARGE_SIZE))])

@@ -87,6 +87,7 @@ def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
         ("flag", "a Python bool"),
         ("end of a loop", "a loop that is not compiled"),
         ("error", "check can run before or after the call"),
+        ("no result", "test the condition after the call"),
     ],
 )
 def test_the_step_of_a_branch_depends_on_its_use(use: BranchUse, part: str) -> None:

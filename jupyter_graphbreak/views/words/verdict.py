@@ -388,7 +388,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
 
 
 def _varied_text(function: Recompilation) -> str:
-    """Return what varied between calls to a function, as the end of a sentence: ": scale varied"; empty if not known."""
+    """Return what varied between calls to a function, as a sentence ending: ": scale varied"; empty if unknown."""
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     # Several settings may change together in one call, and one of them alone in another.

@@ -158,7 +158,7 @@ def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | 
 
 
 def _contains_none(result: ast.expr | None) -> bool:
-    """Return whether a returned value is ``None``, or a tuple with ``None``: it is no tensor to choose."""
+    """Return whether a returned value is ``None`` or a tuple with ``None``, between which no tensor can be selected."""
     match result:
         case None | ast.Constant(None):
             return True

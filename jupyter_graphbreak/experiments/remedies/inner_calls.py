@@ -47,7 +47,7 @@ _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
 #: Parts with breaks are searched for only if parts without breaks perform less than this share of the operations.
-#: If the entry runs no layers with parameters, parts that perform less are not worth compiling.
+#: In an entry without layers that have parameters, a part that performs less is not worth compiling.
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")

@@ -87,6 +87,17 @@ class SavedState:
                     tensor.requires_grad_(requires_grad)
                 tensor.grad = grad
 
+    def new_optimizer_tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that runs have added to the states of optimizers."""
+        optimizers = [item for item in self._visited_objects.values() if is_instance(item, torch.optim.Optimizer)]
+        states = [state for optimizer in optimizers for state in optimizer.state.values() if is_instance(state, dict)]
+        return [
+            part
+            for state in states
+            for part in state.values()
+            if is_instance(part, torch.Tensor) and id(part) not in self._visited_objects
+        ]
+
     def storages(self) -> list[torch.UntypedStorage]:
         """Return the storages of the saved tensors."""
         return [alias.untyped_storage() for _, alias, _, _ in self._tensors]

@@ -52,7 +52,7 @@ class PrivateCode:
     """
 
     def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
-        self._codes = {
+        self._private_code = {
             function: _copy_code(function.__code__)
             for function in _functions_of(call)
             if function not in unshared_functions
@@ -61,9 +61,9 @@ class PrivateCode:
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Make the functions run their private code while the context is open."""
-        originals = {function: function.__code__ for function in self._codes}
+        originals = {function: function.__code__ for function in self._private_code}
         try:
-            for function, code in self._codes.items():
+            for function, code in self._private_code.items():
                 function.__code__ = code
             yield
         finally:

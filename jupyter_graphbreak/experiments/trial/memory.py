@@ -37,7 +37,7 @@ MAX_GROWTH = 4
 
 
 class _CopiedStorage(NamedTuple):
-    """A storage as it was before all runs, and the copy that runs work on."""
+    """A storage as it was before all runs, and the copy that the runs use."""
 
     initial: torch.UntypedStorage
     working_copy: torch.UntypedStorage
@@ -68,13 +68,13 @@ class StorageRecorder(MemoryProvider):
 
 
 class SharedMemory(MemoryProvider):
-    """Large memory that several copies share. Runs work on one copy, which is restored before each run.
+    """Large memory that several copies share. All runs use one copy, which is restored before each run.
 
     Parameters
     ----------
     storage_copies : iterable of StorageCopy
-        Existing copies. If the tensor that a copy was made from is unchanged, runs work on this copy, and the tensor
-        restores it.
+        Existing copies. If the tensor that a copy was made from is unchanged, all runs use this copy, which is restored
+        from the tensor.
 
     Attributes
     ----------

@@ -50,6 +50,7 @@ class SavedState:
         self._is_saved_elsewhere = is_saved_elsewhere
         self._contents: list[tuple[Any, Any]] = []
         self._slot_descriptors: list[tuple[Any, Any, Any]] = []
+        self._optimizers: list[torch.optim.Optimizer] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._visited_objects: dict[int, Any] = {id(value): value for value in excluded_objects}
@@ -60,6 +61,8 @@ class SavedState:
                 if id(value) in self._visited_objects or not is_data(value):
                     continue
                 self._visited_objects[id(value)] = value
+                if is_instance(value, torch.optim.Optimizer):
+                    self._optimizers.append(value)
                 pending += self._save(value)
 
     def restore(self) -> None:
@@ -89,8 +92,12 @@ class SavedState:
 
     def new_optimizer_tensors(self) -> list[torch.Tensor]:
         """Return the tensors that runs have added to the states of optimizers."""
-        optimizers = [item for item in self._visited_objects.values() if is_instance(item, torch.optim.Optimizer)]
-        states = [state for optimizer in optimizers for state in optimizer.state.values() if is_instance(state, dict)]
+        states = [
+            state
+            for optimizer in self._optimizers
+            for state in vars(optimizer).get("state", {}).values()
+            if is_instance(state, dict)
+        ]
         return [
             part
             for state in states

@@ -176,7 +176,7 @@ def define_names(shell: Any, width: int, program: Program) -> int:
         optimizer.zero_grad()
     shell.user_ns.update(model=model, optimizer=optimizer, x=x)
     # AdamW's state has two tensors for each parameter.
-    return x.nbytes + sum(parameter.nbytes for parameter in model.parameters()) * (3 if program.has_state else 1)
+    return int(x.nbytes + sum(parameter.nbytes for parameter in model.parameters()) * (3 if program.has_state else 1))
 
 
 def reset_peak() -> int:

@@ -256,6 +256,15 @@ def _save_content(storage: torch.UntypedStorage) -> _CopiedStorage:
     return _CopiedStorage(storage.clone(), storage)
 
 
+def release_content(tensors: Iterable[torch.Tensor]) -> None:
+    """Make large tensors empty, and release their memory unless other tensors use it."""
+    with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
+        for tensor in filter(is_plain_tensor, tensors):
+            storage = storage_to_share(tensor.detach())
+            if storage is not None and storage.nbytes() >= _MIN_SHARED_BYTES:
+                tensor.data = tensor.new_empty(0)
+
+
 def _discard_content(storage: torch.UntypedStorage) -> None:
     """Return the memory of a storage to the system, if the system can do so while the storage keeps its address."""
     if storage.device.type != "cpu" or not sys.platform.startswith("linux"):

@@ -12,7 +12,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, owner_of_log_graph_break
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-_SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
@@ -163,9 +162,7 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
     """Record the exact expression of a break, and the settings in force there."""
-    module = importlib.import_module(_SYMBOLIC_CONVERT)
-    # It is a method of the tracer since torch 2.10, and was a function of the module before.
-    owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
+    owner = owner_of_log_graph_break()
     return patch_attribute(owner, "log_graph_break", wrap_log_graph_break(owner.log_graph_break, observer))
 
 

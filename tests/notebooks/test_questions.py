@@ -989,6 +989,9 @@ expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#inte
 compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
 vLLM compiles a second time | libraries#vllm-sglang | a draft model
 the time that a custom operator adds | escape_hatches#rules-for-custom-operators-and-what-they-cost | for each call
+DynamicCache results in too many recompiles | where_to_compile#generate | costs three compilations
+a property setter is bypassed in compiled code | known_bugs#wrong-results | without its setter
+SemLock.acquire breaks the graph | causes/gb0142#a-lock | replay buffers
 """
 
 

@@ -23,6 +23,8 @@ _RECOMPILES = Path(__file__).parent / "recompile_examples"
 _BYPASSES = Path(__file__).parent / "bypass_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
+#: A line of code for a summary: short, and neither plain arithmetic nor a call such as ``return double(x)``.
+_TELLING_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
 #: The examples by what the code does, in the order of the page that lists them.
 KINDS = {
     "It needs a number that depends on a tensor's values": (
@@ -626,7 +628,22 @@ def _in_short(shown: Sequence[Example]) -> str:
 
 
 def _titles(example: Example) -> str:
-    return "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
+    parts = []
+    for fix in example.fixes:
+        line = _changed_line(example.code, fix.code)
+        code = f": `{line}`" if line and "`" not in fix.title else ""
+        parts.append(f"{fix.title}{code} (*{'safe' if fix.is_safe else 'changes something'}*)")
+    return "; ".join(parts)
+
+
+def _changed_line(before: str, after: str) -> str | None:
+    """Return what a fix computes or sets, if it is one short line that says more than the fix's title."""
+    known = {line.strip() for line in before.splitlines()}
+    lines = [line.strip() for line in after.splitlines() if line.strip() and line.strip() not in known]
+    changed = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
+    if len(changed) != 1 or not _TELLING_LINE.fullmatch(changed[0]):
+        return None
+    return changed[0].removeprefix("return ")
 
 
 def _slug(title: str) -> str:

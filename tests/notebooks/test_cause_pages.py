@@ -323,6 +323,13 @@ def test_a_page_has_its_parts_in_order() -> None:
     assert positions == sorted(positions)
 
 
+def test_a_summary_shows_the_line_that_a_fix_changes_unless_it_only_calls_a_function() -> None:
+    pages = cause_pages.pages()
+    shown = "Switch duck shaping off: `torch.fx.experimental._config.use_duck_shape = False` (*safe*)"
+    assert f"In short: {shown}." in pages["recompile-equal-sizes"]
+    assert "In short: Warn before or after the call (*safe*); " in pages["gb0007"]
+
+
 def test_sentences_from_the_tables_show_code_as_code() -> None:
     assert "Replace `__getattribute__` with a property" in cause_pages.pages()["gb0031"]
     assert "`torch.where(mask, x, 0).sum()` for `x[mask].sum()`" in cause_pages._sentence(

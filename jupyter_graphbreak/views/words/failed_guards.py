@@ -120,6 +120,9 @@ _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as e
 _ADVICE_ON_FIRST_STEP = "nothing: the first step creates the optimizer's state, so this happens once"
 #: A guard on the state of an optimizer, which is empty before the first step.
 _OPTIMIZER_STATE = re.compile(r"len\(.*\bself\.state\b.*\) [!=]= 0|(?:not )?___dict_contains\([^,]+, self\.state\b.*\)")
+#: A guard on a Python number in the state of an optimizer, such as its count of steps.
+_FIRST_STEPS = re.compile(r".*\bself\.state\[.+\]\['\w+'\] == [01]")
+_ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later values share one, as expected"
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
@@ -470,6 +473,8 @@ def _optimizer_variation(guard: str) -> _Variation | None:
         return _Variation(f"a different optimizer (`{optimizer['name']}`)", "", None, _ADVICE_ON_OPTIMIZERS)
     if _OPTIMIZER_STATE.fullmatch(guard):
         return _Variation("the optimizer has no state before its first step", "", None, _ADVICE_ON_FIRST_STEP)
+    if _FIRST_STEPS.fullmatch(guard):
+        return _Variation("a count in the optimizer's state is 0 or 1 at first", "", None, _ADVICE_ON_FIRST_STEPS)
     return None
 
 

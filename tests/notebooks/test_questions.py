@@ -983,7 +983,7 @@ a forked process writes into its parent's trace | logs#which-file-does-tlparse-t
 DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | no break of your code
 a context manager object made before a break | causes/gb0262 | make it in the `with`
 does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | discards no graph
-which torch.compile call led to this compilation? | logs#what-1-0-means-and-where-a-guard-comes-from | prints the stack below
+which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | *start compiling*
 torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
 expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)
 compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
@@ -992,6 +992,8 @@ the time that a custom operator adds | escape_hatches#rules-for-custom-operators
 DynamicCache results in too many recompiles | where_to_compile#generate | costs three compilations
 a property setter is bypassed in compiled code | known_bugs#wrong-results | without its setter
 SemLock.acquire breaks the graph | causes/gb0142#a-lock | replay buffers
+generalized_box_iou_loss breaks the graph | libraries#detectors | at `x[mask]`
+is there an environment variable for recompile_limit? | recompiles#raising-the-limit | no environment variable
 """
 
 

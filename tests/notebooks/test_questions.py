@@ -994,6 +994,9 @@ a property setter is bypassed in compiled code | known_bugs#wrong-results | with
 SemLock.acquire breaks the graph | causes/gb0142#a-lock | replay buffers
 generalized_box_iou_loss breaks the graph | libraries#detectors | at `x[mask]`
 is there an environment variable for recompile_limit? | recompiles#raising-the-limit | no environment variable
+stride mismatch at index 0. expected 14, actual 18, for each number of points | causes/recompile-stride | become dynamic with it
+use_duck_shape | causes/recompile-equal-sizes | use_duck_shape = False` (*safe*)
+torch.cond: operands must be a tuple (GB0311) | causes/others#gb0311-torch-cond-improper-operands | as a tuple
 """
 
 

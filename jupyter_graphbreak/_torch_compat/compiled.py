@@ -270,7 +270,7 @@ def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
         Returns the count so far.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # not in this PyTorch
+    if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
         yield lambda: None
         return
     counts: list[None] = []

@@ -876,7 +876,7 @@ distillation: teacher or student? | training#what-breaks-in-training-code | comp
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
 random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | check that they differ
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
-a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
+a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
 cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well

@@ -84,7 +84,8 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", record_changed_settings)
         observer.scopes.begin_trace()
-        site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
+        site = fullgraph_site(observer) if one_graph else None
         code = call.argument("code")
         local = functools.partial(observer.local_variable, call.caller)
         owner = _module_of_method(code, local)
@@ -208,7 +209,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
 
     def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
-        one_graph = observer.local_variable(call.caller, "one_graph")  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
         if setting is None:
             setting = _error_on_graph_break()

@@ -315,7 +315,7 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
-            "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
+            "A number bound by `functools.partial` varies: compile the function itself once, with `dynamic=True`, "
             "and pass the number on every call."
         )
     return ""

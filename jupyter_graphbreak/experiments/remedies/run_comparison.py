@@ -141,7 +141,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except different known breaks."""
+    """Return the breaks of the changed program on the lines of a break, except those it had elsewhere before."""
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other

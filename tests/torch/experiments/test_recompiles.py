@@ -691,7 +691,7 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
 
 
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
-    """Apply two numbers, which partials fix, to a tensor."""
+    """Apply two numbers, which partials bind, to a tensor."""
     return x * alpha + shift
 
 

@@ -1,4 +1,4 @@
-"""Differences that compiling alone causes are no evidence against a change. Results without values are none for it."""
+"""Differences due to compiling alone are not evidence against a change, and results without values not for it."""
 
 from __future__ import annotations
 

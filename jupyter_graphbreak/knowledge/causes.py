@@ -382,7 +382,7 @@ CAUSES = (
         "GB0040",
         ("Encountered aliasing during higher order op tracing",),
         title="`torch.cond` or a loop operator that returns its operand",
-        advice="return x.clone() instead of x",
+        advice="return x.clone() instead of x or a view of x",
         page="messages.md#while-dynamo-traces",
     ),
     KnownCause(

@@ -45,6 +45,7 @@ _INFERENCE_STEP = (
 )
 _TRAINING_STEP = "Training or evaluation selects between two branches, and each has its own graph, as expected."
 _OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
+_OPTIMIZER_STEP = "`{name}` is a different optimizer in some calls, and each has its own graph, as expected."
 _FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
     "are few. Otherwise call `{name}` outside of the compiled function."
@@ -76,6 +77,7 @@ _SENTENCES_BY_PATTERN = (
             "runs again. Otherwise, create it once, before the loop."
         ),
     ),
+    (re.compile(r"___check_obj_id\(([^,]+),.*<class 'torch\.optim\."), _OPTIMIZER_STEP),
     (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT_STEP),
     (
         re.compile(r"___check_type_id\(([^,]+),"),

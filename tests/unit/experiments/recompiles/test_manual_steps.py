@@ -69,6 +69,12 @@ def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
     assert step == GENERAL_STEP
 
 
+def test_each_optimizer_has_its_own_graph() -> None:
+    guard = GuardFailure("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>")
+    ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")], None)
+    assert step == "`args[0]` is a different optimizer in some calls, and each has its own graph, as expected."
+
+
 def test_every_function_that_is_passed_has_its_own_graph() -> None:
     guards = [
         "___check_obj_id(L['kernel'].__code__, 140), type=<class 'code'>",

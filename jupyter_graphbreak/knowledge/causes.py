@@ -80,7 +80,8 @@ _PYTHON_NUMBER_STEP = ManualStep(
     "or whether the code that uses it can compute with the tensor instead."
 )
 _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
-    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data."
+    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data; "
+    "or, if the selection is the result, as in a detector, select after the call."
 )
 #: Dynamo's name for a number that Python's `random` draws in compiled code.
 _RANDOM_NUMBER = "UnspecializedPythonVariable"
@@ -334,7 +335,8 @@ CAUSES = (
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
-            "torch.where(mask, x, 0).sum() for x[mask].sum()"
+            "torch.where(mask, x, 0).sum() for x[mask].sum(); if the selection is the result, as in a detector, select "
+            "after the call"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,

@@ -345,9 +345,10 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
             "whole tensor, or call a compiled step from a loop that is not compiled."
         )
     if line.head == "condition":
+        example = ", for example by padding to sizes that always take the same branch" if variations.sizes else ""
         return (
             f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
-            "graph, as expected. To have one graph, decide before the call."
+            f"graph, as expected. To have one graph, decide before the call{example}."
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (

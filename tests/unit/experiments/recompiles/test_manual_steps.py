@@ -69,6 +69,13 @@ def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
     assert step == GENERAL_STEP
 
 
+def test_a_condition_on_a_size_may_need_padding() -> None:
+    line = SpecializingLine("s1", 26, "if x.shape != y.shape:", head="condition")
+    varied = Variations(sizes=(Size(Path(Root("argument", "x")), 2, (32, 48)),))
+    assert "padding" in manual_step(varied, Variations(), [], line)
+    assert "padding" not in manual_step(Variations(), Variations(), [], line)
+
+
 def test_each_optimizer_has_its_own_graph() -> None:
     guard = GuardFailure("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>")
     ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")], None)

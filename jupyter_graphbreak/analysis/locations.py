@@ -152,7 +152,19 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
         return "message"
     if _is_flag(branch.test):
         return "flag"
-    return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+    if in_loop and isinstance(last, ast.Break | ast.Return):
+        return "end of a loop"
+    return "no result" if isinstance(last, ast.Return) and _contains_none(last.value) else None
+
+
+def _contains_none(result: ast.expr | None) -> bool:
+    """Return whether a returned value is ``None``, or a tuple with ``None``: it is no tensor to choose."""
+    match result:
+        case None | ast.Constant(None):
+            return True
+        case ast.Tuple(elts=parts):
+            return any(map(_contains_none, parts))
+    return False
 
 
 def _is_flag(test: ast.expr) -> bool:
@@ -592,9 +604,9 @@ def _character_offset(text: str, utf8_offset: int) -> int:
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
     """Return the locations of the frames in a recorded stack that are worth showing.
 
-    Machinery is left out, and so is everything outside the user's outermost frame, such as the program that runs the
-    shell, or a program that runs the user's program. A resume function is merged with the function that it resumes and
-    that called it, and a cell's function with the cell.
+    Machinery and everything outside the user's outermost frame, such as the program that runs the shell or the user's
+    program, are left out. A resume function is merged with the function that it resumes and that called it, and a
+    cell's function with the cell.
 
     Parameters
     ----------

@@ -64,6 +64,10 @@ _LOOP_END_STEP = ManualStep(
         "maximum number of steps with torch.where was tried and did not work."
     ),
 )
+_NO_RESULT_STEP = ManualStep(
+    "Decide whether the result can be computed on every call: return the condition with it, and test the condition "
+    "after the call."
+)
 _BRANCH_STEP = ManualStep(
     "Decide whether both branches can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
@@ -104,7 +108,7 @@ _BACKWARD_STEP = ManualStep(
     decides_compiled_region=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
-    "Decide before the compiled function which tensors need gradients: a graph cannot change that."
+    "Decide which tensors need gradients, and set that before the compiled function: a graph cannot change it."
 )
 _CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call to the compiled function.")
 _NUMPY_STEP = ManualStep(
@@ -474,7 +478,7 @@ CAUSES = (
         title="`import` that fails",
         advice="import it once, before the compiled function, and store whether that succeeded",
         manual_step=ManualStep(
-            "Decide where to check whether the package is installed: once, before the compiled function."
+            "Decide whether to check once, before the compiled function, that the package is installed."
         ),
     ),
     KnownCause("GB0070", ("Indexing list with non-scalar tensor",), title="List indexed with a tensor"),
@@ -815,9 +819,21 @@ CAUSES = (
                     "steps and keep finished results with torch.where"
                 ),
             ),
+            (
+                "no result",
+                (
+                    "compute the result on every call, return the condition with it, and test the condition after the "
+                    "call"
+                ),
+            ),
         ),
         manual_step=_BRANCH_STEP,
-        manual_steps_by_use=(("end of a loop", _LOOP_END_STEP), ("error", _CHECK_STEP), ("flag", _FLAG_STEP)),
+        manual_steps_by_use=(
+            ("end of a loop", _LOOP_END_STEP),
+            ("error", _CHECK_STEP),
+            ("flag", _FLAG_STEP),
+            ("no result", _NO_RESULT_STEP),
+        ),
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,
@@ -1731,6 +1747,17 @@ CALLS = (
             "Decide what to compile for one step: the model, or a function. A loop with a progress bar runs eagerly.",
             decides_compiled_region=True,
         ),
+        page="where_to_compile.md#the-training-step",
+    ),
+    KnownCall(
+        names=("GradScaler.scale", "GradScaler.unscale_", "GradScaler.step", "GradScaler.update", "LRScheduler.step"),
+        pattern=r"scaler\.(scale|unscale_|step|update)\(|\b\w*sched\w*\.step\(",
+        title="Gradient scaler or learning-rate scheduler",
+        advice=(
+            "compile the forward pass, and call backward(), the gradient scaler, the optimizer and the scheduler after "
+            "it"
+        ),
+        manual_step=_BACKWARD_STEP,
         page="where_to_compile.md#the-training-step",
     ),
     KnownCall(

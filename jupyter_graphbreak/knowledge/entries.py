@@ -32,7 +32,7 @@ Rewrite = Literal[
 
 
 #: The purposes for which code branches on a tensor.
-BranchUse = Literal["end of a loop", "error", "flag", "message"]
+BranchUse = Literal["end of a loop", "error", "flag", "message", "no result"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ _IMPORTED_MODULE = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _MODULE_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _INSTANCE_ATTRIBUTE = re.compile(r"\.__dict__\['(\w+)'\]")
+#: An optimizer in PyTorch's wrapper around its ``step()``, which takes ``*args``.
+_WRAPPED_OPTIMIZER = re.compile(r"\bargs\[0\](?=\.(?:state|param_groups)\b)")
 #: The guard on an empty container.
 _EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
 #: The beginning of Dynamo's name for a value that the code at a break returned and that is not in a variable yet.
@@ -53,11 +55,12 @@ def plain_guard(guard: str) -> str:
     """Return a guard with the names that the code uses: ``L['self']._modules['a'].k == 1`` becomes ``self.a.k == 1``.
 
     A module without a name, such as the first one of a ``Sequential``, becomes ``self[0]``. The guard on an empty
-    container, ``not L['seen']``, becomes ``len(seen) == 0``.
+    container, ``not L['seen']``, becomes ``len(seen) == 0``. An optimizer whose ``step()`` is compiled is ``self``.
     """
     text = _VARIABLE.sub(r"\1", _IMPORTED_MODULE.sub(_module_prefix, guard))
     for pattern in (_MODULE_PART, _INSTANCE_ATTRIBUTE):
         text = pattern.sub(_as_attribute_or_item, text)
+    text = _WRAPPED_OPTIMIZER.sub("self", text)
     empty_container = _EMPTY_CONTAINER.fullmatch(text)
     return f"len({empty_container[1]}) == 0" if empty_container is not None else text
 

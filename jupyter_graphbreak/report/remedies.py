@@ -22,7 +22,7 @@ INTERRUPTED = "the search was interrupted"
 #: The reason why a remedy was not tried if the time for trials was over.
 NO_TIME = "there was no time left for it"
 #: The reason why a decision is left to a person if there was no time to try any change.
-NO_TIME_AT_ALL = "there was no time left"
+NO_TIME_AT_ALL = "there was no time to try a change"
 
 #: The beginning of the reason if a changed program breaks on the same line for a different cause.
 OTHER_CAUSE = "for a different cause"

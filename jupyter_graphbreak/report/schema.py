@@ -72,7 +72,8 @@ class Frame(msgspec.Struct, frozen=True):
     attempts : int
         How often Dynamo traced it: after a break, for example, it starts again.
     module : str or None
-        The class of the called module, if the function is the ``forward`` of a module or a wrapper around it.
+        The class of the called module, if the function is the ``forward`` of a module or a wrapper around it; or the
+        class of the optimizer, if the function is PyTorch's wrapper around its ``step()``.
     instance : int or None
         The number of the module whose method is compiled; equal numbers within a report mean the same module.
     """

@@ -32,7 +32,7 @@ from jupyter_graphbreak.views.words.jobs import (
     processes_text,
 )
 from jupyter_graphbreak.views.words.lines import annotated_lines, break_numbers
-from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.locations import brief_code, is_wrapper_of_step, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.paths import is_path_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import PERMISSIONS_WITHOUT_SETTING, describe_permission
 from jupyter_graphbreak.views.words.plain_text import (
@@ -213,7 +213,8 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     for remedy in working[:_MAX_REMEDIES]:
         other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
         if other_break is not None:
-            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
+            result = f"{verdict_label(remedy)}, see break {other_break}"
+            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {result}")
         elif is_shown:
             lines += wrap("or: ", f"{without_backticks(remedy.title)}: {verdict_label(remedy)}")
         else:
@@ -230,6 +231,8 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
             result = whole_clauses(
                 without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
+            if other_break is not None and not is_tried and remedies.decisions:
+                continue  # the other break's card says it
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")
@@ -501,7 +504,7 @@ def _recompile_lines(report: Report) -> list[str]:
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
         where = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
-        if is_wrapper_of_torch(report, recompilation.location):
+        if is_wrapper_of_torch(report, recompilation.location) or is_wrapper_of_step(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"

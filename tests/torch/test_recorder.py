@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -217,6 +217,34 @@ def test_a_module_of_torchs_own_class_names_the_wrapper_that_is_compiled() -> No
     text = " ".join(run.report.to_text().split())
     assert "Sequential was compiled twice: len(tests.torch.test_recorder.HOOK_OUTPUTS) varied" in text
     assert "len(tests.torch.test_recorder.HOOK_OUTPUTS): 0 -> 1 or more" in text
+
+
+class CountingDescent(torch.optim.Optimizer):
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        del closure
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            state["step"] = state.get("step", 0) + 1
+            parameter.sub_(0.1 * parameter.grad)
+
+
+def test_the_compiled_step_of_an_optimizer_has_the_name_of_its_class() -> None:
+    torch._dynamo.reset()
+    parameter = torch.ones(2, requires_grad=True)
+    parameter.grad = torch.ones(2)
+    step = torch.compile(CountingDescent([parameter]).step, backend="eager")
+    with jupyter_graphbreak.capture() as run:
+        for _ in range(4):
+            step()
+    assert compiled_name(run.report) == "CountingDescent.step"
+    text = " ".join(run.report.to_text().split())
+    assert "No breaks, but CountingDescent.step was compiled 3 times: len(self.state) varied." in text
+    assert "a count in the optimizer's state is 0 or 1 at first" in text
+    assert "args[0]" not in text
 
 
 def test_an_internal_error_while_recording_a_trial_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:

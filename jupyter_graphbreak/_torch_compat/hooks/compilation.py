@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import (
     add_positions,
     code_number,
     code_object,
@@ -88,11 +88,13 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
         code = call.argument("code")
         local = functools.partial(observer.local_variable, call.caller)
         owner = _module_of_method(code, local)
+        is_call = owner is not None and _implements_call(code, type(owner))
+        called_object = owner if is_call else _optimizer_of_wrapper(code, local)
         return FrameStarted(
             **identity(code),
             stack=program_stack(),
             fullgraph_site=site,
-            module=type(owner).__name__ if owner is not None and _implements_call(code, type(owner)) else None,
+            module=type(called_object).__name__ if called_object is not None else None,
             instance=number_of(owner) if owner is not None else None,
         )
 
@@ -119,6 +121,13 @@ def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
         first_argument = next(iter(first_argument), None)
     owners = (first_argument, variables.get("self"))
     return next((owner for owner in owners if isinstance(owner, module_class)), None)
+
+
+def _optimizer_of_wrapper(code: CodeType, local: Callable[[str], Any]) -> Any:
+    """Return the optimizer whose ``step()`` the code wraps; ``None`` for any other code."""
+    if code.co_name != "wrapper" or code.co_filename != importlib.import_module("torch.optim.optimizer").__file__:
+        return None
+    return next(iter((local("locals") or {}).get("args") or ()), None)
 
 
 def _is_wrapper_of_modules(code: CodeType) -> bool:
@@ -252,14 +261,14 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
         resume = result if hasattr(result, "co_name") else result[0]  # some releases also return the function's name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
-        inner_codes = arguments.get("nested_code_objs")
+        inner_code_objects = arguments.get("nested_code_objs")
         return ResumeCreated(
             **identity(resume),
             of=code_object(code),
             line=line_at(code, arguments.get("resume_offset")),
             new=not any(earlier_value is result for earlier_value in call.value_before or ()),
             compiled=has_cached_code(resume),
-            enters=code_number(inner_codes[-1]) if inner_codes else None,
+            enters=code_number(inner_code_objects[-1]) if inner_code_objects else None,
         )
 
     hook = wrap_with_hooks(function, observer, before=store_known_functions, after=observation)

@@ -319,21 +319,23 @@ class _InnerCompilationWriter:
     def _insert(self, expression: str, lines: list[str]) -> None:
         """Insert lines before the statement that compiled the entry, or before the first use of an expression's name.
 
-        If the name is bound later in that source, or there is no such statement, the lines follow the last binding.
+        If the name is bound later in that source, or there is no such statement at the top level, the lines follow the
+        last binding: a method is decorated before its class has objects.
         """
         root = expression.partition(".")[0].partition("[")[0]
         sites = [
             (site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._compile_sites
         ]
         statements = [(source, statement) for source, statement in sites if statement is not None]
+        at_top_level = [place for place in statements if _is_at_top_level(self._drafts[place[0]], place[1])]
         bindings = [
             (source, node)
             for source, draft in self._drafts.items()
             for node in ast.walk(draft.tree)
             if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
-            if draft.enclosing_function(node) is None
+            if _is_at_top_level(draft, node)
         ]
-        target = next(iter(statements), None) or self._first_use(root)
+        target = next(iter(at_top_level), None) or (None if statements and bindings else self._first_use(root))
         order = list(self._drafts)
         last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
         if target is not None and (
@@ -446,6 +448,11 @@ def _join_path(expression: str, path: str) -> str | None:
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{path.lstrip('.')}" if path and path[0] not in ".[" else path)
     joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return joined_expression if _PATH_PATTERN.fullmatch(joined_expression) else None
+
+
+def _is_at_top_level(draft: Draft, node: ast.AST) -> bool:
+    """Return whether a statement is outside functions and classes."""
+    return not any(isinstance(outer, FunctionNode | ast.ClassDef) for outer in draft.ancestors(node))
 
 
 def _binds(node: ast.AST, name: str) -> bool:

@@ -129,7 +129,7 @@ def find_recompile_remedies(
     reason = next(iter(recorded_entries.omission_reasons), None)
     effect_reasons = [f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects]
     for recompiles in recompiles_without_entry:
-        steps = manual_steps(find_variations([]), recompiles, None)
+        steps = manual_steps(find_variations([]), recompiles)
         builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effect_reasons), reason)))
     return FoundRecompileRemedies(builder.report(), builder.working_remedies)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 
 #: A guard on the length of a container. The cause is not a line that turns a size or a number into a constant.
 _LENGTH_GUARD = re.compile(r"len\(")
+#: A guard on a Python number in the state of an optimizer, such as its count of steps.
+_FIRST_STEPS_GUARD = re.compile(r".*\.state\[.+\]\['\w+'\] == [01]")
+_FIRST_STEPS_STEP = (
+    "A count in the optimizer's state is 0 or 1 in the first steps, which have their own graphs; all later steps share "
+    "one, as expected."
+)
+#: A guard on the value of a number.
+_NUMBER_GUARD = re.compile(r"([\w.\[\]'\"]+) == -?\d[\d.e+-]*")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: An integer in a global variable, or in an object that a global variable contains.
@@ -134,7 +143,7 @@ def manual_step(
         _sentence_about_cache(guards, variations),
         _sentence_about_function(guards),
         *(_sentence_about_stored_number(guard, variations) for guard in guards),
-        _sentence_about_optimizer(mentioned_variations),
+        _sentence_about_optimizer(mentioned_variations, guards),
         *(_sentence_about_global_integer(reason) for recompile in recompiles for reason in recompile.reasons),
     ]
     if sentence := next(filter(None, sentences_about_specific_causes), ""):
@@ -151,6 +160,7 @@ def manual_step(
     is_about_tensor = any(_TENSOR_GUARD.search(plain_guard(guard)) for guard in guards)
     sentences_about_other_causes = [
         *map(_sentence_about_guard, guards),
+        _sentence_about_sizes_and_numbers(replace(mentioned_variations, sizes=())),
         *map(_sentence_about_other_variation, () if is_about_tensor else variations.other_variations[:1]),
         _sentence_about_arguments(variations),
         _sentence_about_sizes_and_numbers(mentioned_variations),
@@ -165,9 +175,15 @@ def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
 
 
 def manual_steps(
-    variations: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
+    variations: Variations, recompiles: Sequence[Recompile], lines: Sequence[SpecializingLine] = ()
 ) -> list[tuple[str, list[str]]]:
-    """Return sentences about the recompiles of one entry, each with the ids of its recompiles."""
+    """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
+
+    Parameters
+    ----------
+    lines : sequence of SpecializingLine
+        The lines of the guards. For each function, the first one counts.
+    """
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
@@ -176,7 +192,7 @@ def manual_steps(
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
         graph_count = 0 if any(other.limit_hit for other in recompiles_of_function) else len(recompiles_of_function) + 1
         # A guard shows a line of its own function. Recompiles of other functions have different causes.
-        own_line = line if line is not None and line.frame in {None, recompile.of} else None
+        own_line = next((line for line in lines if line.frame in {None, recompile.of}), None)
         sentence = manual_step(variations, mentioned_variations, [recompile], own_line, graph_count)
         ids_by_sentence.setdefault(sentence, []).append(recompile.id)
     if len(ids_by_sentence) > 1:
@@ -200,12 +216,18 @@ def _sentence_about_arguments(variations: Variations) -> str:
     return ""
 
 
-def _sentence_about_optimizer(mentioned_variations: Variations) -> str:
+def _sentence_about_optimizer(mentioned_variations: Variations, guards: Sequence[str]) -> str:
     """Return a sentence about a number in a parameter group of an optimizer, such as a count of steps, or ``""``."""
-    for number in mentioned_variations.numbers:
-        if any(step.key == "param_groups" for step in number.path.steps):
+    names = [
+        *map(str, mentioned_variations.numbers),
+        *(match[1] for guard in guards if (match := _NUMBER_GUARD.fullmatch(plain_guard(guard))) is not None),
+    ]
+    if any(_FIRST_STEPS_GUARD.fullmatch(plain_guard(guard)) for guard in guards):
+        return _FIRST_STEPS_STEP
+    for name in names:
+        if ".param_groups[" in name:
             return (
-                f"`{number}` of the optimizer is a Python number, and each of its values has its own graph: leave "
+                f"`{name}` of the optimizer is a Python number, and each of its values has its own graph: leave "
                 "`step()` of this optimizer out of the compiled function."
             )
     return ""

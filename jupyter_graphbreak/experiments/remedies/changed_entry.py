@@ -113,12 +113,14 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     subject = Subject(entry.call, entry.arguments)
     for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
-    codes = [code for code in change.switch_codes if code not in {switch.code for switch in switches}]
-    if not codes:
+    statements = [
+        statement for statement in change.switch_statements if statement not in {switch.code for switch in switches}
+    ]
+    if not statements:
         return subject
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
-    for code in codes:
-        exec(code, {"model": model})  # noqa: S102 - a switch
+    for statement in statements:
+        exec(statement, {"model": model})  # noqa: S102 - a switch
     return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 

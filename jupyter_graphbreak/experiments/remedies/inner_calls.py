@@ -183,8 +183,8 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
     The lines that lead there are included up to the first one that the recorded call contains: lines of PyTorch's files
     and of functions that TorchScript runs are not recorded.
     """
-    recorded_codes = {part.code for part in root.walk() if part.code is not None}
-    recorded_lines = {(code.co_filename, line) for code in recorded_codes for _, _, line in code.co_lines()}
+    recorded_code = {part.code for part in root.walk() if part.code is not None}
+    recorded_lines = {(code.co_filename, line) for code in recorded_code for _, _, line in code.co_lines()}
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
     skipped_functions = [

@@ -410,7 +410,7 @@ def _error_depends_on_values(input_: Input, error: Exception) -> bool:
         return False
     is_in_place = any(text in str(error) for text in _ERRORS_IN_PLACE)
     # A program rarely adds to booleans.
-    return (is_in_place and not input_.counts_errors_only) or str(error).startswith(_ERROR_OF_TEST)
+    return (is_in_place and not input_.compares_errors_only) or str(error).startswith(_ERROR_OF_TEST)
 
 
 def _size_in_bytes(result: Result) -> int:

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.report.relevance import break_times
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.locations import function_of, line_text, location_text
+from jupyter_graphbreak.views.words.locations import called_object_name, function_of, line_text, location_text
 from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.plain_text import breaks_text, count_text, join_with_and, join_words, one_line
 
@@ -171,7 +171,8 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
 def _frame_name(report: Report, frame: Frame) -> str:
     begin = frame.location
     if frame.module is not None:
-        return f"{one_line(frame.module)}.forward"
+        name = called_object_name(report, frame)
+        return name if "." in name else f"{name}.forward"
     name = function_of(report, begin) if begin is not None else frame.function
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 
@@ -233,7 +234,7 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
-    For example: "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
+    For example: "a compiled call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
     take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
     to measure, or if the entry was still being compiled during the measurement.
     """
@@ -265,7 +266,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
     parts = [
-        f"compiled, a call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
+        f"a compiled call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
         *_guard_time_text(entry),
     ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:

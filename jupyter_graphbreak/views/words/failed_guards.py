@@ -79,6 +79,7 @@ _TENSOR_TYPE_GUARD = re.compile(
 )
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
+_ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is expected"
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: The maximum number of lines of one guard to list.
 _MAX_LINES = 3
@@ -119,6 +120,9 @@ _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as e
 _ADVICE_ON_FIRST_STEP = "nothing: the first step creates the optimizer's state, so this happens once"
 #: A guard on the state of an optimizer, which is empty before the first step.
 _OPTIMIZER_STATE = re.compile(r"len\(.*\bself\.state\b.*\) [!=]= 0|(?:not )?___dict_contains\([^,]+, self\.state\b.*\)")
+#: A guard on a Python number in the state of an optimizer, such as its count of steps.
+_FIRST_STEPS = re.compile(r".*\bself\.state\[.+\]\['\w+'\] == [01]")
+_ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later values share one, as expected"
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
@@ -469,6 +473,8 @@ def _optimizer_variation(guard: str) -> _Variation | None:
         return _Variation(f"a different optimizer (`{optimizer['name']}`)", "", None, _ADVICE_ON_OPTIMIZERS)
     if _OPTIMIZER_STATE.fullmatch(guard):
         return _Variation("the optimizer has no state before its first step", "", None, _ADVICE_ON_FIRST_STEP)
+    if _FIRST_STEPS.fullmatch(guard):
+        return _Variation("a count in the optimizer's state is 0 or 1 at first", "", None, _ADVICE_ON_FIRST_STEPS)
     return None
 
 
@@ -585,6 +591,7 @@ def _tensor_variation(
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]
+        advice = _ADVICE_ON_FLAG
     feature = _TENSOR_PROPERTIES.get(tensor_property, tensor_property).format(index=index)
     return _Variation(
         name=f"{feature} of {'a tensor that the break returned' if is_from_break else name}",
@@ -615,7 +622,8 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if is_library:
         if (group := _GROUP_NUMBER.search(name)) is not None:
             tensor = f"`{group['key']}=torch.tensor({value})`"
-            return f"pass a tensor to the optimizer ({tensor}), or leave its `step()` uncompiled"
+            in_place = "change it in place, as PyTorch's schedulers do"
+            return f"pass a tensor to the optimizer ({tensor}) and {in_place}; or leave its `step()` uncompiled"
         return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (
@@ -631,5 +639,5 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
 
 def _advice_on_text_or_flag(name: str, value: str) -> str:
     if value in _OPPOSITE_FLAG:
-        return "nothing: each of the two values has its own graph, which is expected"
+        return _ADVICE_ON_FLAG
     return f"each value of `{name}` has its own graph: if there are many, branch on it outside the compiled function"

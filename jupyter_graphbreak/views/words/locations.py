@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.plain_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from jupyter_graphbreak.report.location import Location, Source
-    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.schema import Frame, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def line_text(report: Report, location: Location | None) -> str:
     return location_text(report, replace(location, function=None) if location is not None else None)
 
 
-def is_of_library(report: Report, location: Location | None) -> bool:
+def is_in_library(report: Report, location: Location | None) -> bool:
     """Return whether a location is in the code of a library."""
     return _library_source(report, location) is not None
 
@@ -143,6 +144,20 @@ def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     """Return whether a location is in one of torch's own wrappers around functions."""
     source = _library_source(report, location)
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
+
+
+def is_wrapper_of_step(report: Report, location: Location | None) -> bool:
+    """Return whether a location is in torch's wrapper around the ``step()`` of an optimizer."""
+    source = _library_source(report, location)
+    is_of_optimizer = source is not None and source.path == "torch/optim/optimizer.py"
+    return is_of_optimizer and location is not None and (location.function or "").endswith("wrapper")
+
+
+def called_object_name(report: Report, frame: Frame) -> str:
+    """Return the name of the module, or of the method of the optimizer, that a frame calls; empty if it is neither."""
+    if frame.module is None:
+        return ""
+    return one_line(frame.module) + (".step" if is_wrapper_of_step(report, frame.location) else "")
 
 
 def _library_source(report: Report, location: Location | None) -> Source | None:

@@ -13,9 +13,15 @@ from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
-from jupyter_graphbreak.views.words.locations import function_of, is_of_library, is_wrapper_of_torch
+from jupyter_graphbreak.views.words.locations import (
+    called_object_name,
+    function_of,
+    is_in_library,
+    is_wrapper_of_step,
+    is_wrapper_of_torch,
+)
 from jupyter_graphbreak.views.words.lookup import per_report
-from jupyter_graphbreak.views.words.plain_text import join_with_and, one_line, times_text
+from jupyter_graphbreak.views.words.plain_text import join_with_and, times_text
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
@@ -128,11 +134,11 @@ class Recompilation:
         """The number of recompiles in words, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
-            return "not recompiled: limit reached, runs eagerly"
+            return "not recompiled, but runs eagerly, because the limit is reached"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
         if self.is_caused_by_instances:
             return f"{times}{',' if count > 1 else ''} {'each time ' if count > 1 else ''}for a different instance"
-        return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
+        return f"{times}, then reached the limit and runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
         """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
@@ -166,7 +172,7 @@ def recompilations(report: Report) -> list[Recompilation]:
             limit_or_zero,
             lookup.sources(report),
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
-            is_library=is_of_library(report, location) and not is_wrapper_of_torch(report, location),
+            is_library=is_in_library(report, location) and not is_wrapper_of_torch(report, location),
             is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):
@@ -406,9 +412,12 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     """
     if recompilation.location is None:
         return recompilation.function
+    frame = lookup.frames(report).get(recompilation.frames[0])
+    name = called_object_name(report, frame) if frame is not None else ""
     if is_wrapper_of_torch(report, recompilation.location):
-        frame = lookup.frames(report).get(recompilation.frames[0])
-        return one_line(frame.module) if frame is not None and frame.module is not None else "the wrapped function"
+        return name or "the wrapped function"
+    if name and is_wrapper_of_step(report, recompilation.location):
+        return name
     return function_of(report, recompilation.location)
 
 

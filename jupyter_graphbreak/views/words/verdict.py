@@ -18,7 +18,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
-from jupyter_graphbreak.views.words.locations import function_of, is_wrapper_of_torch, location_text
+from jupyter_graphbreak.views.words.locations import called_object_name, function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -72,13 +72,12 @@ def verdict(report: Report) -> RunVerdict:
     8 times and now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left_to_try := untried_targets_text(report):
-        verb = "are" if left_to_try.startswith("breaks ") else "is"
-        text += f" Trying was interrupted: {left_to_try} {verb} left to try."
+    if untried_targets := untried_targets_text(report):
+        text += f" The trials were interrupted; nothing was tried for {untried_targets}."
     wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
     if wrong_functions:
         verb = "returns" if len(wrong_functions) == 1 else "return"
-        return RunVerdict("error", f"Compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
+        return RunVerdict("error", f"When compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
     return RunVerdict(outcome, text)
 
 
@@ -102,7 +101,9 @@ def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
         return "bad", f"{breaks}{_first_step(report)}"
     limited_text = limited_functions_text(report)
     if limited_text:
-        return "bad", f"No breaks, but {limited_text}.{_recompile_fix_text(report)}"
+        limited_functions = [function for function in recompilations(report) if function.limit_hit]
+        reason = _varied_text(limited_functions[0]) if len(limited_functions) == 1 else ""
+        return "bad", f"No breaks, but {limited_text}{reason}.{_recompile_fix_text(report)}"
     if not report.graphs:
         return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
     eager_text = _eager_names(report)
@@ -321,7 +322,7 @@ def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
     target = target if removed_count == total else target_text(report, remedy)
-    doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
+    doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as tested"}
     slower = slowdown_text(report, remedy)
     slower_text = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{slower_text}."
@@ -380,15 +381,20 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {function.compilations_text}" if function.compilation_count else "compiled again"
-    matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
-    varied_names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
-    # Several settings may change together in one call, and one of them alone in another.
-    varied_names = [name for name in varied_names if not any(f" and {name}" in other for other in varied_names)]
-    varied_names = [name for name in varied_names if name.removeprefix(RANGE_OF) not in {*varied_names} - {name}]
-    reason = f": {join_with_and(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    reason = _varied_text(function)
     if function.is_caused_by_instances:
         times, reason = f"compiled {times_text(function.compilation_count)}", ", once for each instance"
     return f"{one_line(name)} was {times}{judgment}{reason}"
+
+
+def _varied_text(function: Recompilation) -> str:
+    """Say what varied between the calls to a function, as the end of a sentence: ": scale varied"; empty if unknown."""
+    matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
+    names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
+    # Several settings may change together in one call, and one of them alone in another.
+    names = [name for name in names if not any(f" and {name}" in other for other in names)]
+    names = [name for name in names if name.removeprefix(RANGE_OF) not in {*names} - {name}]
+    return f": {join_with_and(names[:_MAX_NAMES])} varied" if names else ""
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
@@ -512,7 +518,7 @@ def compiled_name(report: Report) -> str:
         if frame.caller is not None or frame.recompile_of is not None or frame.role == "resume":
             continue
         if frame.module is not None:
-            names[one_line(frame.module)] = None
+            names[called_object_name(report, frame)] = None
             continue
         # The name of a wrapper says nothing about the function that it wraps.
         for _ in range(_MAX_WRAPPERS):

@@ -84,6 +84,21 @@ def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> Non
 
 
 @pytest.mark.parametrize(
+    ("body", "is_without_result"),
+    [
+        ("return None", True),
+        ("return", True),
+        ("log(kl)\n        return None, kl", True),
+        ("return x", False),
+        ("return None if y else x", False),
+    ],
+)
+def test_a_branch_that_returns_no_result_is_recognized(body: str, *, is_without_result: bool) -> None:
+    text = f"def f(x, kl):\n    if kl > 1:\n        {body}\n    return x, kl\n"
+    assert branch_uses(ast.parse(text)) == ({2: "no result"} if is_without_result else {})
+
+
+@pytest.mark.parametrize(
     ("test", "is_flag"),
     [
         ("self.initialized", True),
@@ -107,6 +122,7 @@ def test_a_test_of_a_flag_is_recognized(test: str, is_flag: bool) -> None:
         ("error", "return the condition and raise the error after the call"),
         ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),
+        ("no result", "compute the result on every call, return the condition with it"),
         (None, "compute both branches with torch.where"),
     ],
 )

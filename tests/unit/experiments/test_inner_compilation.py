@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
-NET = InnerCall("Net", ("net",))
+NET_CALL = InnerCall("Net", ("net",))
 
 
 class LM(torch.nn.Module):
@@ -33,7 +33,7 @@ class LM(torch.nn.Module):
 
 
 def changed_text(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
-    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
+    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET_CALL,), 0.5)
     return None if proposal is None else proposal.texts["s1"]
 
 
@@ -253,6 +253,18 @@ def test_parts_of_a_module_with_a_compiled_method_are_compiled_only_if_a_name_ho
     changed = changed_text(text, CompiledEntry("forward", "Net"), layers)
     assert (changed is not None) is is_known
     assert changed is None or "for block in net.layers:\n    block.compile()" in changed
+
+
+def test_parts_of_an_object_are_compiled_after_a_later_cell_creates_it() -> None:
+    texts = {
+        "class": "import torch\nclass Agent:\n    @torch.compile\n    def act(self, x):\n        return self.net(x)\n",
+        "run": "agent = Agent()\nagent.act(1)\n",
+    }
+    entry, call = CompiledEntry("act", "Agent"), InnerCall("Net", ("self.net",), starts_at_owner=True)
+    proposal = propose_inner_compilation(texts, {"class": "cell 1", "run": "cell 2"}, entry, [call], 0.6)
+    assert proposal is not None
+    assert "compile" not in proposal.texts["class"]
+    assert proposal.texts["run"] == "agent = Agent()\nagent.net.compile()\nagent.act(1)\n"
 
 
 def test_the_title_names_what_is_compiled_and_its_share() -> None:

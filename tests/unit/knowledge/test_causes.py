@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from jupyter_graphbreak.knowledge import skipped_functions
-from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, known_cause
+from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES, all_advice, belongs_outside, known_cause
 from jupyter_graphbreak.knowledge.entries import KnownCause, SkipReason
 from notebooks import cause_pages
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "jupyter_graphbreak"
 GB_ID = re.compile(r"GB\d{4}")
-BY_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
-TORCH = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
-REGISTRY = json.loads((TORCH / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
-INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH / "version.py").read_text(encoding="utf-8"))[:2]))
+CAUSES_WITH_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
+TORCH_FOLDER = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
+REGISTRY = json.loads((TORCH_FOLDER / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
+INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH_FOLDER / "version.py").read_text(encoding="utf-8"))[:2]))
 
 
 def is_later(release: str | None) -> bool:
@@ -35,13 +35,13 @@ def is_earlier(release: str | None) -> bool:
 
 
 def test_causes_are_unique_and_sorted_by_id() -> None:
-    ids = [cause.id for cause in BY_ID]
+    ids = [cause.id for cause in CAUSES_WITH_ID]
     assert ids == sorted(set(ids))
     names = [name for cause in CAUSES for name in cause.names]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("cause", BY_ID, ids=lambda cause: cause.id)
+@pytest.mark.parametrize("cause", CAUSES_WITH_ID, ids=lambda cause: cause.id)
 def test_ids_and_names_match_pytorchs_registry(cause: KnownCause) -> None:
     if is_later(cause.since) or is_earlier(cause.until):
         assert cause.id not in REGISTRY
@@ -50,7 +50,7 @@ def test_ids_and_names_match_pytorchs_registry(cause: KnownCause) -> None:
 
 
 def test_settings_exist_in_dynamo() -> None:
-    config = (TORCH / "_dynamo" / "config.py").read_text(encoding="utf-8")
+    config = (TORCH_FOLDER / "_dynamo" / "config.py").read_text(encoding="utf-8")
     settings = {setting for cause in CAUSES for combination in cause.settings for setting in combination}
     assert settings
     for setting in settings:
@@ -109,6 +109,24 @@ def test_the_step_of_an_optimizer_with_a_scheduler_belongs_outside_of_the_compil
     title_and_advice = known_cause("GB0007", "", "module: m, qualname: f, skip reason: x", "opt.step()")
     assert title_and_advice.title == "Backward pass or optimizer step"
     assert title_and_advice.advice == "compile the forward pass, and call backward() and the optimizer after it"
+
+
+@pytest.mark.parametrize(
+    ("context", "code"),
+    [
+        ("qualname: GradScaler.unscale_, name: unscale_", "self.amp.unscale_(opt)"),
+        ("qualname: GradScaler.scale, name: scale", "scaler.scale(loss)"),
+        (None, "scaler.step(opt)"),
+        (None, "lr_scheduler.step()"),
+        ("qualname: LRScheduler.step, name: step", "self.warmup.step()"),
+    ],
+)
+def test_gradient_scalers_and_learning_rate_schedulers_belong_outside_of_the_compiled_function(
+    context: str | None, code: str
+) -> None:
+    cause = known_cause("GB0008", "", context, code)
+    assert cause.title == "Gradient scaler or learning-rate scheduler"
+    assert context is not None or belongs_outside("GB0008", "", code)
 
 
 def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:

@@ -229,6 +229,17 @@ def report_with_guard_location(guard_location: Location | None, *guards: str, li
     return replace(report, sources=[*report.sources, library], recompiles=recompiles)
 
 
+def test_a_learning_rate_that_varies_becomes_a_tensor_that_changes_in_place() -> None:
+    report = report_with_recompiles("L['self'].param_groups[0]['lr'] == 0.5")
+    step = Location("s9", 30, 30, function="step")
+    report = replace(report, recompiles=[replace(report.recompiles[0], location=step)])
+    (recompilation,) = recompilations(report)
+    assert recompilation.guards[0].advice == (
+        "pass a tensor to the optimizer (`lr=torch.tensor(0.5)`) and change it in place, as PyTorch's schedulers do; "
+        "or leave its `step()` uncompiled"
+    )
+
+
 def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:
     decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried",
@@ -244,7 +255,7 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
     ]
     for text in shown_texts:
         assert "torch._dynamo.mark_dynamic(x, 0)" in text
-        assert "ot tried: there was no time left" in text
+        assert "ot tried: there was no time to try a change" in text
         assert "Keep it the same" not in text
 
 
@@ -255,7 +266,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         for known in report.breaks
     ]
     report = replace(report, remedies=decisions)
-    assert "There was no time left." in verdict(report).text
+    assert "There was no time to try a change." in verdict(report).text
     for text in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
         assert "no known remedy applies" not in text
 
@@ -341,7 +352,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("tensor 'x' requires_grad mismatch. expected requires_grad=0"),
             "requires_grad of x: False -> True",
-            "",
+            "nothing: each of the two values has its own graph, which is expected",
         ),
         (
             report_with_recompiles(
@@ -454,6 +465,11 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("len(self.state[list(dict.keys(self.state))[0]]) != 0"),
             "the optimizer has no state before its first step",
             "nothing: the first step creates the optimizer's state, so this happens once",
+        ),
+        (
+            report_with_recompiles("L['args'][0].state[list(dict.keys(L['args'][0].state))[0]]['step'] == 1"),
+            "a count in the optimizer's state is 0 or 1 at first",
+            "nothing: 0 and 1 get their own graphs, and all later values share one, as expected",
         ),
         (
             report_with_recompiles("GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled autocast(cpu)_dtype "),
@@ -771,7 +787,7 @@ LIMIT_REACHED = "no breaks, but f was compiled 3 times and now runs eagerly (rec
 
 def test_a_headline_does_not_hide_the_recompile_limit() -> None:
     report = report_with_recompiles("k == 1", "k == 2", "k == 3", limit=True)
-    verdict = f"{LIMIT_REACHED[0].upper()}{LIMIT_REACHED[1:]}."
+    verdict = f"{LIMIT_REACHED[0].upper()}{LIMIT_REACHED[1:]}: k varied."
     assert render_text(report).startswith(f"{verdict}\nCell In[1], f: 1 graph, 2 ops")
     assert f'<p class="gb-verdict gb-bad">{verdict}</p>' in render_html(report)
     assert render_markdown([report]).startswith(
@@ -789,7 +805,10 @@ def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
     assert limited_functions_text(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
-    assert verdict(limited) == ("bad", "No breaks, but f was compiled once and now runs eagerly (recompile limit).")
+    assert verdict(limited) == (
+        "bad",
+        "No breaks, but f was compiled once and now runs eagerly (recompile limit): k varied.",
+    )
     assert limited_functions_text(no_breaks()) == ""
 
 
@@ -832,7 +851,7 @@ def test_each_failed_guard_has_its_own_count_and_lines() -> None:
 def test_every_view_lists_every_failed_guard() -> None:
     report = several_guards()
     text = render_text(report)
-    assert "f recompiled 3 times, then limit reached: runs eagerly, because these varied:\n" in text
+    assert "f recompiled 3 times, then reached the limit and runs eagerly, because these varied:\n" in text
     assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
     assert "    -  causal: False -> True, 1 of 4 times, line 3\n" in text
     html = unescape(re.sub(r"<[^>]+>", "", render_html(report)))
@@ -846,8 +865,8 @@ def test_every_view_lists_every_failed_guard() -> None:
     [
         (1, False, "recompiled (0/1)"),
         (3, False, "recompiled 3 times"),
-        (1, True, "not recompiled: limit reached, runs eagerly"),
-        (3, True, "recompiled twice, then limit reached: runs eagerly"),
+        (1, True, "not recompiled, but runs eagerly, because the limit is reached"),
+        (3, True, "recompiled twice, then reached the limit and runs eagerly"),
     ],
 )
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:
@@ -873,7 +892,7 @@ def test_a_version_for_a_different_grad_mode_is_not_the_cause_if_there_is_one_fo
 def test_a_function_at_the_recompile_limit_is_not_called_good() -> None:
     html = render_html(report_with_recompiles("k == 2", limit=True)).partition("</style>")[2]
     assert "gb-good" not in html
-    assert "No breaks, but f was compiled once and now runs eagerly (recompile limit)." in html
+    assert "No breaks, but f was compiled once and now runs eagerly (recompile limit): k varied." in html
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 

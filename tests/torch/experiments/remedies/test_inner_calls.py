@@ -188,7 +188,7 @@ compiled = torch.compile(model, backend="eager")
 
 _numbers = itertools.count(1)
 
-OUTSIDE = """\
+BACKWARD_PROGRAM = """\
 import torch
 
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
@@ -331,7 +331,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
-            OUTSIDE,
+            BACKWARD_PROGRAM,
             "compiled",
             torch.ones(2, 4),
             "Compile net instead of Trainer.step",
@@ -471,6 +471,22 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     assert not find_inner_calls(original, report, files).calls
+
+
+def test_a_small_part_does_not_replace_a_function_whose_break_costs_no_graph(tmp_path: Path) -> None:
+    text = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    text += "        return x.sin().cos().tanh()\n\n\nnet = Net()\n\n\n"
+    text += "@torch.compile(backend='eager')\ndef loss(x):\n    y = net(x)\n"
+    text += "    y = (y * 2 + x).exp().log().abs().sqrt().neg().sigmoid()\n    kl = (y - x).mean()\n"
+    text += "    if kl > 9:\n        return None, kl\n    return y, kl\n"
+    module = import_source(text, tmp_path)
+    report = try_remedies(module.loss, torch.ones(2))
+    (break_,) = report.breaks
+    assert break_.cost is not None
+    assert break_.cost.graphs == 0
+    assert not [remedy.title for remedy in report.remedies or [] if remedy.title.startswith("Compile net")]
+    (decision,) = {remedy.person for remedy in report.remedies or [] if remedy.person}
+    assert decision.startswith("Decide whether the result can be computed on every call: return the condition with it")
 
 
 def test_a_model_inside_a_wrapper_has_the_name_of_its_own_variable(tmp_path: Path) -> None:

@@ -367,5 +367,5 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
         runner=runner, candidates=[candidate], unreached_break_ids=[goal], faults=[], part_with_one_break=None
     )
     remedies = with_remedies(report, {}, [outcome])[0].remedies or []
-    assert remedies[-1].reason == "there was no time left"
+    assert remedies[-1].reason == "there was no time to try a change"
     assert "did not work" not in (remedies[-1].person or "")

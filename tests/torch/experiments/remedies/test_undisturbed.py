@@ -82,7 +82,7 @@ def snapshot(*arguments: Any) -> dict[str, Any]:
         "registry": copy.deepcopy(globals().get("__warningregistry__")),
         "filters": list(warnings.filters),
         "logging": (log.level, list(log.handlers), log.disabled, logging.Logger.callHandlers, logging.root.level),
-        "codes": [id(function.__code__) for function in functions],
+        "code_objects": [id(function.__code__) for function in functions],
         "linecache": linecache.getlines(__file__),
         "builtins": sorted(vars(sys.modules["builtins"])),
         "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), sys.gettrace()),
@@ -260,7 +260,7 @@ def test_compiled_functions_are_not_compiled_again() -> None:
 def test_no_trial_runs_without_time() -> None:
     report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), seconds=0.0)
     assert report.remedies is not None
-    assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time left")]
+    assert [(r.kind, r.reason) for r in report.remedies] == [("person", "there was no time to try a change")]
 
 
 def test_the_users_own_functions_get_verdicts() -> None:

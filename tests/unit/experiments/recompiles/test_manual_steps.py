@@ -44,15 +44,15 @@ def test_the_step_for_a_line_of_the_user_says_how_to_rewrite_it() -> None:
 def test_a_list_that_grows_is_the_cause_even_if_a_line_turns_a_number_into_a_constant() -> None:
     guards = [GuardFailure("len(L['self'].history) == 3"), GuardFailure("L['epoch'] == 0")]
     line = SpecializingLine("s1", 14, "for block in self.blocks: x = block(x, epoch / 10)")
-    ((step, _),) = manual_steps(Variations(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], line)
+    ((step, _),) = manual_steps(Variations(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], [line])
     assert step.startswith("The length of `self.history` varies")
-    ((step, _),) = manual_steps(Variations(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
+    ((step, _),) = manual_steps(Variations(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], [line])
     assert "turns a size or a number into a constant" in step, "the body of the loop, not its header"
 
 
 def test_a_tensor_that_is_an_index_gets_a_vector_and_no_advice_on_sizes() -> None:
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("L['t'].item() == 3")], id="r1")
-    ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 6, "a = alphas[t]"))
+    ((step, _),) = manual_steps(Variations(), [recompile], [SpecializingLine("s1", 6, "a = alphas[t]")])
     assert step.startswith("`t` is a tensor that is used as a number, and each value has its own graph: for an index")
     assert step.endswith("write `x[t.reshape(1)][0]` instead of `x[t]`; or pass `t` as a number.")
 
@@ -62,10 +62,10 @@ def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
     recompile = Recompile("2/1", "2/0", "step", None, [deallocated], id="r1")
     assert is_about_freed_objects(recompile)
     assert not is_about_freed_objects(replace(recompile, reasons=[deallocated, GuardFailure("L['lr'] == 0.1")]))
-    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    ((step, _),) = manual_steps(Variations(), [recompile])
     assert step.startswith("`self` is a new object, and the one that the code was compiled for is gone")
     deallocated = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
-    ((step, _),) = manual_steps(Variations(), [replace(recompile, reasons=[deallocated])], None)
+    ((step, _),) = manual_steps(Variations(), [replace(recompile, reasons=[deallocated])])
     assert step == GENERAL_STEP
 
 
@@ -115,13 +115,13 @@ def test_training_does_not_explain_the_dtype_of_a_tensor_in_an_inner_function() 
     recompiles = [
         Recompile("3/1", "3/0", "pad", None, [GuardFailure(guard)], id=ident) for ident, guard in guards.items()
     ]
-    steps = manual_steps(training, recompiles, None)
+    steps = manual_steps(training, recompiles)
     assert [ids for _, ids in steps] == [["r2"]]
 
 
 def test_a_counter_of_an_object_whose_method_is_called_at_a_break_is_recognized() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
-    ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
+    ((step, _),) = manual_steps(Variations(), [recompile], [SpecializingLine("s1", 11, "self.n += n")])
     assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
 
 
@@ -135,11 +135,45 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
         Recompile("0/1", "0/0", "step", None, [first], id="r1"),
         Recompile("0/2", "0/0", "step", None, [first, later], id="r2"),
     ]
-    steps = dict(manual_steps(Variations(numbers=(count,), other_variations=(keys,)), recompiles, None))
+    steps = dict(manual_steps(Variations(numbers=(count,), other_variations=(keys,)), recompiles))
     (created, counted) = sorted(steps, key=lambda step: steps[step])
     assert created.startswith("The first call creates the optimizer's state")
     assert counted.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
     assert "leave `step()` of this optimizer out of the compiled function" in counted
+
+
+def test_a_number_of_an_optimizer_is_the_cause_even_if_a_flag_varies_and_the_guard_names_the_optimizer_self() -> None:
+    group = Path(Root("global", "opt")).child("attribute", "param_groups").child("item", 0)
+    flag = OtherVariation(group.child("item", "capturable"), "flag", (False, True))
+    guard = GuardFailure("L['self'].param_groups[0]['lr'] == 0.001")
+    ((step, _),) = manual_steps(
+        Variations(other_variations=(flag,)), [Recompile("5/1", "5/0", "step", None, [guard], id="r1")]
+    )
+    assert step.startswith("`self.param_groups[0]['lr']` of the optimizer is a Python number")
+
+
+def test_a_count_in_the_state_of_an_optimizer_is_expected_to_need_graphs_for_0_and_1() -> None:
+    guard = GuardFailure("L['args'][0].state[list(dict.keys(L['args'][0].state))[0]]['step'] == 1")
+    recompile = Recompile("0/1", "0/0", "wrapper", None, [guard], id="r1")
+    ((step, _),) = manual_steps(Variations(), [recompile], [SpecializingLine("s1", 11, "state['step'] += 1")])
+    assert step.startswith("A count in the optimizer's state is 0 or 1 in the first steps")
+
+
+def test_each_function_gets_the_sentence_about_its_own_line_and_its_own_guard() -> None:
+    length = OtherVariation(Path(Root("global", "rows")), "length", ())
+    step_number = Number(Path(Root("argument", "step")), (0, 1, 2))
+    lines = [
+        SpecializingLine("s1", 9, "log(loss, step)", None, "1/0"),
+        SpecializingLine("s1", 10, "if step % 2 == 0:", None, "2/0", "condition"),
+    ]
+    recompiles = [
+        Recompile("2/1", "2/0", "step", None, [GuardFailure("(L['step'] % 2) != 0")], id="r1"),
+        Recompile("3/1", "3/0", "step", None, [GuardFailure("L['step'] == 0")], id="r2"),
+    ]
+    variations = Variations(numbers=(step_number,), other_variations=(length,))
+    by_id = {ident: step for step, ids in manual_steps(variations, recompiles, lines) for ident in ids}
+    assert by_id["r1"].startswith("Line 10, `if step % 2 == 0`, depends on a size or a number")
+    assert by_id["r2"].startswith("`step` varies")
 
 
 @pytest.mark.parametrize(("kind", "first", "kind_words"), [
@@ -170,7 +204,7 @@ def test_different_memory_layouts_are_not_expected() -> None:
     recompile = Recompile("0/1", "0/0", "f", None, [guard], id="r1")
     gradients = OtherVariation(Path(Root("argument", "x")), "requires_grad", (False, True))
     assert not are_recompiles_expected(Variations(other_variations=(gradients,)), [recompile])
-    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    ((step, _),) = manual_steps(Variations(), [recompile])
     assert "make it contiguous before the call" in step
 
 
@@ -178,10 +212,10 @@ def test_the_step_says_whether_values_share_a_graph() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")
-    ((shared, _),) = manual_steps(Variations(numbers=(position,)), [recompile], line)
+    ((shared, _),) = manual_steps(Variations(numbers=(position,)), [recompile], [line])
     assert shared.startswith("Line 7, `cache[position] = x`, treats some values of `position` separately")
     assert "the 4 values of this run need 2 graphs" in shared
-    ((separate, _),) = manual_steps(Variations(numbers=(position,)), [recompile] * 3, line)
+    ((separate, _),) = manual_steps(Variations(numbers=(position,)), [recompile] * 3, [line])
     assert "each value has its own graph" in separate
     assert "Compute with the number itself or a tensor" in separate
 
@@ -217,7 +251,7 @@ def test_each_cause_has_its_own_sentence() -> None:
         Recompile(f"0/{index}", "0/0", "f", None, [GuardFailure(guard)], id=f"r{index}")
         for index, guard in enumerate(guards, start=1)
     ]
-    steps = manual_steps(Variations(), recompiles, None)
+    steps = manual_steps(Variations(), recompiles)
     assert [(sentence.partition(" varies")[0], about) for sentence, about in steps] == [
         ("The length of `args`", ["r1", "r3"]),
         (
@@ -235,26 +269,26 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
         Recompile("0/1", "0/0", "f", None, reasons[1:], id="r1"),
         Recompile("0/2", "0/0", "f", None, reasons, id="r2"),
     ]
-    steps = manual_steps(Variations(), recompiles, None)
+    steps = manual_steps(Variations(), recompiles)
     assert [(sentence.partition(" in ")[0][:40], about) for sentence, about in steps] == [
         ("The function is called with and without ", ["r1"]),
         ("`x` is an inference tensor (from `torch.", ["r2"]),
     ]
     assert not [sentence for sentence, _ in steps if "two graphs" in sentence], "there are three"
     other = guard.replace("ADInplaceOrView, ", "Conjugate, ")
-    ((step, _),) = manual_steps(Variations(), [replace(recompiles[0], reasons=[GuardFailure(other)])], None)
+    ((step, _),) = manual_steps(Variations(), [replace(recompiles[0], reasons=[GuardFailure(other)])])
     assert step == GENERAL_STEP
 
 
 def test_an_integer_in_a_global_variable_becomes_an_argument() -> None:
     failure = GuardFailure("G['cache'].length == 6")
     recompile = Recompile("0/1", "0/0", "f", None, [failure], id="r1")
-    ((step, _),) = manual_steps(Variations(), [recompile], None)
+    ((step, _),) = manual_steps(Variations(), [recompile])
     assert step == (
         "`cache.length` is read from a global variable, and PyTorch makes a constant of such an integer: pass `cache` "
         "to the compiled function as an argument."
     )
-    steps = manual_steps(Variations(), [replace(recompile, reasons=[replace(failure, head="loop")])], None)
+    steps = manual_steps(Variations(), [replace(recompile, reasons=[replace(failure, head="loop")])])
     assert "global" not in steps[0][0]
 
 
@@ -262,7 +296,7 @@ def test_a_line_is_not_the_cause_of_recompiles_in_a_different_function() -> None
     calls = Number(Path(Root("module", "self")).child("attribute", "calls"), (0, 1, 2))
     recompile = Recompile("1/1", "1/0", "forward", None, [GuardFailure("self.calls == 0")], id="r1")
     line = SpecializingLine("s1", 11, "print(f'{loss}')", frame="2/0")
-    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], line)
+    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], [line])
     assert "print" not in step
-    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], line._replace(frame="1/0"))
+    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], [line._replace(frame="1/0")])
     assert "print" in step

@@ -395,9 +395,15 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
                 "test it outside of the compiled function."
             )
         case "none":
+            is_argument = variation.path.root.kind == "argument"
+            way_out = (
+                "To have one graph, always pass a tensor that has no effect."
+                if is_argument
+                else "If it is None only until the first call sets it, set it before that call."
+            )
             return (
                 f"{name} is sometimes None: the calls with and without it are two different programs, and each has "
-                "its own graph, as expected. To have one graph, always pass a tensor that has no effect."
+                f"its own graph, as expected. {way_out}"
             )
         case "dtype":
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)

@@ -78,7 +78,7 @@ def test_a_condition_on_a_size_may_need_padding() -> None:
 
 def test_each_optimizer_has_its_own_graph() -> None:
     guard = GuardFailure("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>")
-    ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")], None)
+    ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")])
     assert step == "`args[0]` is a different optimizer in some calls, and each has its own graph, as expected."
 
 

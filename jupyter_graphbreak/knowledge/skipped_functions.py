@@ -35,9 +35,10 @@ CALLED_EAGERLY = SkipReason(
 )
 LIVE_GENERATOR = SkipReason(
     "other",
-    "a generator that changes objects outside of it is in use across a graph break; Dynamo "
+    "a generator that consumes an iterator or changes objects is in use across a graph break; Dynamo "
     "cannot carry a partly consumed generator across the break",
-    "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
+    "use a list instead, such as all([...]) instead of all(...), or list(...) before the break; or remove the other "
+    "break on this line",
     page="causes/gb0003.md",
 )
 ESCAPING_GENERATOR = SkipReason(

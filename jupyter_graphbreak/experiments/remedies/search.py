@@ -575,18 +575,23 @@ class Search:
 
 
 def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates, except those that do no more than a candidate with fewer steps."""
+    """Return the candidates, except those that do no more than one with fewer steps or, before them, the same steps."""
 
-    def is_needless(candidate: Candidate) -> bool:
+    def is_needless(number: int, candidate: Candidate) -> bool:
         return candidate.works and any(
-            set(other.titles) < set(candidate.titles)
+            (set(other.titles) < set(candidate.titles) or (index < number and _has_same_steps(other, candidate)))
             and set(other.breaks) >= set(candidate.breaks)
             and VERDICT_RANK[other.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
-            for other in candidates
+            for index, other in enumerate(candidates)
             if other.works
         )
 
-    return [candidate for candidate in candidates if not is_needless(candidate)]
+    return [candidate for number, candidate in enumerate(candidates) if not is_needless(number, candidate)]
+
+
+def _has_same_steps(first: Candidate, second: Candidate) -> bool:
+    """Return whether two candidates consist of the same steps, in any order."""
+    return set(first.titles) == set(second.titles) and first.result.change.texts == second.result.change.texts
 
 
 def _is_sufficient(candidate: Candidate) -> bool:

@@ -140,7 +140,8 @@ class RepeatedBlock:
 def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
-    Operations are identified by line and target. An operation that recurs at equal distances belongs to such a block.
+    Operations are identified by line and target. An operation that recurs at equal distances, with the same operations
+    in between, belongs to such a block.
     The location of the block is that of its first operation in the function that spans most of the block.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
@@ -151,6 +152,9 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     for positions in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(positions)}
         if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
+            continue
+        targets = [[op.target for op in graph.ops[number:later]] for number, later in itertools.pairwise(positions)]
+        if any(copy != targets[0] for copy in targets):
             continue
         covered_ops = distances.pop() * len(positions)
         if covered_ops <= len(graph.ops) and (largest is None or covered_ops > largest[0]):

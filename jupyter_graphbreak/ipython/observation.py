@@ -125,7 +125,7 @@ class Observation:
             raise
 
     def _start(self, cells: CellTexts, choice: DeviceChoice | None, mentioned_objects: dict[str, Any]) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import force_backend, stance
+        from jupyter_graphbreak._torch_compat.configuration import current_stance, force_backend
         from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import note_earlier_processes, trace_child_processes
@@ -148,7 +148,7 @@ class Observation:
             # With this stance, the first compilation raises an error, too.
             running_cell = cells.find(cells.running_filename or "")
             text = running_cell.text if running_cell is not None else ""
-            if stance() != _FORBIDS_COMPILING and _FORBIDS_COMPILING not in text:
+            if current_stance() != _FORBIDS_COMPILING and _FORBIDS_COMPILING not in text:
                 forget_compiled_code(*mentioned_objects.values())
             self._compiled_objects = {
                 name: weakref.ref(value) for name, value in mentioned_objects.items() if is_compiled(value)

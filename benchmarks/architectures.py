@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def last_records(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the last line of each architecture in a file."""
+    """Return the last line about each architecture in a file."""
     lines = file.read_text().splitlines() if file.exists() else []
     return {line["key"]: line for line in map(json.loads, lines)}
 
@@ -139,7 +139,7 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
     try:
         for line in function(*arguments):
             pipe.send(line)
-    except Exception as error:  # noqa: BLE001 - whatever a model does with a configuration that is not its own
+    except Exception as error:  # noqa: BLE001 - a model may raise anything for a configuration that is not its own
         last = traceback.extract_tb(error.__traceback__)[-1]
         location = f"{Path(last.filename).name}:{last.lineno}"
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({location})"})

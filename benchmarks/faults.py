@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 PACKAGE = ROOT / "jupyter_graphbreak"
 #: The outermost functions: none of our code is around them that could catch their faults.
-OUTERMOST = ("cli",)
+OUTERMOST_MODULES = ("cli",)
 #: Functions that only call the program.
-CALLS_THE_PROGRAM = ("call_compiled",)
+PROGRAM_CALLERS = ("call_compiled",)
 FAULT_MESSAGE = "a fault that was put here"
 #: A cell that compiles something itself, and one without the magic that uses its results.
-COMPILES = """
+COMPILING_CELL = """
 import logging, torch
 @torch.compiler.disable
 def aside(x):
@@ -65,9 +65,9 @@ def step(x, n):
     return {"out": x.relu(), "n": x.mean().item()}
 results = [step(torch.ones(size), n) for size in (2, 3) for n in (1, 2)]
 results[-1]"""
-AFTER_COMPILES = "step(torch.ones(2), 3), torch.zeros(4) + 1, torch.randn(2)"
+CELL_AFTER_COMPILING = "step(torch.ones(2), 3), torch.zeros(4) + 1, torch.randn(2)"
 #: A cell whose calls the magic compiles: a module, and functions, one of which is inspected and one of which fails.
-CALLS = """
+CALLING_CELL = """
 import functools, traceback, warnings, torch
 class Net(torch.nn.Module):
     def __init__(self):
@@ -102,9 +102,9 @@ except ValueError as error:
     print(error, [entry.name for entry in traceback.extract_tb(error.__traceback__)])
 warnings.warn("a warning of the cell")
 losses, scaled, net.weight.grad"""
-AFTER_CALLS = "scale(torch.ones(2), 3), net(torch.ones(3)), torch.randn(2)"
+CELL_AFTER_CALLING = "scale(torch.ones(2), 3), net(torch.ones(3)), torch.randn(2)"
 #: A cell that the magic compiles as one function.
-COMPUTES = """
+COMPUTING_CELL = """
 import torch
 x = torch.ones(3)
 y = x * 2
@@ -112,9 +112,9 @@ print("computed")
 if y.sum() > 0:
     y = y + 1
 y"""
-AFTER_COMPUTES = "x + y, torch.randn(2)"
+CELL_AFTER_COMPUTING = "x + y, torch.randn(2)"
 #: A cell whose compiled call raises.
-RAISES = """
+RAISING_CELL = """
 import torch
 def checked(x):
     y = x * 2
@@ -124,8 +124,8 @@ def checked(x):
     return y
 before = checked(-torch.ones(2))
 after = checked(torch.ones(2))"""
-AFTER_RAISES = "before + 1, torch.randn(2)"
-SECOND = """
+CELL_AFTER_RAISING = "before + 1, torch.randn(2)"
+SECOND_CELL = """
 import torch
 @torch.compile(backend="eager")
 def other(x):
@@ -135,12 +135,12 @@ def other(x):
 other(torch.ones(3))"""
 #: The first cell of each program runs with a fault in our code; the second one is explained without a fault.
 PROGRAMS = {
-    name: (Cell(first, is_explained=True), Cell(SECOND, is_explained=True), Cell(last, is_explained=False))
+    name: (Cell(first, is_explained=True), Cell(SECOND_CELL, is_explained=True), Cell(last, is_explained=False))
     for name, first, last in (
-        ("compiles", COMPILES, AFTER_COMPILES),
-        ("calls", CALLS, AFTER_CALLS),
-        ("computes", COMPUTES, AFTER_COMPUTES),
-        ("raises", RAISES, AFTER_RAISES),
+        ("compiles", COMPILING_CELL, CELL_AFTER_COMPILING),
+        ("calls", CALLING_CELL, CELL_AFTER_CALLING),
+        ("computes", COMPUTING_CELL, CELL_AFTER_COMPUTING),
+        ("raises", RAISING_CELL, CELL_AFTER_RAISING),
     )
 }
 
@@ -161,7 +161,7 @@ class Outcome(NamedTuple):
     seen: list[str]
     has_report: bool
     is_reported: bool
-    #: Whether the report of the next run is the same as it is without a fault.
+    #: Whether the report of the next run is the same as without a fault.
     is_next_right: bool
 
 
@@ -171,7 +171,7 @@ def functions() -> dict[FunctionLocation, list[tuple[types.FunctionType, tuple[i
     holders: dict[FunctionLocation, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for function in gc.get_objects():
         if type(function) is types.FunctionType and _is_ours(function.__code__):
-            for code, path in _nested_codes(function.__code__, ()):
+            for code, path in _nested_code_objects(function.__code__, ()):
                 holders[_location_of(code)].append((function, path))
     return holders
 
@@ -181,11 +181,13 @@ def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
-def _nested_codes(code: types.CodeType, path: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
+def _nested_code_objects(
+    code: types.CodeType, path: tuple[int, ...]
+) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
     yield code, path
     for index, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
-            yield from _nested_codes(constant, (*path, index))
+            yield from _nested_code_objects(constant, (*path, index))
 
 
 def _location_of(code: types.CodeType) -> FunctionLocation:
@@ -278,12 +280,12 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
 
     Such a wrapper must call the original, so a fault in it always shows. Faults in our other functions must not show.
     """
-    codes: dict[types.CodeType, bool] = {}
+    is_wrapper_by_code: dict[types.CodeType, bool] = {}
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code not in codes and _is_ours(code):
-            codes[code] = is_wrapper(code)
+        if event == "call" and code not in is_wrapper_by_code and _is_ours(code):
+            is_wrapper_by_code[code] = is_wrapper(code)
 
     def record_places() -> list[Seen]:
         threading.setprofile(note)
@@ -296,7 +298,9 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             Seen(
                 {
                     "locations": [
-                        json.dumps(_location_of(code)) for code, is_wrapper_code in codes.items() if not is_wrapper_code
+                        json.dumps(_location_of(code))
+                        for code, is_a_wrapper in is_wrapper_by_code.items()
+                        if not is_a_wrapper
                     ]
                 }
             )
@@ -309,7 +313,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
     return sorted(
         location
         for location in locations
-        if Path(location.file).parts[0] not in OUTERMOST and location.name not in CALLS_THE_PROGRAM
+        if Path(location.file).parts[0] not in OUTERMOST_MODULES and location.name not in PROGRAM_CALLERS
     )
 
 

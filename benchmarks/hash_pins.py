@@ -1,6 +1,6 @@
 """Write requirements-dev.txt: the pins of constraints.txt with the hashes of all files of each release.
 
-Needs uv (``pip install uv``), which asks the same index as pip.
+This script needs uv (``pip install uv``), which uses the same package index as pip.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PINS = ROOT / "constraints.txt"
-HASHED = ROOT / "requirements-dev.txt"
+HASHED_REQUIREMENTS = ROOT / "requirements-dev.txt"
 
 #: Machines install different builds of torch, for CUDA or only the CPU, some of them built locally.
 _WITHOUT_HASH = "torch"
@@ -30,7 +30,7 @@ def main() -> int:
     if compiled.returncode:
         print(compiled.stderr or "uv is missing: pip install uv", file=sys.stderr)
         return 1
-    HASHED.write_text(_HEADER + _without_comments(compiled.stdout), encoding="utf-8")
+    HASHED_REQUIREMENTS.write_text(_HEADER + _without_comments(compiled.stdout), encoding="utf-8")
     return 0
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-LIST = Path(__file__).parents[1] / "jupyter_graphbreak" / "analysis" / "known_words.txt"
+LIST_FILE = Path(__file__).parents[1] / "jupyter_graphbreak" / "analysis" / "known_words.txt"
 MODULES = (
     "torch", "torch.nn.functional", "torch.nn.init", "torch.linalg", "torch.fft", "torch.special", "torch.sparse",
     "torch.random", "torch.autograd", "torch.func", "torch._C", "torch._C._nn", "torch._C._linalg", "torch._C._fft",
@@ -66,13 +66,13 @@ def main() -> None:
     }
     known: dict[str, set[str]] = {name: set() for name in sections}
     section = ""
-    for line in LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []:
+    for line in LIST_FILE.read_text(encoding="utf-8").splitlines() if LIST_FILE.exists() else []:
         if line.startswith("["):
             section = line.strip("[]")
         elif line:
             known[section].add(line)
     written = (f"[{name}]\n" + "\n".join(sorted(words | known[name])) for name, words in sections.items())
-    LIST.write_text("\n".join(written) + "\n", encoding="utf-8")
+    LIST_FILE.write_text("\n".join(written) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

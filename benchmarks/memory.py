@@ -88,8 +88,8 @@ MAGIC = (
     *("--patch", "an edited cell", "--try --check --cost"),
 )
 CAPTURES = ("capture(entries=True)", "capture, try_remedies")
-CALLS = ("try_remedies", "check", "measure", "values", "compare_frontends")
-WAYS = (*MAGIC, *CAPTURES, *CALLS)
+CALL_KINDS = ("try_remedies", "check", "measure", "values", "compare_frontends")
+WAYS = (*MAGIC, *CAPTURES, *CALL_KINDS)
 
 
 def make_shell() -> Any:
@@ -111,7 +111,7 @@ def run_cell(shell: Any, text: str, **options: Any) -> None:
 
 
 def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Run a program's cell and ask about it in one of the ways."""
+    """Run a program's cell and ask a question about it in one of the ``WAYS``."""
     names = program.function, ", ".join(program.arguments or ("x",))
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
@@ -151,7 +151,7 @@ def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None
 
 def asking_function(way: str) -> Callable[[Any, Program, str, str], None]:
     """Return the function that asks about a program in one of the ways."""
-    return ask_about_call if way in CALLS else ask_by_capture if way in CAPTURES else ask_in_cell
+    return ask_about_call if way in CALL_KINDS else ask_by_capture if way in CAPTURES else ask_in_cell
 
 
 def define_names(shell: Any, width: int, program: Program) -> int:
@@ -204,7 +204,7 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
 
 
 def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
-    """Measure one way of asking in a separate process."""
+    """Measure one way of asking a question about a program, in a separate process."""
     command = [sys.executable, __file__, f"--program={program}", f"--way={way}", f"--mib={arguments.mib}"]
     command += [f"--backend={arguments.backend}", "--here"]
     process = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -233,10 +233,10 @@ def main() -> None:
             flush=True,
         )
         for way in arguments.way or WAYS:
-            if way in CALLS and not PROGRAMS[name].arguments:
+            if way in CALL_KINDS and not PROGRAMS[name].arguments:
                 continue
             growth = measure_in_process(name, way, arguments)[1]
-            more = growth - (0 if way in CALLS else plain)
+            more = growth - (0 if way in CALL_KINDS else plain)
             ratio = f"{more / held_bytes:6.2f} times the call's tensors, without what the cell alone adds"
             print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 

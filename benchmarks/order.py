@@ -64,7 +64,7 @@ def say(text):
 
 """
 #: The code between breaks.
-BETWEEN = "    y = torch.tanh(y @ w) + x\n"
+CODE_BETWEEN_BREAKS = "    y = torch.tanh(y @ w) + x\n"
 
 
 class Break(NamedTuple):
@@ -90,35 +90,36 @@ BRANCH = Break(
     "    y = torch.where(y.sum() > 0, y + 1, y)\n",
 )
 PLAIN_BREAK = Break("    torch._dynamo.graph_break()\n", "")
-NUMPY = Break("    y = through_numpy(y)\n", "    y = torch.tanh(y)\n")
-PRINTS = Break('    print("here", file=NOWHERE)\n', "")
+NUMPY_BREAK = Break("    y = through_numpy(y)\n", "    y = torch.tanh(y)\n")
+PRINT_BREAK = Break('    print("here", file=NOWHERE)\n', "")
 SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * y.argmax())\n")
 
 #: The breaks of each program, in the order of their lines, and the size of its tensors.
 PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "cheap, expensive, between": (64, [spins(30), spins(900), spins(250)]),
     "time, operations, a plain break": (64, [spins(400), eager_steps(12), PLAIN_BREAK]),
-    "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINTS]),
-    "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY, spins(300)]),
+    "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINT_BREAK]),
+    "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY_BREAK, spins(300)]),
     "two branches and time": (64, [BRANCH, spins(500), BRANCH]),
     "operations, few and many": (64, [eager_steps(4), eager_steps(80), eager_steps(25)]),
     "large tensors": (512, [eager_steps(4), PLAIN_BREAK, spins(150)]),
-    "a scalar, a print, time": (64, [SCALAR, PRINTS, spins(700)]),
-    "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
-    "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),
+    "a scalar, a print, time": (64, [SCALAR, PRINT_BREAK, spins(700)]),
+    "numpy, a scalar, operations": (128, [NUMPY_BREAK, SCALAR, eager_steps(50)]),
+    "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY_BREAK]),
 }
 # The same programs with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
 #: The tolerated difference between the sum of the parts and the whole, as a share.
 TOLERANCE = 0.05
 #: Two breaks are treated as equal if their savings differ by less than this share of the call.
-TIE = 0.01
+TIE_SHARE = 0.01
 
 
 def source_of(breaks: list[Break], fixed: int | None = None) -> str:
     """Return the source text of a program, optionally with one of its breaks fixed."""
     lines = [part.fixed if index == fixed else part.broken for index, part in enumerate(breaks)]
-    return f"{HEAD}def f(x, w):\n    y = x\n{BETWEEN}{''.join(f'{line}{BETWEEN}' for line in lines)}    return y\n"
+    body = "".join(f"{line}{CODE_BETWEEN_BREAKS}" for line in lines)
+    return f"{HEAD}def f(x, w):\n    y = x\n{CODE_BETWEEN_BREAKS}{body}    return y\n"
 
 
 def load_program(folder: Path, text: str, file_numbers: itertools.count[int]) -> Callable[..., Any]:
@@ -168,7 +169,7 @@ def median_us(call: Callable[[], Any], call_count: int = 300) -> float:
 def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float) -> bool:
     """Return whether no break comes before one that saves significantly more."""
     return all(
-        saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE * call_us)
+        saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE_SHARE * call_us)
         for earlier, later in itertools.combinations(order, 2)
     )
 

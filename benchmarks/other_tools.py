@@ -117,7 +117,7 @@ def _call_compiled(function: Any, arguments: list[Any], *, fullgraph: bool = Fal
     compiled(*arguments)
 
 
-def _ours(program: Program) -> ToolResult:
+def _capture(program: Program) -> ToolResult:
     import jupyter_graphbreak
 
     with jupyter_graphbreak.capture() as run:
@@ -162,7 +162,7 @@ def _compile_only(program: Program) -> ToolResult:
     return ToolResult()
 
 
-_IN_PROCESS = {"ours": _ours, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
+_IN_PROCESS = {"ours": _capture, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
 
 
 def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, ToolResult], str]:

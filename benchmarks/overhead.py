@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 SIZES = {"small": (2, 64, 32), "medium": (6, 256, 64), "base": (6, 768, 128)}
 
 #: The expected breaks: one branch on the layer drop, one call that Dynamo does not trace.
-BREAKS = 2
+BREAK_COUNT = 2
 
 
 class Cost(NamedTuple):
@@ -75,8 +75,10 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
     result = {"wall": wall, "cpu": cpu, "loss": loss.item()}
     if run is not None:
         report = run.report
-        if report.summary.breaks != BREAKS:
-            raise SystemExit(f"the report shows {report.summary.breaks} breaks, not {BREAKS}: nothing was measured")
+        if report.summary.breaks != BREAK_COUNT:
+            raise SystemExit(
+                f"the report shows {report.summary.breaks} breaks, not {BREAK_COUNT}: nothing was measured"
+            )
         result |= {"capture_s": report.timing.capture_s, "wall_s": report.timing.wall_s}
     return result
 

@@ -64,7 +64,7 @@ def main() -> None:
     runs = [Run(torch, "") for torch in arguments.releases or RELEASES]
     if not arguments.releases:
         runs += [Run(arguments.with_pythons, python) for python in PYTHONS if interpreter(python) is not None]
-    failed = False
+    has_failed = False
     for run in runs if not arguments.table_only else ():
         result_path = RESULTS / f"{run.name}.json"
         if is_current(result_path) and os.environ.get("FORCE") != "1":
@@ -76,9 +76,9 @@ def main() -> None:
             flush=True,
         )
         result_path.write_text(json.dumps(test_result._asdict()) + "\n", encoding="utf-8")
-        failed = failed or test_result.failed > 0
+        has_failed = has_failed or test_result.failed > 0
     write_table(read_results())
-    sys.exit(failed)
+    sys.exit(has_failed)
 
 
 def is_current(result_path: Path) -> bool:

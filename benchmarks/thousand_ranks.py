@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import psutil
 
-READ = """
+READING_PROGRAM = """
 import sys, jupyter_graphbreak
 if sys.argv[1].startswith("memory://"):
     import fsspec, pathlib
@@ -114,7 +114,7 @@ def main() -> None:
         make_folder(log, folder, rank_count, megabytes << 20)
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{rank_count} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
-        command = [sys.executable, "-c", READ]
+        command = [sys.executable, "-c", READING_PROGRAM]
         local = run_timed([*command, name])
         print(f"folder     {_times(local)}   peak {local.peak_mb:5.0f} MB")
         print(local.output)

@@ -108,7 +108,7 @@ _SPECIFIC_VALUES: dict[str, dict[str, Any]] = {
     "qwen3_vl_moe": {"vision_config": {"deepstack_visual_indexes": [0], "num_position_embeddings": 16}},
 }
 _IMAGE, _VISION_START, _VIDEO = 90, 91, 92
-#: The dimensions that the pixels of an architecture have between the batch and the channels.
+#: The sizes of the dimensions between the batch and the channels, for architectures that take several images at once.
 _SEVERAL_IMAGES = {
     "idefics2": (1,), "idefics3": (1,), "smolvlm": (1,), "llava_next": (2,), "llava_onevision": (2,),
     "llava_next_video": (2,), "granite4_vision": (2,),

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-READ = "import sys, jupyter_graphbreak\nprint(repr(jupyter_graphbreak.read_trace(sys.argv[1])))"
+READING_PROGRAM = "import sys, jupyter_graphbreak\nprint(repr(jupyter_graphbreak.read_trace(sys.argv[1])))"
 _ROUNDS = 3
 
 
@@ -51,7 +51,7 @@ def main() -> None:
         write_repeated(source, log, megabytes << 20)
         print(f"{log.stat().st_size / 1e6:.0f} MB")
         for _ in range(_ROUNDS):
-            seconds, peak, output = run_timed([sys.executable, "-c", READ, str(log)])
+            seconds, peak, output = run_timed([sys.executable, "-c", READING_PROGRAM, str(log)])
             print(f"read_trace {seconds:6.2f} s   peak {peak:5.0f} MB   {output}")
             if tlparse is not None:
                 seconds, peak, _ = run_timed([tlparse, str(log), "-o", f"{folder}/out", "--overwrite", "--no-browser"])

@@ -46,7 +46,7 @@ _LINE_OF_CODE = re.compile(r"stdout: ( *Cell In|[-> ]*\d+ )|stderr: [ |]*File \"
 _FRAME = re.compile(r'\w+:   File "[^"]+", line \d+, in ')
 HISTORY = ("_", "__", "___", "__doc__", "__annotations__")
 #: Modules that programs may import, preloaded once.
-LOADED = (
+PRELOADED_MODULES = (
     "jupyter_graphbreak.views.html.bundle", "pygments.formatters.terminal256", "stack_data", "torch._export",
     "torch._inductor.compile_fx", "torch._inductor.cudagraph_trees", "torch.distributions", "torch.export",
 )  # fmt: skip
@@ -335,7 +335,7 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
 
 def make_shell() -> InteractiveShell:
     """Return a shell with the extension and preloaded modules."""
-    for module in LOADED:
+    for module in PRELOADED_MODULES:
         importlib.import_module(module)
     config = Config()
     config.HistoryManager.enabled = False

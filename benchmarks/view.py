@@ -139,7 +139,7 @@ def _measure_page(report: Report, run_count: int) -> None:
             keys += page.evaluate(_FILTER, box.element_handle())
             page.reload()
             page.wait_for_selector(".gb-live")
-            more += _times_of_more(page)
+            more += _measure_more_button(page)
             page.close()
         browser.close()
     _print_times("", paints, keys, more)
@@ -170,7 +170,7 @@ def _lab_times(report: Report, run_count: int) -> None:
             start_command(page, "notebook:run-all-cells")
             paints.append(_wait_for_paint(page, "message"))
             page.wait_for_timeout(2000)
-            more += _times_of_more(page)
+            more += _measure_more_button(page)
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)
@@ -202,7 +202,7 @@ def _trust(lab: Lab, name: str) -> None:
     lab.send_request(path, "PUT", {"type": "notebook", "format": "json", "content": notebook})
 
 
-def _times_of_more(page: Page) -> list[float]:
+def _measure_more_button(page: Page) -> list[float]:
     """Press the button for more breaks of a group twice, because the first press loads the rest of the markup."""
     times = []
     for group in page.query_selector_all("[data-list=breaks] > li > details")[:1]:

@@ -688,12 +688,17 @@ def _calls() -> list[str]:
 
 
 def _settings(cause: KnownCause) -> list[str]:
-    rows = [f"- {' and '.join(map(_setting, combination))}" for combination in cause.settings]
+    rows = [f"- {' and '.join(map(_setting, settings))}{_condition(cause, settings)}" for settings in cause.settings]
     return [
         "`--try` tests each of these on your code, the one that does less first:",
         "\n".join(rows),
         "A setting applies to everything that is compiled while it is on. Set it before the first call.",
     ]
+
+
+def _condition(cause: KnownCause, settings: Sequence[DynamoSetting]) -> str:
+    """Return the words that follow the settings in the cause's advice, such as ", if only tensor operations ..."."""
+    return (cause.setting_advice or "").partition(" and ".join(map(str, settings)))[2]
 
 
 def _setting(setting: DynamoSetting) -> str:

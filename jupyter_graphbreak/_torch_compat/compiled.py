@@ -173,7 +173,7 @@ def is_dynamo_disabled(value: Any) -> bool:
     return is_marked and not attribute_of(attribute_of(value, "__wrapped__"), "_torchdynamo_disable")
 
 
-def resume_codes(code: CodeType) -> list[CodeType]:
+def resume_code_objects(code: CodeType) -> list[CodeType]:
     """Return the code of all resume functions that Dynamo has created for a code object, directly or indirectly."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
@@ -198,11 +198,11 @@ def has_cached_code(code: CodeType) -> bool:
     return bool(cache_entries(code))
 
 
-def forget_codes(codes: Iterable[CodeType]) -> None:
+def forget_code_objects(code_objects: Iterable[CodeType]) -> None:
     """Make Dynamo forget that it compiled or skipped some code objects and their resume functions."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
-    for code in codes:
-        for compiled_code in (code, *resume_codes(code)):
+    for code in code_objects:
+        for compiled_code in (code, *resume_code_objects(code)):
             forget_code(compiled_code)
             if compiled_code in cache:
                 cache[compiled_code] = {}  # new resume functions must not depend on an earlier run
@@ -220,7 +220,7 @@ def forget_code(code: CodeType) -> None:
 
 
 @contextlib.contextmanager
-def snapshot_known_codes() -> Iterator[list[ref[CodeType]]]:
+def snapshot_known_code() -> Iterator[list[ref[CodeType]]]:
     """Yield references to the code objects that Dynamo knows when the context begins; resetting Dynamo removes them.
 
     Dynamo knows a code object as soon as it begins to compile it, even if it then skips it.

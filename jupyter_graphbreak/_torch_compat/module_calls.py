@@ -75,7 +75,7 @@ class TraceableCallables:
     """
 
     def __init__(self) -> None:
-        self._codes: dict[int, tuple[Callable[[], Any], types.CodeType | None]] = {}
+        self._entries: dict[int, tuple[Callable[[], Any], types.CodeType | None]] = {}
         self._undo_stack = contextlib.ExitStack()
 
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
@@ -87,7 +87,7 @@ class TraceableCallables:
             The module to which the callable is bound, or else the callable itself.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
-        entry = self._codes.get(id(anchor))
+        entry = self._entries.get(id(anchor))
         if entry is None or entry[0]() is not anchor:
             entry = self._create_entry(callable_, target, anchor)
         code = entry[1]
@@ -109,7 +109,7 @@ class TraceableCallables:
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
         with contextlib.suppress(TypeError):  # no weak reference is possible: repeat this for each call
             entry = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
-            self._codes[id(anchor)] = entry
+            self._entries[id(anchor)] = entry
             return entry
         return (lambda: None), code
 
@@ -125,7 +125,7 @@ class TraceableCallables:
         self._undo_stack.close()
 
     def _forget(self, anchor_id: int, _: object) -> None:
-        self._codes.pop(anchor_id, None)
+        self._entries.pop(anchor_id, None)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from collections import Counter
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_codes
+from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_code_objects
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
     observe_calls_on_thread,
@@ -131,7 +131,7 @@ def clone_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., A
 
 
 @contextlib.contextmanager
-def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
+def separate_cache(code_objects: Iterable[CodeType]) -> Iterator[None]:
     """Separate the code that Dynamo compiles in the context from its earlier compilations of the same functions.
 
     Code in the context must compile with a backend from :func:`clone_backend`. Dynamo forgets the compiled code, its
@@ -139,19 +139,19 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
 
     Parameters
     ----------
-    codes : iterable of CodeType
+    code_objects : iterable of CodeType
         Code that may run. If Dynamo gave up on this code, or on other code that it knows, it tries again to compile it.
     """
     compilations = ThreadCompilations()
-    codes = list(codes)
-    for code in codes:
-        for compiled_code in (code, *resume_codes(code)):
+    code_objects = list(code_objects)
+    for code in code_objects:
+        for compiled_code in (code, *resume_code_objects(code)):
             _allow_compiling(compiled_code)
     for reference in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
         if (known_code := reference()) is not None:  # the run may reach this code indirectly
             _allow_compiling(known_code)
     with (
-        wrap_frame_conversions(_exclude_our_codes(codes, compilations.isolated_conversion)), restore_counters(),
+        wrap_frame_conversions(_exclude_our_code(code_objects, compilations.isolated_conversion)), restore_counters(),
         remove_new_globals(), _separate_cache_sizes(compilations.earlier_versions), _restore_frame_counts(),
         _disable_reset(), _restore_module_hooks(), _separate_wrapper_code(), restore_eval_frame_override(),
         skip_guard_profiling(), _empty_guard_managers(), _redirect_to_copied_globals(),
@@ -162,14 +162,14 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
             compilations.forget()
 
 
-def _exclude_our_codes(
-    codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
+def _exclude_our_code(
+    code_objects: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
     """Return a function like ``isolated_conversion`` that returns ``None`` for code of this package.
 
     Such code, which captures output for example, may run at a break. Dynamo would compile and count it.
     """
-    user_names = {code.co_name for code in codes}
+    user_names = {code.co_name for code in code_objects}
 
     def make_context(code: CodeType) -> contextlib.AbstractContextManager[None] | None:
         name = code.co_name

@@ -50,7 +50,7 @@ class ResumeTable:
     """Matches the resume functions that Dynamo created with the frames that compiled them."""
 
     def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
-        self._skipped_codes = {(skip.id, skip.name) for skip in ledger.skips}
+        self._skipped_code = {(skip.id, skip.name) for skip in ledger.skips}
         self._has_all_skip_reasons = ledger.has_all_skip_reasons
         self._sources = sources
         self._breaks = breaks
@@ -170,7 +170,7 @@ class ResumeTable:
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
         """
-        if (creation.id, creation.name) in self._skipped_codes:
+        if (creation.id, creation.name) in self._skipped_code:
             return "eager"
         if creation.compiled:
             return "compiled before"

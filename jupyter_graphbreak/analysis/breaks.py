@@ -398,8 +398,8 @@ class BreakTable:
     def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
         """Return the innermost stack entry of a break that has source code.
 
-        For IPython's wrapper of ``open``, and for a frozen module such as the one of ``os.path.exists``, this is the
-        entry that calls it.
+        IPython's wrapper of ``open`` and frozen modules, such as the module of ``os.path.exists``, have none: the
+        result is then the entry that calls them.
         """
         entries = [*conditions.whole_stack, *conditions.stack]
         with_source = (

@@ -105,8 +105,8 @@ def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
                 callers[frame.ident] = caller
             continue
         stack = reversed(frame.start.stack)
-        codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
-        caller = next((earlier_frames[code] for code in codes if code in earlier_frames), None)
+        functions = ((entry.function, entry.filename, entry.first_line) for entry in stack)
+        caller = next((earlier_frames[function] for function in functions if function in earlier_frames), None)
         if caller is not None:
             callers[frame.ident] = caller
         earlier_frames[frame.code] = frame.ident
@@ -258,8 +258,8 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
 def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     """Return the branches that the result of a call decides.
 
-    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. It is left out
-    if the result decides a different branch, and so is the entry of the call itself.
+    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. This jump and
+    the entry of the call itself are left out if the result decides a different branch.
     """
     line = call.filename, call.line
     decided_branches: _Branches = {

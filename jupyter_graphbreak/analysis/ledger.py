@@ -407,7 +407,7 @@ class _LedgerReader:
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph, record.attempt))
                 frame.pending_graph = None
             case "compilation_metrics":
-                # A damaged entry does not remove what a good one says.
+                # A damaged entry does not replace the values of an intact one.
                 frame.metrics |= {name: value for name, value in data.items() if value is not None}
                 if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT_REASONS):
                     frame.refusal = additions.FrameRefused(

@@ -604,9 +604,9 @@ def _character_offset(text: str, utf8_offset: int) -> int:
 def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
     """Return the locations of the frames in a recorded stack that are worth showing.
 
-    Machinery is left out, and so is everything outside the user's outermost frame, such as the program that runs the
-    shell, or a program that runs the user's program. A resume function is merged with the function that it resumes and
-    that called it, and a cell's function with the cell.
+    Machinery and everything outside the user's outermost frame, such as the program that runs the shell or the user's
+    program, are left out. A resume function is merged with the function that it resumes and that called it, and a
+    cell's function with the cell.
 
     Parameters
     ----------

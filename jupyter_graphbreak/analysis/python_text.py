@@ -25,7 +25,7 @@ def parse_python(text: str) -> ast.Module | None:
     """
     first, _, remaining_lines = text.partition("\n")
     if first.startswith("%%"):
-        # Below such a line, IPython dedents the lines, and a percent sign is part of a string or an expression.
+        # IPython dedents the lines below such a line. A percent sign in them is part of a string or an expression.
         tree = _try_parse(remaining_lines) if _is_indented(remaining_lines) else None
         tree = ast.increment_lineno(tree, 1) if tree is not None else _try_parse(f"pass\n{remaining_lines}")
         if tree is not None:
@@ -34,7 +34,7 @@ def parse_python(text: str) -> ast.Module | None:
 
 
 def trees_of(segments: Iterable[Segment]) -> Iterator[ast.Module]:
-    """Yield the syntax trees of segments with the line numbers of their source; what is not Python is left out."""
+    """Yield the syntax trees of segments with the line numbers of their source; text that is not Python is left out."""
     for segment in segments:
         tree = parse_python(segment.text)
         if tree is not None:

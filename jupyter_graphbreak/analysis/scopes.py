@@ -3,7 +3,7 @@
 The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
 A scope that Dynamo reopens in a resume function is recorded with the line on which that function continues, not with
 the line of the scope. Such a scope is looked up as the ``with`` block around that line. If the source and the run
-disagree, the run is believed.
+disagree, the report follows the run.
 """
 
 from __future__ import annotations

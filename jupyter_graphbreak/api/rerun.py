@@ -120,7 +120,7 @@ class Rerun:
 
         seconds = options.pop("seconds", None)
         time_limit = PATIENCE_S if seconds is None else seconds
-        end = time.monotonic() + time_limit
+        deadline = time.monotonic() + time_limit
         share = _share_of_breaks(self.report)
         self._found_remedies = find_remedies(
             self.report,
@@ -141,7 +141,7 @@ class Rerun:
                 report,
                 self._files,
                 self._kept_entries,
-                seconds=end - time.monotonic(),
+                seconds=deadline - time.monotonic(),
                 find_cell=self._find_cell,
                 on_status=self._on_status,
                 compile_text=options.get("compile_text", compile_file),
@@ -157,18 +157,18 @@ class Rerun:
         from jupyter_graphbreak.experiments.cost.startup import combine_startups
         from jupyter_graphbreak.experiments.trial.entry import backend_name
 
-        end, latest_start = _deadlines(seconds)
+        deadline, latest_start = _deadlines(seconds)
         costs, startups = [], []
         for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._note_failures(f"Measuring {entry.function}", entry), limit_time(end):
+            with entry.set_up(), self._note_failures(f"Measuring {entry.function}", entry), limit_time(deadline):
                 results = [
                     result for result in (self._found_remedies, self._found_recompile_remedies) if result is not None
                 ]
                 contexts = {
                     ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
-                measured = measure_entry(entry, contexts, self.report, end=latest_start, find_cell=self._find_cell)
+                measured = measure_entry(entry, contexts, self.report, deadline=latest_start, find_cell=self._find_cell)
                 costs.append(replace(measured.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
                 startups.append(measured.startup)
         if costs:
@@ -182,14 +182,14 @@ class Rerun:
         """Compare the compiled results of the entries with their eager results."""
         from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
 
-        end, latest_start = _deadlines(seconds)
+        deadline, latest_start = _deadlines(seconds)
         checks = []
         groups = {id(group[0]): group for group in group_instances(self._kept_entries.entries)}
         for entry in self._entries(latest_start, "checked"):
             if id(entry) not in groups:  # the entry is checked together with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(end):
+            with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(deadline):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
                 if checked.error_name is None:
@@ -209,7 +209,7 @@ class Rerun:
         from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
         requested_lines = parse_lines(at)
-        end, latest_start = _deadlines(seconds)
+        deadline, latest_start = _deadlines(seconds)
         entry_values = []
         for entry in self._entries(latest_start, "run operation by operation"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
@@ -222,7 +222,7 @@ class Rerun:
                 )
             observed_entry, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             activity = f"Recording the values of {entry.function}"
-            with entry.set_up(), self._note_failures(activity, entry), limit_time(end):
+            with entry.set_up(), self._note_failures(activity, entry), limit_time(deadline):
                 result = values_of_entry(
                     observed_entry,
                     self.report,
@@ -263,12 +263,12 @@ class Rerun:
         from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner
         from jupyter_graphbreak.experiments.reproducer.target import reproducible_ids
 
-        end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
+        deadline = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
         scripts: list[Reproducer] = []
         idents = reproducible_ids(self.report)
         with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
-                seconds_left = end - time.monotonic()
+                seconds_left = deadline - time.monotonic()
                 if seconds_left < _MIN_FOR_SCRIPT_S and scripts:
                     self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
                     break

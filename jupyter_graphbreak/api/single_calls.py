@@ -158,7 +158,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     def measure_call(entry: Entry) -> schema.Report:
         try:
             with limit_time(start + limit):
-                cost, report, _ = measure_entry(entry, end=start + _FULL_TIMING_SHARE * limit)
+                cost, report, _ = measure_entry(entry, deadline=start + _FULL_TIMING_SHARE * limit)
         except Exception as error:
             if isinstance(error, TrialStoppedError) or is_internal(error) or _call_raises(entry):
                 raise
@@ -208,10 +208,10 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     require_torch()
     from jupyter_graphbreak.experiments.check.checking import check_entry
 
-    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
+    deadline = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
 
     def check_call(entry: Entry) -> schema.Report:
-        with limit_time(end):
+        with limit_time(deadline):
             result = check_entry(entry)
         return msgspec.structs.replace(result.report, check=[result.check] if result.error_name is None else [])
 
@@ -263,11 +263,11 @@ def values(
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
     from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
 
-    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
+    deadline = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = parse_lines(at)
 
     def record_values(entry: Entry) -> schema.Report:
-        with limit_time(end):
+        with limit_time(deadline):
             entry_values, report = values_of_entry(entry, lines=lines)
         notes = [Diagnostic("warning", note) for note in sentences_about_missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
@@ -402,8 +402,8 @@ def compare_frontends(
 
 def compare_on_inputs(
     fn: Callable[..., Any],
-    first: Arguments,
-    others: Sequence[Arguments] = (),
+    first_arguments: Arguments,
+    further_arguments: Sequence[Arguments] = (),
     *,
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
@@ -415,7 +415,7 @@ def compare_on_inputs(
 
     Parameters
     ----------
-    first, others : Arguments
+    first_arguments, further_arguments : Arguments
         The arguments for capturing the function, and further inputs.
     copies : CopiedCalls or None
         The copied calls that ``fn`` belongs to, if it is a copy.
@@ -427,26 +427,28 @@ def compare_on_inputs(
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    entry = entry_of(fn, *first.args, **first.kwargs)
+    entry = entry_of(fn, *first_arguments.args, **first_arguments.kwargs)
     entry = (
         replace(entry, storage_copies=copies.storage_copies, name_snapshot=copies.name_snapshot)
         if copies is not None
         else entry
     )
-    end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
+    deadline = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
         effect = effects.effect_of(entry.call) if effects is not None else None
-        with entry.set_up(), limit_time(end):
+        with entry.set_up(), limit_time(deadline):
             if effect is not None:
-                return _stopped_comparison(entry, first, effect, find_cell)
+                return _stopped_comparison(entry, first_arguments, effect, find_cell)
             why_not_run = entry.why_not_run()
             if why_not_run is not None:
                 report = _empty_report(Diagnostic("warning", why_not_run))
-                return Frontends.of(frontends.frontends_without_verdicts(entry.call, first, report))
+                return Frontends.of(frontends.frontends_without_verdicts(entry.call, first_arguments, report))
             try:
-                return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
+                return Frontends.of(
+                    frontends.compare(fn, first_arguments, further_arguments, backend=backend, find_cell=find_cell)
+                )
             except TrialStoppedError as stopped:
-                return _stopped_comparison(entry, first, stopped.effect, find_cell)
+                return _stopped_comparison(entry, first_arguments, stopped.effect, find_cell)
     except Exception as fault:
         if not is_internal(fault):
             raise
@@ -456,12 +458,14 @@ def compare_on_inputs(
         return Frontends.of(frontends.frontends_after_fault(fn, note))
 
 
-def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, find_cell: FindCell) -> Frontends:
+def _stopped_comparison(
+    entry: Entry, first_arguments: Arguments, effect: ObservedEffect, find_cell: FindCell
+) -> Frontends:
     """Return a comparison without verdicts, because the function has an effect outside its copies."""
     from jupyter_graphbreak.experiments.frontends import frontends_without_verdicts
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
-    return Frontends.of(frontends_without_verdicts(entry.call, first, report))
+    return Frontends.of(frontends_without_verdicts(entry.call, first_arguments, report))
 
 
 def _call_raises(entry: Entry) -> bool:

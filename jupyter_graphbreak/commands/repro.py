@@ -22,9 +22,8 @@ def repro_command(context: click.Context, /, *, ident: str | None, issue: bool, 
     """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
     The script contains the functions involved, random inputs of the same kind and the settings. It is reduced step by
-    step, and has run in its own process, in an empty folder. Finding it means repeating calls of the program; these
-    are stopped before they have an effect on files, connections or processes. The exit status is 1 if there is no such
-    script.
+    step, and has run in its own process, in an empty folder. To find it, calls of the program are repeated; each is
+    stopped before it has an effect on files, connections or processes. The exit status is 1 if there is no such script.
     """
     from jupyter_graphbreak.experiments.reproducer.target import CHECK, reproducible_ids
     from jupyter_graphbreak.results import NotReproducedError

@@ -19,7 +19,7 @@ from jupyter_graphbreak.recording.targets import (
     is_user_written,
     may_be_user_defined,
     names_in_code,
-    walk_codes,
+    walk_code_objects,
 )
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -215,13 +215,13 @@ class _Uses:
         self.values: list[Any] = []
         self.calls_user_functions = False
         self.computes = _calculates(function)
-        visited_codes: set[types.CodeType] = set()
+        visited: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, receiver, 0)]
-        while pending and len(visited_codes) < _MAX_FUNCTIONS:
+        while pending and len(visited) < _MAX_FUNCTIONS:
             current, instance, depth = pending.pop()
-            if current.__code__ in visited_codes:
+            if current.__code__ in visited:
                 continue
-            visited_codes.add(current.__code__)
+            visited.add(current.__code__)
             names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})
@@ -250,8 +250,8 @@ def _computes_in_numpy(uses: _Uses) -> bool:
 
 def _calculates(function: types.FunctionType) -> bool:
     """Return whether code calculates with tensors, or uses more than builtins, data and functions that read tensors."""
-    codes = walk_codes(function.__code__)
-    instructions = [(part.opname, part.argval) for code in codes for part in dis.get_instructions(code)]
+    code_objects = walk_code_objects(function.__code__)
+    instructions = [(part.opname, part.argval) for code in code_objects for part in dis.get_instructions(code)]
     attributes = {name for operation, name in instructions if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
     used_names = {name for operation, name in instructions if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
     data = {name for name in used_names if is_instance(function.__globals__.get(name), _DATA_TYPES)}

@@ -84,7 +84,7 @@ class RoutedFunctions:
     """Copies the user's functions with their calls routed."""
 
     def __init__(self) -> None:
-        self._codes: dict[types.CodeType, types.CodeType | None] = {}
+        self._routed_code: dict[types.CodeType, types.CodeType | None] = {}
 
     def copy_with_routed_calls(self, function: types.FunctionType) -> types.FunctionType | None:
         """Return a copy of a function with its calls routed; ``None`` if its source is unknown or has changed.
@@ -92,9 +92,9 @@ class RoutedFunctions:
         The copy shares the globals, the closure, the defaults and the attributes of the function.
         """
         code = function.__code__
-        if code not in self._codes:
-            self._codes[code] = route_code(code)
-        new_code = self._codes[code]
+        if code not in self._routed_code:
+            self._routed_code[code] = route_code(code)
+        new_code = self._routed_code[code]
         if new_code is None:
             return None
         copy = types.FunctionType(

@@ -31,7 +31,7 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference, sho
 from jupyter_graphbreak.faults import internal_error_sentence, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
-from jupyter_graphbreak.recording.targets import user_codes
+from jupyter_graphbreak.recording.targets import user_code_objects
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.report.summary import Summary
@@ -126,8 +126,8 @@ class FrontendExamination:
         self._subject = Subject(eager.fn, eager.first_input.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        codes = [*user_codes(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
-        with separate_cache(codes), capture_effects() as effects:
+        code_objects = [*user_code_objects(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
+        with separate_cache(code_objects), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as error:

@@ -94,36 +94,36 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     """Return the verdict on reports: whether a baseline allows what they contain, and all differences."""
-    current = baseline_of(reports)
+    current_baseline = baseline_of(reports)
     existing_functions = _existing_functions(reports)
 
     def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing_functions
 
-    is_same_release = _release_of(baseline.torch) == _release_of(current.torch)
+    is_same_release = _release_of(baseline.torch) == _release_of(current_baseline.torch)
     break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_ACROSS_RELEASES
-    _, gone, new_breaks = _pair_entries(baseline.breaks, current.breaks, break_keys, is_gone)
-    _, _, new_eager = _pair_entries(baseline.eager, current.eager, _EAGER_KEYS, is_gone)
-    pairs, _, _ = _pair_entries(baseline.recompiles, current.recompiles, _RECOMPILE_KEYS, is_gone)
+    _, gone, new_breaks = _pair_entries(baseline.breaks, current_baseline.breaks, break_keys, is_gone)
+    _, _, new_eager = _pair_entries(baseline.eager, current_baseline.eager, _EAGER_KEYS, is_gone)
+    pairs, _, _ = _pair_entries(baseline.recompiles, current_baseline.recompiles, _RECOMPILE_KEYS, is_gone)
     allowed_times = {new: max(old.times, baseline.max_recompiles) for old, new in pairs}
     return GateVerdict(
         new_breaks=new_breaks,
         newly_eager=new_eager,
         more_recompiles=[
             MoreRecompiles(new.path, new.function, limit, new.times)
-            for new in current.recompiles
+            for new in current_baseline.recompiles
             if new.times > (limit := allowed_times.get(new, baseline.max_recompiles))
         ],
         gone_breaks=gone,
-        allowed_count=len(current.breaks) - len(new_breaks),
+        allowed_count=len(current_baseline.breaks) - len(new_breaks),
         nothing_compiled=have_compiled_nothing(reports),
-        changed_versions=_changed_versions(baseline, current),
+        changed_versions=_changed_versions(baseline, current_baseline),
     )
 
 
-def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
+def _changed_versions(baseline: Baseline, current_baseline: Baseline) -> dict[str, tuple[str, str]]:
     """Return the old and the new version of each library that changed; builds of one release are treated as equal."""
-    before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
+    before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current_baseline))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 
@@ -232,15 +232,15 @@ def headline(verdict: GateVerdict) -> str:
         _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),
         _count_text(len(verdict.more_recompiles), "function recompiled more often", "functions recompiled more often"),
     ]
-    failed = ", ".join(filter(None, parts))
+    failed_parts = ", ".join(filter(None, parts))
     notes = [
         _count_text(verdict.allowed_count, "allowed break"),
         _count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"),
     ]
     counts = ", ".join(filter(None, notes))
-    if not failed:
+    if not failed_parts:
         return f"gate passed: {counts or 'no breaks'}"
-    return f"gate failed: {failed}; {counts}" if counts else f"gate failed: {failed}"
+    return f"gate failed: {failed_parts}; {counts}" if counts else f"gate failed: {failed_parts}"
 
 
 def details(verdict: GateVerdict) -> list[str]:

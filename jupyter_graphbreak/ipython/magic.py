@@ -230,7 +230,7 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "-o", "--output", default=None, metavar="NAME",
-        help="Store the report in this variable; with --frontends, store the comparison, which has a .report.",
+        help="Store the report in this variable; with --frontends, store the comparison; its .report is the report.",
     )  # fmt: skip
     @argument(
         "--processes", action="store_true",

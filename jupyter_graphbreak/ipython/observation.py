@@ -471,7 +471,7 @@ class Observation:
             for name, reference in self._compiled_objects.items()
             if name in namespace and namespace[name] is reference()
         }
-        for name in names_not_compiled_again(unchanged_objects, self.recording.started_codes()):
+        for name in names_not_compiled_again(unchanged_objects, self.recording.started_functions()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are missing here.")
 
 

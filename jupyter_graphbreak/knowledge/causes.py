@@ -107,7 +107,7 @@ _BACKWARD_STEP = ManualStep(
     decides_compiled_region=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
-    "Decide before the compiled function which tensors need gradients: a graph cannot change that."
+    "Decide which tensors need gradients, and set that before the compiled function: a graph cannot change it."
 )
 _CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call to the compiled function.")
 _NUMPY_STEP = ManualStep(
@@ -476,7 +476,7 @@ CAUSES = (
         title="`import` that fails",
         advice="import it once, before the compiled function, and store whether that succeeded",
         manual_step=ManualStep(
-            "Decide where to check whether the package is installed: once, before the compiled function."
+            "Decide whether to check once, before the compiled function, that the package is installed."
         ),
     ),
     KnownCause("GB0070", ("Indexing list with non-scalar tensor",), title="List indexed with a tensor"),

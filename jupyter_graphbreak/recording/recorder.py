@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_graphbreak import faults
-from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_codes
+from jupyter_graphbreak._torch_compat.compiled import count_compilations, is_known_code, snapshot_known_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings, why_compile_is_disabled
 from jupyter_graphbreak._torch_compat.hooks.compilation import (
     watch_breaks,
@@ -44,7 +44,7 @@ from jupyter_graphbreak._torch_compat.hooks.refusals import (
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_remembered_skips
 from jupyter_graphbreak._torch_compat.hooks.saving import watch_saving
 from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import identity
 from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
 from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
@@ -155,7 +155,7 @@ class Recording:
         for compiled_callable in callables:
             self._append_without_context(compiled_callable)
 
-    def started_codes(self) -> list[tuple[str, str, int]]:
+    def started_functions(self) -> list[tuple[str, str, int]]:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
         return [frame_start.code_key for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
 
@@ -184,8 +184,8 @@ class Recording:
             records = list(self.records)
         return [*records, *self._closing_records(records, None, None)]
 
-    def _finish(self, compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
-        for record in self._closing_records(self.records, compilation_count, earlier_codes):
+    def _finish(self, compilation_count: int | None, earlier_code: list[ref[CodeType]] | None) -> None:
+        for record in self._closing_records(self.records, compilation_count, earlier_code):
             self.append(record)
         for failure in additions.additions_of(self.records, additions.WatchFailed):
             faults.collect_fault(failure.sentence)
@@ -194,7 +194,7 @@ class Recording:
                 faults.collect_fault(note.message)
 
     def _closing_records(
-        self, records: list[Record], compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None
+        self, records: list[Record], compilation_count: int | None, earlier_code: list[ref[CodeType]] | None
     ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
@@ -211,22 +211,22 @@ class Recording:
             watched=True,
             compiled_calls=self._has_compiled_calls,
             begun=compilation_count,
-            held=self._read_earlier_codes(earlier_codes),
+            held=self._read_earlier_code(earlier_code),
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
+    def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
         """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
         with faults.suppress_faults("listing known code", self.note_fault):
-            return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
+            return list(self._unchanged_earlier_code(earlier_code)) if earlier_code is not None else None
         return None
 
-    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
+    def _unchanged_earlier_code(self, earlier_code: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for frame_start in additions.additions_of(self.records, additions.FrameStarted):
             started_ids.setdefault(frame_start.code_key, set()).add(frame_start.id)
-        for reference in earlier_codes:
+        for reference in earlier_code:
             code = reference()
             if code is None or not is_known_code(code):
                 continue
@@ -271,12 +271,12 @@ def record(
     """
     require_torch()
     recording = Recording(find_cell, on_record, running_filename)
-    earlier_codes: list[ref[CodeType]] | None = None
+    earlier_code: list[ref[CodeType]] | None = None
     get_compilation_count: Callable[[], int | None] | None = None
     try:
         with (
             claim_thread(recording.note_fault) as claim,
-            _snapshot_earlier_codes(recording.note_fault) as earlier_codes,
+            _snapshot_earlier_code(recording.note_fault) as earlier_code,
             count_compilations(claim) as get_compilation_count,
             _attach_handler(handler := _TraceHandler(recording, claim)),
             restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
@@ -291,21 +291,21 @@ def record(
         raise
     finally:
         compilation_count = get_compilation_count() if get_compilation_count is not None else None
-        recording._finish(compilation_count, earlier_codes)  # noqa: SLF001 - same module
+        recording._finish(compilation_count, earlier_code)  # noqa: SLF001 - same module
 
 
 @contextlib.contextmanager
-def _snapshot_earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
+def _snapshot_earlier_code(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
     """Yield the code objects that Dynamo knows now, or ``None`` if listing them fails."""
     with contextlib.ExitStack() as stack:
-        earlier_codes = None
+        earlier_code = None
         try:
-            earlier_codes = stack.enter_context(snapshot_known_codes())
+            earlier_code = stack.enter_context(snapshot_known_code())
         except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             faults.report_fault("listing known code", fault, on_fault)
-        yield earlier_codes
+        yield earlier_code
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def forget_compiled_code(*values: Any) -> None:
     Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
     that the user has excluded from compilation.
     """
-    compiled.forget_codes(user_codes(*values))
+    compiled.forget_code_objects(user_code_objects(*values))
 
 
 def forget_all_compiled_code() -> None:
@@ -82,12 +82,12 @@ def forget_all_compiled_code() -> None:
     torch.compiler.reset()
 
 
-def user_codes(*values: Any) -> Iterator[types.CodeType]:
+def user_code_objects(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use.
 
     Functions in PyTorch and similar packages are left out, and those for which the user disabled compilation.
     """
-    yield from _codes(
+    yield from _code_objects_of(
         value
         for value in reachable_objects(*values)
         if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
@@ -115,34 +115,34 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     return objects
 
 
-def names_not_compiled_again(values: Mapping[str, Any], started_codes: Iterable[tuple[str, str, int]]) -> list[str]:
+def names_not_compiled_again(values: Mapping[str, Any], started_functions: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
     Parameters
     ----------
-    started_codes : iterable of (str, str, int)
+    started_functions : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
-    compiled_now = set(started_codes)
+    compiled_now = set(started_functions)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
-        codes = list(_codes(reachable_objects(inner))) if inner is not None else []
-        is_fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in compiled_now for code in codes)
-        if codes and not is_fresh and any(compiled.has_cached_code(code) for code in codes):
+        code_objects = list(_code_objects_of(reachable_objects(inner))) if inner is not None else []
+        is_fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in compiled_now for code in code_objects)
+        if code_objects and not is_fresh and any(compiled.has_cached_code(code) for code in code_objects):
             names.append(name)
     return names
 
 
-def _codes(values: Iterable[Any]) -> Iterator[types.CodeType]:
+def _code_objects_of(values: Iterable[Any]) -> Iterator[types.CodeType]:
     """Yield the code objects of functions, and those of the functions that they define."""
-    visited_codes: set[types.CodeType] = set()
+    visited: set[types.CodeType] = set()
     for value in values:
         code = attribute_of(value, "__code__")
-        if isinstance(code, types.CodeType) and code not in visited_codes:
-            new_codes = [inner for inner in walk_codes(code) if inner not in visited_codes]
-            visited_codes.update(new_codes)
-            yield from new_codes
+        if isinstance(code, types.CodeType) and code not in visited:
+            new_code_objects = [inner for inner in walk_code_objects(code) if inner not in visited]
+            visited.update(new_code_objects)
+            yield from new_code_objects
 
 
 def _unwrap_functools(value: Any) -> Any:
@@ -262,17 +262,17 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
         yield from python_kernels()
 
 
-def walk_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+def walk_code_objects(code: types.CodeType) -> Iterator[types.CodeType]:
     """Yield a code object, and those of the functions and classes that it defines."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from walk_codes(constant)
+            yield from walk_code_objects(constant)
 
 
 def names_in_code(code: types.CodeType) -> set[str]:
     """Return the names of globals and attributes in a code object and in those of functions inside it."""
-    return {name for inner in walk_codes(code) for name in inner.co_names}
+    return {name for inner in walk_code_objects(code) for name in inner.co_names}
 
 
 def _globals(function: types.FunctionType) -> dict[str, Any]:

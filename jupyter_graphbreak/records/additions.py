@@ -88,7 +88,8 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
         The class of the called module, if the code is a module's ``forward`` or a wrapper around it; or the class of
         the optimizer, if the code is PyTorch's wrapper around its ``step()``.
     instance : int or None
-        The number of the module whose method the code implements: modules are numbered from 1 as they are first seen.
+        The number of the module whose method the code implements. Modules are numbered from 1 in the order in which
+        Dynamo first compiles their methods.
     """
 
     kind: ClassVar[str] = "graphbreak_start"

@@ -94,3 +94,12 @@ def unwrap(value: Any) -> Any:
         wrappers.append(inner)
         value = inner
     return value
+
+
+def globals_of(call: Any) -> dict[str, Any] | None:
+    """Return the globals of the function inside a callable's wrappers, such as ``torch.no_grad()``; ``None`` if none.
+
+    The wrapper of a library has the globals of the library.
+    """
+    function = unwrap(getattr(call, "__func__", call))
+    return getattr(function, "__globals__", None)

@@ -19,8 +19,8 @@ _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>
 def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
     """Return the eager functions that matter to a reader.
 
-    Functions of Python's standard library are left out, because they compute nothing with tensors. So is a
-    comprehension inside a function that is returned.
+    Functions of Python's standard library, which compute nothing with tensors, are left out, as is a comprehension
+    inside a function that is returned.
     """
     standard_library = {
         source.id

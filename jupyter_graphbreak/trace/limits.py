@@ -22,10 +22,10 @@ class ReadingLimits(msgspec.Struct, frozen=True):
         The maximum number of entries from one file that are in memory.
     processes : int
         The maximum number of processes that wrote into one file.
-    unpacked, ratio : int
+    unpacked_bytes, ratio : int
         The maximum number of bytes that any compressed file may unpack to, and for larger files, the maximum number of
         bytes per compressed byte.
-    download : int
+    downloaded_bytes : int
         The maximum number of bytes of a file in object storage, which is copied to a temporary folder for reading.
     reports : int
         The maximum total size, in bytes of JSON, of all different reports. The graphs of further reports are listed
@@ -40,9 +40,9 @@ class ReadingLimits(msgspec.Struct, frozen=True):
     text: int = 256 << 20
     entries: int = 500_000
     processes: int = 4096
-    unpacked: int = 256 << 20
+    unpacked_bytes: int = 256 << 20
     ratio: int = 200
-    download: int = 1 << 30
+    downloaded_bytes: int = 1 << 30
     reports: int = 64 << 20
     seconds: float = 900.0
 
@@ -51,14 +51,14 @@ class Deadline:
     """The time at which reading a log has to stop."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+        self._deadline = time.monotonic() + seconds
 
     @property
     def seconds_left(self) -> float:
         """The seconds until the deadline; negative after it."""
-        return self._end - time.monotonic()
+        return self._deadline - time.monotonic()
 
     @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
-        return time.monotonic() > self._end
+        return time.monotonic() > self._deadline

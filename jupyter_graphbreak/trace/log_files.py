@@ -96,7 +96,7 @@ def _add_buffer(raw_stream: object, size: int = _BUFFER_SIZE) -> BinaryIO:
 
 
 def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:
-    return max(limits.unpacked, limits.ratio * os.fstat(file.fileno()).st_size)
+    return max(limits.unpacked_bytes, limits.ratio * os.fstat(file.fileno()).st_size)
 
 
 class _LimitedReader:
@@ -285,7 +285,7 @@ class RemoteFolder:
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
             copy = Path(folder) / PurePosixPath(name).name
-            bytes_left = self._limits.download
+            bytes_left = self._limits.downloaded_bytes
             try:
                 with self._storage.open(name, "rb") as source, copy.open("wb") as target:
                     while bytes_left >= 0 and (chunk := source.read(_CHUNK_BYTES)):
@@ -294,7 +294,7 @@ class RemoteFolder:
             except Exception as error:  # noqa: BLE001 - each storage raises its own errors
                 raise UnreadableTrace(f"{self.url_of(name)}: {type(error).__name__}: {_one_line(error)}") from None
             if bytes_left < 0:
-                size = self._limits.download >> 20
+                size = self._limits.downloaded_bytes >> 20
                 raise UnreadableTrace(f"{self.url_of(name)}: larger than {size} MiB; download it, and read the copy")
             yield copy
 

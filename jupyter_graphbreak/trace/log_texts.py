@@ -252,8 +252,8 @@ def _verified_segments(
     verified_segments = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
-        codes_in_segment = [code for line, code in quoted_lines.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, codes_in_segment)) >= _MIN_QUOTED_LENGTH:
+        lines_in_segment = [code for line, code in quoted_lines.items() if segment.first_line <= line <= last]
+        if _DEFINITION.match(segment.text) and sum(map(len, lines_in_segment)) >= _MIN_QUOTED_LENGTH:
             verified_segments.append(segment)
     return verified_segments
 

@@ -213,7 +213,8 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     for remedy in working[:_MAX_REMEDIES]:
         other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
         if other_break is not None:
-            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
+            result = f"{verdict_label(remedy)}, see break {other_break}"
+            lines += wrap("fix: ", f"{without_backticks(remedy.title)}: {result}")
         elif is_shown:
             lines += wrap("or: ", f"{without_backticks(remedy.title)}: {verdict_label(remedy)}")
         else:

@@ -13,7 +13,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import open_in_lab, run_all, start_command, switch_theme, trust, wait_for_kernel
 from tests.browser.test_marks import broken_marks, cell, line
 from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
-from tests.browser.test_reading import SELECTED, cell_contents, keys_for_element, press
+from tests.browser.test_reading import SELECTED_CLASS, cell_contents, keys_for_element, press
 from tests.browser.test_remedies import SWITCH_CELL
 from tests.support.lab_server import report_cell
 from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
@@ -115,7 +115,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 expect(cell(page, 1).locator(".cm-line").nth(int(target[2]) - 1)).to_be_in_viewport()
             else:
                 shown = report.locator(f".gb-line[id$='-{target[0][1:]}']")
-                expect(shown).to_have_class(SELECTED)
+                expect(shown).to_have_class(SELECTED_CLASS)
                 expect(shown).to_be_in_viewport()
                 assert page.evaluate("document.activeElement !== document.body"), target[0]
     assert line_links > 15
@@ -129,7 +129,7 @@ def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, l
     report.evaluate("report => report.addEventListener('graphbreak-visit', event => event.stopPropagation())")
     report.locator(".gb-break > details > summary").first.click()
     report.locator(".gb-break dl a[href$='-l0-15']").first.click()
-    expect(report.locator(".gb-line[id$='-l0-15']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-line[id$='-l0-15']")).to_have_class(SELECTED_CLASS)
     expect(report.locator(".gb-line[id$='-l0-15']")).to_be_in_viewport()
 
 
@@ -232,7 +232,7 @@ def test_a_click_on_a_note_selects_its_break(open_page: Open, lab: Lab) -> None:
         ("→ ✂2", 2, 12),
     ):
         editor_cell.locator(".jp-GraphBreakMark-note > *", has_text=text).first.click()
-        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED_CLASS)
         expect(row(page, f"^Break {number}, ")).to_have_attribute("aria-selected", "true")
         if "→" not in text:
             wait_for_line(page, 0, cursor)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-SELECTED = re.compile(r"\bgb-selected\b")
+SELECTED_CLASS = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -43,7 +43,7 @@ def test_each_report_of_a_page_is_interactive_independently(open_page: Open, sit
     expect(page.locator(".graphbreak.gb-live")).to_have_count(4)
     first, second = page.locator(".graphbreak").nth(0), page.locator(".graphbreak").nth(1)
     first.locator(".gb-strip .gb-tick a").click()
-    expect(first.locator(".gb-item").first).to_have_class(SELECTED)
+    expect(first.locator(".gb-item").first).to_have_class(SELECTED_CLASS)
     expect(first.locator(".gb-line[id$='l0-8']")).to_have_class(WITH)
     expect(first.locator(".gb-line[id$='l0-9']")).to_have_class(WITH)
     assert second.locator(".gb-selected, .gb-with").count() == 0

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.pages import start_command, wait_for_kernel, wait_for_notebook
-from tests.browser.test_marks import DEFINE, STEP, activate_cell, broken_marks, cell, explain
+from tests.browser.test_marks import DEFINING_CELL, STEP, activate_cell, broken_marks, cell, explain
 from tests.browser.test_panel import row, rows, show_panel, wait_for_line
 from tests.support.sample_reports import hostile, two_breaks
 
@@ -34,7 +34,7 @@ PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
-    lab.save("seven", DEFINE, STEP, hostile(), two_breaks())
+    lab.save("seven", DEFINING_CELL, STEP, hostile(), two_breaks())
     opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
     page = opened.page
     wait_for_notebook(page)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-DEFINE = """\
+DEFINING_CELL = """\
 import torch
 def shift(x):
     print("shift")
@@ -100,7 +100,7 @@ RECORD_ANNOUNCEMENTS = """element => {
 
 def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     """Explain all cells, one of which fails; then run a cell without explaining it, and explain it again."""
-    lab.save("marks", DEFINE, STEP, "1 / 0\n", "later = True")
+    lab.save("marks", DEFINING_CELL, STEP, "1 / 0\n", "later = True")
     opened = open_in_lab(open_page, lab, "marks", kernel=True)
     page = opened.page
     wait_for_kernel(page)
@@ -110,7 +110,7 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     # A function is marked in the cell that defines it. Cells that only define functions or fail have no report.
     expect(broken_marks(cell(page, 0))).to_have_count(1)
     expect(page.locator(".graphbreak")).to_have_count(1)
-    assert cell_sources(page) == [DEFINE, STEP, "1 / 0\n", "later = True"]
+    assert cell_sources(page) == [DEFINING_CELL, STEP, "1 / 0\n", "later = True"]
     expect(page.get_by_text("ZeroDivisionError").first).to_be_visible()
     expect(cell(page, 3).locator(".jp-InputPrompt")).to_have_text("[ ]:")
     assert lines_with_class(step, "jp-mod-broken") == [4]

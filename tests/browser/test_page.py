@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-SELECTED = re.compile(r"\bgb-selected\b")
+SELECTED_CLASS = re.compile(r"\bgb-selected\b")
 WITH = re.compile(r"\bgb-with\b")
 
 
@@ -157,8 +157,8 @@ def test_selecting_a_break_highlights_its_line_its_resume_function_and_its_graph
     opened = open_report(two_breaks())
     page = opened.page
     page.locator(".gb-strip .gb-tick a", has_text="✂1").click()
-    expect(page.locator(".gb-item", has_text="Branch on a tensor's value")).to_have_class(SELECTED)
-    expect(page.locator(".gb-strip .gb-tick a", has_text="✂1")).to_have_class(SELECTED)
+    expect(page.locator(".gb-item", has_text="Branch on a tensor's value")).to_have_class(SELECTED_CLASS)
+    expect(page.locator(".gb-strip .gb-tick a", has_text="✂1")).to_have_class(SELECTED_CLASS)
     expect(source_line(opened, 14)).to_have_class(WITH)
     expect(source_line(opened, 15)).to_have_class(WITH)  # where it resumes
     expect(source_line(opened, 22)).to_have_class(WITH)  # the call that leads to it
@@ -202,7 +202,7 @@ def test_selecting_a_line_shows_its_operations_and_an_operation_its_line(open_re
     expect(page.locator(".gb-strip a", has_text=re.compile("^A"))).to_have_class(WITH)
     opened.save_screenshot("page-selected-line")
     page.get_by_role("row", name="torch.matmul").get_by_role("cell").nth(1).click()
-    expect(source_line(opened, 11)).to_have_class(SELECTED)
+    expect(source_line(opened, 11)).to_have_class(SELECTED_CLASS)
 
 
 def test_selecting_a_graph_highlights_all_its_lines(open_report: Open) -> None:

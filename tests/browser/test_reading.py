@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Open = Callable[..., PageUnderTest]
 
-SELECTED = re.compile(r"\bgb-selected\b")
+SELECTED_CLASS = re.compile(r"\bgb-selected\b")
 #: The keys of JupyterLab's command mode that change cells, and one that runs them.
 DANGEROUS_KEYS = ["x", "dd", "a", "b", "v", "m", "r", "y", "z", "00", "Shift+M", "Shift+Enter", "Control+Enter"]
 _KEY_SEQUENCES = {"dd": ["d", "d"], "00": ["0", "0"]}
@@ -104,7 +104,7 @@ def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
     for number in range(1, 12):
         page.keyboard.press("n")
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_be_in_viewport()
-        expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED_CLASS)
         expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_be_in_viewport(ratio=1)
 
 
@@ -121,9 +121,9 @@ def test_the_pointer_selects_on_demand(open_report: Open) -> None:
     expect(page.locator(".gb-selected")).to_have_count(0)
     menu_button(page, "Follow pointer").click()
     line.hover()
-    expect(page.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    expect(page.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED_CLASS)
     page.locator(".gb-item[id$='-b2'] summary").first.hover()
-    expect(page.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
+    expect(page.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED_CLASS)
 
 
 def test_the_text_size_follows_jupyterlab(open_report: Open) -> None:
@@ -157,7 +157,7 @@ def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> Non
     for _ in range(3):
         page.keyboard.press("n")
     expect(page.locator(".gb-item[id$='-b3']")).to_be_visible()
-    expect(page.locator(".gb-item[id$='-b3']")).to_have_class(SELECTED)
+    expect(page.locator(".gb-item[id$='-b3']")).to_have_class(SELECTED_CLASS)
 
 
 def cell_contents(page: Page) -> list[str]:
@@ -263,17 +263,17 @@ def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) ->
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
     # Select one in the cell.
     line(editor_cell, "if score > 3").click()
-    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED_CLASS)
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
     # Select one in the panel.
     row(page, "^Break 2, log_stats").click()
-    expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED_CLASS)
     expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     # Select one with the pointer, once this is enabled.
     start_command(page, "jupyter-graphbreak:follow-pointer")
     expect(menu_button(report, "Follow pointer")).to_have_attribute("aria-pressed", "true")
     line(editor_cell, "if score > 3").hover()
-    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED_CLASS)
     # The report shows the source on request, and if marks are switched off.
     menu_button(report, "Source").click()
     expect(report.locator(".gb-line[id$='l0-14']")).to_be_visible()
@@ -330,14 +330,14 @@ def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     report.get_by_role("tab", name="Breaks").focus()
     for number in range(1, 12):
         page.keyboard.press("n")
-        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED)
+        expect(report.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED_CLASS)
         page.wait_for_timeout(100)  # time for marks and quotes to update
         assert is_in_view(page, f".gb-item[id$='-b{number}'] > details > summary"), number
         assert is_in_view(
             page, f".jp-GraphBreakMark.jp-mod-selected, .gb-item[id$='-b{number}'] .gb-excerpt .gb-selected"
         ), number
     page.keyboard.press("n")
-    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED)
+    expect(report.locator(".gb-item[id$='-b1']")).to_have_class(SELECTED_CLASS)
 
 
 @pytest.mark.exhaustive

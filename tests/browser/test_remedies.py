@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 TEXT = two_breaks().sources[0].segments[0].text
-WHERE = "        y = torch.where(score > 3, y / score, y)"
+WHERE_LINE = "        y = torch.where(score > 3, y / score, y)"
 
 
 def clipboard(page: Page) -> str:
@@ -87,19 +87,19 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
         "Cell In[1] (Cell In[7] in the report): lines 14-15",
         *(f" {line}" for line in lines[11:13]),
         *(f"-{line}" for line in lines[13:15]),
-        f"+{WHERE}",
+        f"+{WHERE_LINE}",
         *(f" {line}" for line in lines[15:17]),
     ]
     opened.save_screenshot("remedies-dialog")
     assert opened.serious_violations(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(report.get_by_role("status")).to_contain_text("Applied")
-    assert cell_sources(page) == ["\n".join([*lines[:13], WHERE, *lines[15:]])]
+    assert cell_sources(page) == ["\n".join([*lines[:13], WHERE_LINE, *lines[15:]])]
     # The cursor is on the change, so undo works with the next key.
     page.keyboard.press("Control+z")
     assert cell_sources(page) == [TEXT]
     page.keyboard.press("Control+Shift+z")
-    assert WHERE in cell_sources(page)[0]
+    assert WHERE_LINE in cell_sources(page)[0]
     page.keyboard.type("x")
     undo = report.get_by_role("button", name="Undo", exact=True)
     undo.click()

@@ -23,7 +23,7 @@ from tests.support.sampling import sample_parameters
 CELLS = Path(__file__).parent / "cells" / "any.txt"
 BREAK_COMMENT = "# BREAK"
 #: The names of the callables that are compiled in each cell, unless only the prepared module is.
-COMPILED = {
+COMPILED_NAMES = {
     "loss_fn_called": ["loss_fn"],
     "gan": ["G", "D"],
     "transformed_module": ["vmap(Linear)", "<lambda>"],
@@ -65,14 +65,14 @@ WITHOUT_BREAK_OF_MODEL = {
     "assertion_in_a_function", "state_of_a_function", "module_warns", "clean", "interrupted", "nested_error",
 }  # fmt: skip
 #: Cells that end in an error.
-FAILING = {
+FAILING_CELLS = {
     "error_in_a_function", "error_in_a_graph", "raise_in_forward", "error_in_a_library", "shape_error",
     "failed_assertion", "assertion_in_a_function", "interrupted", "nested_error",
 }  # fmt: skip
 #: Cells that break in the code of a library.
-IN_A_LIBRARY = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}
+FILES_OF_LIBRARY_ERRORS = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}
 if torch.__version__ < "2.10":  # Dynamo does not trace repr(module), which functorch calls
-    IN_A_LIBRARY["transformed_module"] = ["vmap.py"]
+    FILES_OF_LIBRARY_ERRORS["transformed_module"] = ["vmap.py"]
 
 
 def read_cells() -> dict[str, str]:
@@ -81,7 +81,7 @@ def read_cells() -> dict[str, str]:
 
 
 CELL_TEXTS = read_cells()
-PREPARE = CELL_TEXTS.pop("prep")
+PREPARATION = CELL_TEXTS.pop("prep")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ class VisibleState:
         torch.manual_seed(0)
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002 - the state that cells use
-        assert shell.run(PREPARE).success
+        assert shell.run(PREPARATION).success
         self.parts: dict[str, Any] = {}
         gc.collect(1)  # objects of the last cell may warn when they are freed
         with warnings.catch_warnings(record=True) as caught_warnings:
@@ -170,7 +170,7 @@ def break_lines(shell: Shell, report: Report) -> list[str]:
 
 def expected_break_lines(name: str) -> list[str]:
     lines = [str(number) for number, line in enumerate(CELL_TEXTS[name].splitlines(), start=2) if BREAK_COMMENT in line]
-    return sorted([*lines, *IN_A_LIBRARY.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
+    return sorted([*lines, *FILES_OF_LIBRARY_ERRORS.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
 
 
 @pytest.mark.parametrize("name", sample_parameters(CELL_TEXTS, 3))
@@ -178,13 +178,13 @@ def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) ->
     cell = CELL_TEXTS[name]
     plain = VisibleState(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
     explained = VisibleState(shell, f"%%compile_explain\n{cell}")
-    assert (plain.parts["error"][0] != "NoneType") is (name in FAILING)
+    assert (plain.parts["error"][0] != "NoneType") is (name in FAILING_CELLS)
     assert explained.parts == plain.parts
     report = shell.report
     assert [note.message for note in report.diagnostics if note.level != "info"] == []
     assert break_lines(shell, report) == expected_break_lines(name)
-    assert [compiled.name for compiled in report.compiled or ()] == COMPILED.get(name, ["model"])
+    assert [compiled.name for compiled in report.compiled or ()] == COMPILED_NAMES.get(name, ["model"])
 
 
 def test_every_expectation_has_a_cell() -> None:
-    assert {*COMPILED, *WITHOUT_BREAK_OF_MODEL, *IN_A_LIBRARY, *FAILING} <= set(CELL_TEXTS)
+    assert {*COMPILED_NAMES, *WITHOUT_BREAK_OF_MODEL, *FILES_OF_LIBRARY_ERRORS, *FAILING_CELLS} <= set(CELL_TEXTS)

@@ -17,7 +17,7 @@ WITHOUT_STDERR_WARNING = pytest.mark.skipif(
     torch.__version__.startswith("2.14"),
     reason="while it compiles, torch 2.14 itself writes the warning about .T to stderr",
 )
-PREPARE = """import contextlib, functools, weakref, collections, torch, warnings
+PREPARATION = """import contextlib, functools, weakref, collections, torch, warnings
 def print_warning(message, category, filename, lineno, file=None, line=None):
     print(category.__name__, lineno, "ipython-input" in filename)
 def fails(x):
@@ -39,7 +39,7 @@ frees_a_tensor_cached = functools.lru_cache(lambda size: frees_a_tensor(torch.on
 def shell() -> Iterator[Shell]:
     torch._dynamo.reset()
     shell = Shell()
-    shell.run(PREPARE)
+    shell.run(PREPARATION)
     original_showwarning, was_always_enabled = warnings.showwarning, torch.is_warn_always_enabled()
     yield shell
     warnings.showwarning = original_showwarning
@@ -135,7 +135,7 @@ def test_a_warning_for_the_caller_of_the_cell_has_a_line_of_ipython(shell: Shell
     assert shell.io.stdout.endswith("False\n")  # a line of IPython
 
 
-DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
+DRAWING_FUNCTION = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ DRAWS = "def draws(x):\n    return x + torch.full((3,), random.randrange(9))"
         "x = torch.full((3,), random.randint(0, 9))",
         "from random import randint\nx = torch.full((3,), randint(0, 9))",
         "pass\nx = torch.full((3,), generator.randint(0, 9))",
-        f"{DRAWS}\nx = draws(torch.zeros(3, dtype=torch.int64))",
+        f"{DRAWING_FUNCTION}\nx = draws(torch.zeros(3, dtype=torch.int64))",
     ],
 )
 def test_random_integers_are_the_same_as_without_the_magic(shell: Shell, cell: str) -> None:
@@ -291,7 +291,7 @@ step(torch.ones(2))"""
 LIBRARY = """library = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Softmax(-1))
 step = torch.compile(library, backend="eager", dynamic=False)
 step(torch.ones(2))"""
-SCOPED = """@torch.compile(backend="eager", dynamic=False)
+SCOPED_FUNCTION = """@torch.compile(backend="eager", dynamic=False)
 @torch._dynamo.error_on_graph_break(False)
 def step(x):
     if x.sum() > 0:
@@ -314,7 +314,7 @@ LATER_CALLS = """for size in range(3, 14):
         pytest.param(FUNCTION, LATER_CALLS, id="function", marks=pytest.mark.exhaustive),
         pytest.param(MODULE, LATER_CALLS, id="module", marks=pytest.mark.exhaustive),
         pytest.param(LIBRARY, LATER_CALLS, id="library"),
-        pytest.param(SCOPED, LATER_CALLS, id="scoped", marks=pytest.mark.exhaustive),
+        pytest.param(SCOPED_FUNCTION, LATER_CALLS, id="scoped", marks=pytest.mark.exhaustive),
         pytest.param(
             HELPER,
             f"step = torch.compile(helper, backend='eager', dynamic=False)\n{LATER_CALLS}",

@@ -27,14 +27,14 @@ print(len(comm.get_comm_manager().comms), reports)
 """
 #: The maximum number of cells whose output is live (a widget and its layout); users have a higher limit.
 MAX_LIVE = 10
-LOAD = f"""from jupyter_graphbreak.ipython import output
+LOADING_CELL = f"""from jupyter_graphbreak.ipython import output
 output._MAX_LIVE_OUTPUTS = {MAX_LIVE}
 %load_ext jupyter_graphbreak"""
 
 
 @pytest.fixture
 def kernel() -> Iterator[Kernel]:
-    kernel = Kernel(LOAD)
+    kernel = Kernel(LOADING_CELL)
     yield kernel
     kernel.stop()
 

@@ -1,4 +1,4 @@
-"""A cell that was edited but not run is tried as a remedy, and so is a patch."""
+"""Cells that were edited but not run, and patches, are tried as remedies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def step(x):
     return y
 """
 BRANCH = "    if y.sum() > 0:\n        y = y * 2\n"
-WHERE = "    y = torch.where(y.sum() > 0, y * 2, y)\n"
-COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
+WHERE_LINE = "    y = torch.where(y.sum() > 0, y * 2, y)\n"
+COMPILED_STEP = f"{STEP}step = torch.compile(step, backend='eager')\n"
 CALL = "step(torch.ones(2)).tolist()"
 
 
@@ -35,13 +35,13 @@ def own_remedies(report: Report) -> list[Remedy]:
 
 @pytest.mark.parametrize(
     "cell",
-    [f"{COMPILED}{CALL}", pytest.param(f"%%compile_explain\n{COMPILED}{CALL}", marks=pytest.mark.exhaustive)],
+    [f"{COMPILED_STEP}{CALL}", pytest.param(f"%%compile_explain\n{COMPILED_STEP}{CALL}", marks=pytest.mark.exhaustive)],
 )
 def test_an_edited_cell_is_tried(kernel: Kernel, cell: str) -> None:
-    kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE))))
+    kernel.run(cell, edit_request((cell, cell.replace(BRANCH, WHERE_LINE))))
     (own_remedy,) = own_remedies(kernel.report())
     assert (own_remedy.verdict, own_remedy.title) == ("works", "Your edit")
-    assert [edit.new for edit in own_remedy.edits] == [WHERE.rstrip()]
+    assert [edit.new for edit in own_remedy.edits] == [WHERE_LINE.rstrip()]
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
@@ -60,8 +60,8 @@ def test_an_edit_of_a_cell_that_is_one_function_is_tried(kernel: Kernel) -> None
 
 
 def test_an_edit_of_an_earlier_cell_is_tried(kernel: Kernel) -> None:
-    count = kernel.run(COMPILED)["execution_count"]
-    kernel.run(CALL, edit_request((COMPILED, COMPILED.replace(BRANCH, WHERE))))
+    count = kernel.run(COMPILED_STEP)["execution_count"]
+    kernel.run(CALL, edit_request((COMPILED_STEP, COMPILED_STEP.replace(BRANCH, WHERE_LINE))))
     (own_remedy,) = own_remedies(kernel.report())
     names = {source.id: source.name for source in kernel.report().sources}
     assert own_remedy.verdict == "works"
@@ -71,10 +71,10 @@ def test_an_edit_of_an_earlier_cell_is_tried(kernel: Kernel) -> None:
 @pytest.mark.exhaustive
 def test_several_cells_are_one_edit(kernel: Kernel) -> None:
     helper = "import torch\ndef positive(y):\n    return bool(y.sum() > 0)"
-    step = COMPILED.replace("y.sum() > 0", "positive(y)")
+    step = COMPILED_STEP.replace("y.sum() > 0", "positive(y)")
     kernel.run(helper)
     kernel.run(step)
-    new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE.replace("y.sum() > 0", "positive(y)"))
+    new = step.replace(BRANCH.replace("y.sum() > 0", "positive(y)"), WHERE_LINE.replace("y.sum() > 0", "positive(y)"))
     kernel.run(CALL, edit_request((helper, helper.replace("bool(y.sum() > 0)", "y.sum() > 0")), (step, new)))
     (own_remedy,) = own_remedies(kernel.report())
     assert (own_remedy.verdict, len({edit.source for edit in own_remedy.edits})) == ("works", 2)
@@ -82,7 +82,7 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
 
 @pytest.mark.exhaustive
 def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
-    cell = f"{COMPILED}{CALL}"
+    cell = f"{COMPILED_STEP}{CALL}"
     kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
     (outside,) = own_remedies(kernel.report())
     assert outside.verdict == "not tried"
@@ -94,12 +94,12 @@ def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
 
 def test_a_patch_is_tried(kernel: Kernel, tmp_path: Path) -> None:
     other_break = "    int(y.sum().item()) if y.sum() > 9 else 0\n"
-    cell = f"{COMPILED}{CALL}".replace("    return y", f"{other_break}    return y")
+    cell = f"{COMPILED_STEP}{CALL}".replace("    return y", f"{other_break}    return y")
     count = kernel.run("1")["execution_count"] + 1
     path = tmp_path / "own.patch"
     cell_with_magic = f"%%compile_explain --patch {path}\n{cell}"
     name = f"Cell In[{count}]"
-    new = cell_with_magic.replace(BRANCH, WHERE)
+    new = cell_with_magic.replace(BRANCH, WHERE_LINE)
     patch = difflib.unified_diff(cell_with_magic.split("\n"), new.split("\n"), f"a/{name}", f"b/{name}", lineterm="")
     path.write_text("\n".join(patch) + "\n")
     kernel.run(cell_with_magic)

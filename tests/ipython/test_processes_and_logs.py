@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.ipython.conftest import Kernel
 
-CHILD = """
+CHILD_PROGRAM = """
 import torch
 
 def scale(x):
@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 def test_a_child_process_is_part_of_the_report(kernel: Kernel, warm_python: str, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
-    script.write_text(CHILD)
+    script.write_text(CHILD_PROGRAM)
     kernel.run(
         "%%compile_explain --processes -o job\n"
         f"import os, subprocess, torch\nsubprocess.run([{warm_python!r}, {str(script)!r}], check=True)\n"
@@ -59,7 +59,7 @@ def test_a_forked_process_runs_code_of_cells(kernel: Kernel) -> None:
 @pytest.mark.exhaustive
 def test_the_line_magic_explains_a_log(kernel: Kernel, tmp_path: Path) -> None:
     script = tmp_path / "child.py"
-    script.write_text(CHILD)
+    script.write_text(CHILD_PROGRAM)
     kernel.run(
         "import os, subprocess, sys\n"
         f"environment = os.environ | {{'TORCH_TRACE': {str(tmp_path / 'logs')!r}}}\n"

@@ -20,7 +20,7 @@ from IPython.utils.capture import capture_output
 from jupyter_graphbreak.report.schema import Effect
 
 BRANCH = "    if y.sum() > 0:\n        y = y + 1\n"
-WHERE = "    y = torch.where(y.sum() > 0, y + 1, y)\n"
+WHERE_LINE = "    y = torch.where(y.sum() > 0, y + 1, y)\n"
 STEP = """import logging, os, pathlib, random, signal, torch
 def step(x):
     STATEMENT
@@ -54,7 +54,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], int]]] = {
     "socket": ("network", "sender.send(b'1')", lambda names: len(names["receiver"].recv(100))),
 }
 #: Statements without an effect outside the objects of the notebook.
-PURE = {
+PURE_STATEMENTS = {
     "reads a file": "y = y * length('in.txt')",
     "caches": "y = y * cached(2)",
     "imports late": "import colorsys; y = y * colorsys.rgb_to_hsv(1.0, 1.0, 1.0)[2]",
@@ -70,7 +70,7 @@ def length(name):
     with open(name) as text:
         return len(text.read())
 """
-COMPILED = "result = torch.compile(step, backend='eager')(torch.ones(3))"
+COMPILED_CALL = "result = torch.compile(step, backend='eager')(torch.ones(3))"
 WAYS = ["--try", "--cost", "--check", "--frontends", "--frontends on a line", "--patch", "an edited cell"]
 
 
@@ -97,22 +97,22 @@ class Notebook:
     def explain_step(self, way: str, text: str) -> Any:
         """Define a step, call it once in a cell, request an answer in one of ``WAYS``, and return the answer."""
         self.run(text)
-        new = text.replace(BRANCH, WHERE)
+        new = text.replace(BRANCH, WHERE_LINE)
         match way:
             case "an edited cell":
-                self.run(COMPILED, explain="--try -o answer", edited=((text, new),))
+                self.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new),))
             case "--patch":
                 name = f"Cell In[{self.ip.execution_count - 1}]"
                 lines = text.splitlines(), new.splitlines()
                 patch = difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", lineterm="")
                 Path("own.patch").write_text("\n".join(patch) + "\n")
-                self.run(f"%%compile_explain --patch own.patch -o answer\n{COMPILED}")
+                self.run(f"%%compile_explain --patch own.patch -o answer\n{COMPILED_CALL}")
             case "--frontends":
                 self.run("%%compile_explain --frontends -o answer\nresult = step(torch.ones(3))")
             case "--frontends on a line":
                 self.run("%compile_explain --frontends -o answer step(torch.ones(3))")
             case _:
-                self.run(f"%%compile_explain {way} -o answer\n{COMPILED}")
+                self.run(f"%%compile_explain {way} -o answer\n{COMPILED_CALL}")
         return self.ip.user_ns["answer"]
 
 
@@ -174,7 +174,7 @@ def kind_and_line(effect: Effect) -> tuple[str, int | None]:
 def pure_cases() -> Iterator[Any]:
     """Yield each pure statement with each way; ``make test`` runs one statement with each way except the slowest."""
     ways = ["an edited cell", "--patch", "--try", "--frontends"]
-    for number, name in enumerate(PURE):
+    for number, name in enumerate(PURE_STATEMENTS):
         for index, way in enumerate(ways):
             yield pytest.param(name, way, marks=[] if index == number > 0 else [pytest.mark.exhaustive])
 
@@ -182,7 +182,9 @@ def pure_cases() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "way"), list(pure_cases()))
 def test_a_function_without_side_effects_has_remedies(notebook: Notebook, name: str, way: str) -> None:
     notebook.run(HELPERS)
-    result = notebook.explain_step(way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE[name]}"))
+    result = notebook.explain_step(
+        way, STEP.replace("STATEMENT\n    y = x * 2", f"y = x * 2\n    {PURE_STATEMENTS[name]}")
+    )
     names = notebook.ip.user_ns
     assert result.effects is None
     assert names["kept"] == [1] * (name == "keeps a list")
@@ -225,8 +227,8 @@ except Exception:
 def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Notebook) -> None:
     text = STEP.replace("STATEMENT", "pass")
     notebook.run(text)
-    new = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE)
-    notebook.run(COMPILED, explain="--try -o answer", edited=((text, new),))
+    new = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE_LINE)
+    notebook.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new),))
     (own,) = [remedy for remedy in notebook.ip.user_ns["answer"].remedies if remedy.family == "own"]
     assert own.verdict == "not tried"
     assert "rows.txt" in own.reason

@@ -21,12 +21,12 @@ from jupyter_graphbreak.results import Report
 from tests.support.sampling import sample_parameters
 
 CELLS = Path(__file__).parent / "cells"
-PREPARE = """%reset -f
+PREPARATION = """%reset -f
 import random, numpy, torch
 torch._dynamo.reset()
 random.seed(1); numpy.random.seed(1); torch.manual_seed(1)
 del random, numpy, torch"""
-NAMES = "print(sorted(name for name in dir() if not name.startswith('_') and name not in {'In', 'Out'}))"
+NAME_LISTING = "print(sorted(name for name in dir() if not name.startswith('_') and name not in {'In', 'Out'}))"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Expected:
     skipped: int = 0
 
 
-COMPILED = {
+COMPILED_CELLS = {
     "closures_deep": Expected("8 resumed", graphs=2),
     "methods": Expected("16 resumed, 12 resumed, 8 skipped", graphs=2, skipped=1),
     "recursion": Expected("6 resumed", graphs=4),
@@ -73,12 +73,12 @@ COMPILED = {
 # Older releases of torch behave differently.
 if torch.__version__ < "2.11":
     # skip_frame() has no event; the caller breaks at the call and is skipped.
-    COMPILED["skip_frame_nested"] = Expected("9 resumed", graphs=2, skipped=1)
+    COMPILED_CELLS["skip_frame_nested"] = Expected("9 resumed", graphs=2, skipped=1)
     # Even without the magic, torch raises InternalTorchDynamoError for a match statement on a mapping.
-    COMPILED["match"] = Expected("6 error", graphs=0)
+    COMPILED_CELLS["match"] = Expected("6 error", graphs=0)
 
 #: What is compiled for the reports of cells that compile nothing themselves: the cell as one function, or callables.
-PLAIN: dict[str, str | list[str]] = {
+PLAIN_CELLS: dict[str, str | list[str]] = {
     "semi": "function",
     "inplace_alias": [],
     "model_opt": ["model"],
@@ -165,12 +165,12 @@ class Kernel:
 
     def run_without_and_with_magic(self, cell: str) -> tuple[Outcome, Outcome, Report]:
         """Run a cell without and with the magic, in separate namespaces, and compare the output."""
-        self.run(PREPARE)
+        self.run(PREPARATION)
         plain = self.run(cell)
-        plain_names = self.run(NAMES).stdout
-        self.run(PREPARE)
+        plain_names = self.run(NAME_LISTING).stdout
+        self.run(PREPARATION)
         explained = self.run("%%compile_explain\n" + cell)
-        assert self.run(NAMES).stdout == plain_names
+        assert self.run(NAME_LISTING).stdout == plain_names
         assert without_times(explained.stdout) == without_times(plain.stdout)
         assert without_addresses(explained.result) == without_addresses(plain.result)
         assert explained.displays == plain.displays
@@ -217,10 +217,10 @@ def breaks_text(report: Report) -> str:
     return ", ".join(f"{location_text(report, break_.location)} {break_.outcome}" for break_ in report.breaks)
 
 
-@pytest.mark.parametrize("name", sample_parameters(COMPILED, 2))
+@pytest.mark.parametrize("name", sample_parameters(COMPILED_CELLS, 2))
 def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
     _, explained, report = kernel.run_without_and_with_magic(read_cells("compiled.txt")[name])
-    expected = COMPILED[name]
+    expected = COMPILED_CELLS[name]
     text = explained.reports[0]["text/plain"]
     assert (breaks_text(report), report.summary.graphs, report.summary.skipped) == (
         expected.breaks,
@@ -232,7 +232,7 @@ def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kerne
         assert word not in head
 
 
-@pytest.mark.parametrize("name", sample_parameters(PLAIN, 2))
+@pytest.mark.parametrize("name", sample_parameters(PLAIN_CELLS, 2))
 def test_a_cell_that_compiles_nothing_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
     plain, explained, report = kernel.run_without_and_with_magic(read_cells("plain.txt")[name])
     assert explained.error == plain.error
@@ -240,9 +240,11 @@ def test_a_cell_that_compiles_nothing_runs_as_without_the_magic(kernel: Kernel, 
     assert "jupyter_graphbreak" not in explained.traceback
     assert "_dynamo" not in explained.traceback
     is_one_function = any("compiled as one function" in note.message for note in report.diagnostics)
-    assert ("function" if is_one_function else [compiled.name for compiled in report.compiled or ()]) == PLAIN[name]
+    assert ("function" if is_one_function else [compiled.name for compiled in report.compiled or ()]) == PLAIN_CELLS[
+        name
+    ]
 
 
 def test_every_cell_has_an_expectation() -> None:
-    assert set(read_cells("compiled.txt")) == set(COMPILED)
-    assert set(read_cells("plain.txt")) == set(PLAIN)
+    assert set(read_cells("compiled.txt")) == set(COMPILED_CELLS)
+    assert set(read_cells("plain.txt")) == set(PLAIN_CELLS)

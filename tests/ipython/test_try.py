@@ -21,7 +21,7 @@ def step(x):
     print("in step")
     return y * 2
 """
-COMPILED = f"{STEP}step = torch.compile(step, backend='eager')\n"
+COMPILED_STEP = f"{STEP}step = torch.compile(step, backend='eager')\n"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -57,11 +57,11 @@ def outputs(kernel: Kernel) -> dict[str, Any]:
 
 CELLS = {
     "a plain cell": f"{STEP}step(torch.ones(2)).tolist()",
-    "a cell that compiles": f"{COMPILED}step(torch.ones(2)).tolist()",
-    "leading blank lines": f"\n\n{COMPILED}step(torch.ones(2)).tolist()",
-    "indented": "\n".join(f"    {line}" for line in f"{COMPILED}step(torch.ones(2)).tolist()".split("\n")),
-    "a magic inside": f"%precision 3\n{COMPILED}step(torch.ones(2)).tolist()",
-    "a display": f"from IPython.display import display\n{COMPILED}display(7)\nstep(torch.ones(2)).tolist()",
+    "a cell that compiles": f"{COMPILED_STEP}step(torch.ones(2)).tolist()",
+    "leading blank lines": f"\n\n{COMPILED_STEP}step(torch.ones(2)).tolist()",
+    "indented": "\n".join(f"    {line}" for line in f"{COMPILED_STEP}step(torch.ones(2)).tolist()".split("\n")),
+    "a magic inside": f"%precision 3\n{COMPILED_STEP}step(torch.ones(2)).tolist()",
+    "a display": f"from IPython.display import display\n{COMPILED_STEP}display(7)\nstep(torch.ones(2)).tolist()",
     "a class": """import torch
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -106,7 +106,7 @@ def test_names_that_only_the_cell_assigns_do_not_prevent_trials(kernel: Kernel) 
 
 
 def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
-    cell = f"{COMPILED}step(torch.ones(2))\nraise LookupError('after it')"
+    cell = f"{COMPILED_STEP}step(torch.ones(2))\nraise LookupError('after it')"
     reply = kernel.run(f"%%compile_explain\n{cell}")
     outputs_without_trials = outputs(kernel)
     reply = kernel.run(f"{TRY}{cell}")
@@ -119,7 +119,7 @@ def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
 
 @pytest.mark.exhaustive
 def test_remedies_are_found_below_a_different_magic(kernel: Kernel) -> None:
-    kernel.run(f"%%capture captured\n%%compile_explain --try -o report\n{COMPILED}step(torch.ones(2))")
+    kernel.run(f"%%capture captured\n%%compile_explain --try -o report\n{COMPILED_STEP}step(torch.ones(2))")
     assert kernel.bundles() == []
     kernel.run("print(captured.stdout.strip(), [r.verdict for r in report.remedies])")
     assert kernel.stdout().startswith("in step ['")
@@ -209,7 +209,7 @@ def test_interrupted_trials_are_reported_and_continue_with_the_remaining_breaks(
     assert [remedy.breaks for remedy in working_remedies(report)] == [["b1"]]
     assert report.status == "ok"
     text = " ".join(report.to_text().split())
-    assert "that removes break 1. Trying was interrupted: break 2 is left to try." in text
+    assert "that removes break 1. The trials were interrupted; nothing was tried for break 2." in text
     assert "do: " in text.partition("x.max() > 5")[2]
     assert "Decide whether" not in text  # as long as changes are left to try
     kernel.run("search.Search._search_break = _record_line\n_lines.clear()")

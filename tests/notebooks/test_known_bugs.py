@@ -16,11 +16,11 @@ BUGS = [bug for subject in bugs_by_subject().values() for bug in subject]
 OUTCOMES = json.loads(known_bugs.OUTCOMES.read_text(encoding="utf-8"))
 RELEASE = torch.__version__.partition("+")[0]
 #: The programs that use Inductor take a second each, and one program starts a process.
-SLOW = {name for name, program in PROGRAMS.items() if program not in BACKENDS} | {"181247"}
+SLOW_PROGRAMS = {name for name, program in PROGRAMS.items() if program not in BACKENDS} | {"181247"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in SLOW else []) for name in PROGRAMS]
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in SLOW_PROGRAMS else []) for name in PROGRAMS]
 )
 @pytest.mark.skipif(RELEASE not in OUTCOMES["193279"], reason="not measured with this release")
 def test_each_program_has_the_outcome_on_the_page(name: str) -> None:

@@ -33,7 +33,7 @@ NOTEBOOKS = [name for name, path in sorted(PAGES.items()) if path.read_text(enco
 
 #: What the text of a page claims about each of its reports: the line (in a library, the file) and code of each break,
 #: and the numbers of events of these breaks, graphs, functions that run eagerly, and recompiles.
-EXPECTED: dict[str, list[tuple[list[str], int, int, int, int]]] = {
+EXPECTED_REPORTS: dict[str, list[tuple[list[str], int, int, int, int]]] = {
     "quickstart": [
         (["8 length > 1"], 1, 2, 0, 0),
         ([], 0, 1, 0, 0),
@@ -233,14 +233,14 @@ def _location_text(report: Report, break_location: location.Location) -> str:
     return f"{file_or_line} {(break_location.code or '').splitlines()[0]}"
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
+@pytest.mark.parametrize("name", sorted(EXPECTED_REPORTS))
 def test_reports_agree_with_the_page(site: Path, name: str) -> None:
     actual = []
     for report in reports(read_executed_notebook(site, name)):
         locations = [_location_text(report, b.location) for b in report.breaks if b.location]
         summary = report.summary
         actual.append((locations, summary.events, summary.graphs, summary.skipped, summary.recompiles))
-    assert actual == EXPECTED[name]
+    assert actual == EXPECTED_REPORTS[name]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

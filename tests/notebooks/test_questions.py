@@ -246,7 +246,7 @@ energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_a
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
 per-sample gradients with functional_call | traced#gradients-autograd-function-torch-func | gradients of each sample
 does a spectrogram break? | traced#tensors-functions-properties-indices | istft
-custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
+custom operator returns its input | escape_hatches#rules-for-custom-operators-and-what-they-cost | must not be an input
 arguments that are views of one another | messages_kernels#inductor-generated-code | ViewMeta
 OverflowError: Python int too large on Windows | messages_kernels#inductor-generated-code | without a mode
 PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
@@ -383,7 +383,7 @@ slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-an
 a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
-mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
+mutates_args of a custom operator | escape_hatches#rules-for-custom-operators-and-what-they-cost | "unknown"
 leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
 omp.h not found on macOS | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brew install libomp
@@ -520,7 +520,7 @@ print in a compiled function without a break | causes/gb0059 | Print in the grap
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
 nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
-a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keep
+a custom operator resizes an argument | escape_hatches#rules-for-custom-operators-and-what-they-cost | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
 a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len
@@ -598,7 +598,7 @@ PyCapsule function breaks the graph | causes/gb0007 | a function of a C extensio
 backward hook on the compiled wrapper | training#a-hook-that-never-runs | register it on the model
 a mocked method is not seen | errors#nothing-raises-but-the-result-differs | patch before the first call
 set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`
-an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
+an operator's output size depends on data | escape_hatches#rules-for-custom-operators-and-what-they-cost | new_dynamic_size
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
 vmap of the apply of an autograd.Function | traced#gradients-autograd-function-torch-func | Unsupported hasattr call
 does nn.init inside forward break the graph? | traced#random-numbers-and-distributions | kaiming_normal_
@@ -608,7 +608,7 @@ stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-b
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
 can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
-an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
+an operator of TORCH_LIBRARY breaks | escape_hatches#rules-for-custom-operators-and-what-they-cost | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages_warnings#kernels-autotuning | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages_kernels#inductor-generated-code | skip_all_guards_unsafe
@@ -619,8 +619,8 @@ Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from Py
 is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
 ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y, a)`
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
-my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
-a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
+my operator's new backward is not used | escape_hatches#rules-for-custom-operators-and-what-they-cost | of the old code
+a C++ operator compiles again for each number | escape_hatches#rules-for-custom-operators-and-what-they-cost | SymInt
 AOTAutograd's cache misses at every start | compile_time#a-cache-that-does-not-work | forward passes alone
 libcuda.so cannot found in Colab | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | ld.so.conf.d
 Failed to compile. cc_cmd on Windows | in_a_notebook#a-compiler-on-windows | unset `CC`
@@ -641,7 +641,7 @@ Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages_
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
 CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | one that is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#a-compiler-on-windows | include
-torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
+torch.compile inside a custom operator | escape_hatches#rules-for-custom-operators-and-what-they-cost | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR_CACHE_DIR
 BrokenProcessPool while compiling | messages_kernels#worker-processes | COMPILE_THREADS=1
@@ -882,7 +882,7 @@ model.compile() of a class with __call__ does nothing | where_to_compile#another
 cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
-how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
+how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
 the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
@@ -973,6 +973,22 @@ is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-i
 fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
 transformers: loss_function breaks the graph | libraries#transformers | when the model is made
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
+TorchFunctionMode graph break | traced#sparse-nested-quantized-tensors-subclasses | a `TorchFunctionMode` that prints
+a wrong result under a TorchFunctionMode | known_bugs#wrong-results | computes an earlier one
+a list of floats from .tolist() under fullgraph=True | causes/gb0109 | they capture single values
+batch norm on masked rows: norm(x[mask]) | causes/gb0036#x-mask-masked-select | as weights
+a loop over torch.unique(classes) | causes/gb0036#bincount-unique-masked-select-argwhere | loop over all classes
+requires_grad mismatch, although all calls are under no_grad | causes/recompile-requires-grad | even if both calls
+a forked process writes into its parent's trace | logs#which-file-does-tlparse-take | gives it its own
+DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | no break of your code
+a context manager object made before a break | causes/gb0262 | make it in the `with`
+does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | discards no graph
+which torch.compile call led to this compilation? | logs#what-1-0-means-and-where-a-guard-comes-from | prints the stack below
+torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
+expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)
+compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
+vLLM compiles a second time | libraries#vllm-sglang | a draft model
+the time that a custom operator adds | escape_hatches#rules-for-custom-operators-and-what-they-cost | for each call
 """
 
 

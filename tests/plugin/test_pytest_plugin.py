@@ -200,7 +200,7 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run_pytest: RunPytest) -
     )
 
 
-WITHIN = """
+TESTS_WITH_PACKAGES = """
 import pytest
 import torch
 import their
@@ -235,7 +235,7 @@ def test_too_slow():
 def test_misused():
     pass
 """
-BREAKS = """
+TESTS_WITH_BREAKS = """
 import torch
 
 def NAME(x):
@@ -248,9 +248,9 @@ def test_only_breaks_within_a_package_count(run_pytest: RunPytest, pytester: pyt
     package = pytester.mkpydir("theirs")
     pytester.mkpydir("their")
     (package / "norms").mkdir()
-    (package / "helper.py").write_text(BREAKS.replace("NAME", "shift"))
-    (package / "norms" / "layers.py").write_text(BREAKS.replace("NAME", "scale"))
-    outcome = run_pytest(WITHIN)
+    (package / "helper.py").write_text(TESTS_WITH_BREAKS.replace("NAME", "shift"))
+    (package / "norms" / "layers.py").write_text(TESTS_WITH_BREAKS.replace("NAME", "scale"))
+    outcome = run_pytest(TESTS_WITH_PACKAGES)
     outcome.assert_outcomes(passed=2, failed=7)
     outcome.stdout.fnmatch_lines(
         [

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-HERE = Path(__file__).resolve().parent
-PROGRAMS = HERE.parent / "programs"
+FOLDER = Path(__file__).resolve().parent
+PROGRAMS = FOLDER.parent / "programs"
 
 
 def record_program(program: Path) -> None:
@@ -39,7 +39,7 @@ def record_program(program: Path) -> None:
     paths = sysconfig.get_paths()
     replacements = [
         (str(PROGRAMS), "/programs"), (paths["purelib"], "/site-packages"), (paths["stdlib"], "/lib/python"), (paths["platstdlib"], "/lib/python"),
-        (str(HERE), "/recordings"), (str(Path.cwd()), "/project"), (str(Path.home()), "/user"),
+        (str(FOLDER), "/recordings"), (str(Path.cwd()), "/project"), (str(Path.home()), "/user"),
     ]  # fmt: skip
 
     def neutralize(text: str) -> str:
@@ -54,7 +54,7 @@ def record_program(program: Path) -> None:
         )
         for record in recording.records
     ]
-    folder = HERE / version
+    folder = FOLDER / version
     folder.mkdir(exist_ok=True)
     write_recording(
         folder / f"{program.stem}.log",

@@ -21,8 +21,8 @@ from pathlib import Path
 from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record
 from jupyter_graphbreak.trace.entries import LISTING
 
-HERE = Path(__file__).resolve().parent
-PROGRAMS = HERE.parent / "programs"
+FOLDER = Path(__file__).resolve().parent
+PROGRAMS = FOLDER.parent / "programs"
 PROGRAM_NAMES = ("branch", "fullgraph", "limit", "loop", "nested_break", "with_and_try")
 ENTRY_KINDS = NEEDED_ENTRIES | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
 METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
@@ -63,7 +63,7 @@ def main() -> None:
     """Record all programs, each in a process of its own."""
     import torch
 
-    folder = HERE / "logs" / str(torch.__version__).partition("+")[0]
+    folder = FOLDER / "logs" / str(torch.__version__).partition("+")[0]
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAM_NAMES:
         with tempfile.TemporaryDirectory() as traces:

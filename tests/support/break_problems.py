@@ -28,10 +28,10 @@ def problem(
 
     ``entry`` is the first line of the compiled function. Without it, the report has no frames.
     """
-    codes = [code] if isinstance(code, str) else list(code)
+    pieces = [code] if isinstance(code, str) else list(code)
     breaks = [
         Break(f"b{n}", gb_id, gb_type, location_of(text, piece), "resumed", hints=list(hints))
-        for n, piece in enumerate(codes)
+        for n, piece in enumerate(pieces)
     ]
     frames = []
     if entry is not None:

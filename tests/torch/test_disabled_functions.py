@@ -13,7 +13,7 @@ from IPython.utils.capture import capture_output
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 
-DISABLED = """
+DISABLED_FUNCTION = """
 import functools, torch
 
 def logged(function):
@@ -96,7 +96,7 @@ def reported_operation_counts(shell: Any) -> list[int]:
     ],
 )
 def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decorator: str, called: str) -> None:
-    run_and_count(shell, DISABLED.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
+    run_and_count(shell, DISABLED_FUNCTION.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
     caller = CALLER.format(called=called)
     assert run_and_count(shell, caller) == [1, 1]
     for _ in range(2):

@@ -453,7 +453,7 @@ def test_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPa
     assert "was not run again" in verdicts.to_html()
 
 
-@pytest.mark.parametrize("function", ["user_codes", "FrontendExamination.verdict", "example_of"])
+@pytest.mark.parametrize("function", ["user_code_objects", "FrontendExamination.verdict", "example_of"])
 def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")

@@ -17,10 +17,10 @@ from jupyter_graphbreak.results import Report
 from tests.support import warm_processes
 from tests.support.sampling import sample_parameters
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 #: A program that sets up PyTorch's log itself, because a warm process has loaded PyTorch, which reads TORCH_TRACE only
 #: while it is loaded.
-LIVE = """
+LIVE_PROGRAM = """
 import logging, runpy, sys
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
@@ -69,9 +69,9 @@ def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, An
 
 def report_live_and_from_log(fork_server_folder: Path, folder: Path, name: str) -> tuple[Report, Report]:
     """Run a program while watching it and writing its log, and return the live report and the report of the log."""
-    program = HERE.parent / "programs" / f"{name}.py"
+    program = FOLDER.parent / "programs" / f"{name}.py"
     process = warm_processes.run(
-        fork_server_folder, ["-c", LIVE, str(program), str(folder)], cwd=folder, env=dict(os.environ)
+        fork_server_folder, ["-c", LIVE_PROGRAM, str(program), str(folder)], cwd=folder, env=dict(os.environ)
     )
     assert process.returncode == 0, process.stderr
     logged = read_trace(folder)

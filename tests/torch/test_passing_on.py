@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import restrict_trace, tr
 from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak.recording.recorder import watch
 
-HOOKED = [
+HOOKED_FUNCTIONS = [
     ("torch._dynamo.convert_frame", "log_dynamo_start"),
     ("torch._dynamo.convert_frame", "exception_handler"),
     ("torch._dynamo.convert_frame", "is_generator"),
@@ -60,16 +60,16 @@ def owner_and_name(module: str, path: str) -> tuple[Any, str]:
 
 def test_the_table_has_all_hooks() -> None:
     """Every function that a watch replaces in this PyTorch is in the table above."""
-    before = {module: function_ids(module) for module, _ in HOOKED}
+    before = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
     with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
-        now = {module: function_ids(module) for module, _ in HOOKED}
+        now = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
     replaced = {
         (module, path)
         for module, ids_before in before.items()
         for path in now[module]
         if ids_before.get(path) != now[module][path]
     }
-    assert replaced <= {*HOOKED, *HOOKED_IN_REAL_CALLS}
+    assert replaced <= {*HOOKED_FUNCTIONS, *HOOKED_IN_REAL_CALLS}
     assert len(replaced) >= 12
 
 
@@ -83,7 +83,7 @@ def function_ids(module: str) -> dict[str, int]:
     return ids
 
 
-@pytest.mark.parametrize(("module", "path"), HOOKED)
+@pytest.mark.parametrize(("module", "path"), HOOKED_FUNCTIONS)
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     try:

@@ -447,5 +447,5 @@ def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
             for name in "abcd":
                 compiled(torch.ones(3, 3), True, name)
     (recompilation,) = recompilations(run.report)
-    assert recompilation.times_text == "recompiled (0/1), then limit reached: runs eagerly"
+    assert recompilation.times_text == "recompiled (0/1), then reached the limit and runs eagerly"
     assert [guard.variation for guard in recompilation.guards] == ["name: 'a' -> 'b' -> different value"]

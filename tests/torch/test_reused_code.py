@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import forget_codes, is_known_code, snapshot_known_codes
+from jupyter_graphbreak._torch_compat.compiled import forget_code_objects, is_known_code, snapshot_known_code
 from jupyter_graphbreak.api.watching import capture
 
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) 
 def test_forgotten_code_is_no_longer_known(library: Any) -> None:
     watch_call(make_entry(library))
     code = library.norm.__code__
-    with snapshot_known_codes() as codes:
-        assert any(reference() is code for reference in codes)
+    with snapshot_known_code() as code_objects:
+        assert any(reference() is code for reference in code_objects)
         assert is_known_code(code)
-        forget_codes([code])
+        forget_code_objects([code])
         assert not is_known_code(code)
         torch.compiler.reset()
-        assert codes == []
+        assert code_objects == []
     watch_call(make_entry(library))
     assert is_known_code(code)
 

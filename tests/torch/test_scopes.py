@@ -14,9 +14,9 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak.results import Report
 
-PLAIN = 'entry = torch.compile(backend="eager")'
-STRICT = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
-FULL = 'entry = torch.compile(backend="eager", fullgraph=True)'
+PLAIN_ENTRY = 'entry = torch.compile(backend="eager")'
+STRICT_ENTRY = 'entry = lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
+FULLGRAPH_ENTRY = 'entry = torch.compile(backend="eager", fullgraph=True)'
 
 # Each program defines ``run``. A comment "is V by L" on the line of a break gives the value in force and the line of
 # the scope that set it ("is V by default" if no scope did).
@@ -214,7 +214,7 @@ def expected_settings(body: str) -> dict[int, tuple[bool, int | None]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_break_has_the_setting_in_force_and_its_scope(name: str, tmp_path: Path) -> None:
-    report = run_program(tmp_path, PROGRAMS[name], PLAIN)
+    report = run_program(tmp_path, PROGRAMS[name], PLAIN_ENTRY)
     scopes = {scope.id: scope for scope in report.scopes}
     actual = {}
     for graph_break in report.breaks:
@@ -229,7 +229,7 @@ def test_each_break_has_the_setting_in_force_and_its_scope(name: str, tmp_path: 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stricter_settings_do_what_the_report_claims(name: str, tmp_path: Path) -> None:
-    plain_report = run_program(tmp_path, PROGRAMS[name], PLAIN)
+    plain_report = run_program(tmp_path, PROGRAMS[name], PLAIN_ENTRY)
     lines = {
         graph_break.id: graph_break.location.line
         for graph_break in plain_report.breaks
@@ -238,13 +238,13 @@ def test_stricter_settings_do_what_the_report_claims(name: str, tmp_path: Path) 
     expected_errors = [lines[break_id] for break_id in plain_report.what_if.error_on_graph_break]
     lines_of_errors = [
         break_.location.line
-        for break_ in run_program(tmp_path, PROGRAMS[name], STRICT).breaks
+        for break_ in run_program(tmp_path, PROGRAMS[name], STRICT_ENTRY).breaks
         if break_.outcome == "error" and break_.location
     ]
     assert lines_of_errors == expected_errors[:1]
     lines_of_fullgraph_errors = [
         break_.location.line
-        for break_ in run_program(tmp_path, PROGRAMS[name], FULL).breaks
+        for break_ in run_program(tmp_path, PROGRAMS[name], FULLGRAPH_ENTRY).breaks
         if break_.outcome == "error" and break_.location
     ]
     assert lines_of_fullgraph_errors == (
@@ -318,7 +318,7 @@ def test_a_scope_in_an_imported_file_is_located(tmp_path: Path, monkeypatch: pyt
         def run(x):
             return lenient.norm(x) + 1
     """
-    report = run_program(tmp_path, body, STRICT)
+    report = run_program(tmp_path, body, STRICT_ENTRY)
     (graph_break,) = report.breaks
     scope = next(candidate for candidate in report.scopes if candidate.id == graph_break.scope)
     names = {source.id: source.name for source in report.sources}
@@ -334,7 +334,7 @@ def test_a_shared_wrapper_at_the_limit_is_reported_for_the_affected_function(tmp
     )
     calls = ", ".join(f"f{n}" for n in range(12))
     body = f"{functions}\n        def run(x):\n            for f in ({calls}):\n                entry(f)(x)\n"
-    report = run_program(tmp_path, body, PLAIN)
+    report = run_program(tmp_path, body, PLAIN_ENTRY)
     (skipped_function,) = [skipped for skipped in report.skipped if skipped.kind == "shared wrapper"]
     assert skipped_function.function == "f8"
     assert skipped_function.location is not None
@@ -371,7 +371,7 @@ def test_a_skipped_frame_has_a_kind_and_a_way_out(body: str, kind: str, tmp_path
             {body}
             return helper(x)
     """
-    report = run_program(tmp_path, program, PLAIN)
+    report = run_program(tmp_path, program, PLAIN_ENTRY)
     (skipped,) = report.skipped
     assert skipped.kind == kind
     assert skipped.way_out
@@ -380,7 +380,7 @@ def test_a_skipped_frame_has_a_kind_and_a_way_out(body: str, kind: str, tmp_path
 
 
 def test_one_cause_has_one_name_and_lists_its_other_names(tmp_path: Path) -> None:
-    (graph_break,) = run_program(tmp_path, PROGRAMS["branch on data"], PLAIN).breaks
+    (graph_break,) = run_program(tmp_path, PROGRAMS["branch on data"], PLAIN_ENTRY).breaks
     assert (graph_break.gb_type, graph_break.gb_id) == ("Data-dependent branching", "GB0170")
     assert "generic_jump TensorVariable()" in graph_break.also_reported_as
     assert "Dynamic control flow is not supported at the moment" in graph_break.also_reported_as

@@ -614,13 +614,13 @@ def program(tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture
 def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
     """Call a function repeatedly on a thread. Yield the code objects that the thread has seen, and its exceptions."""
-    codes: set[Any] = set()
+    code_objects: set[Any] = set()
     errors: list[BaseException] = []
     may_end, has_begun = threading.Event(), threading.Event()
 
     def work() -> None:
         while not may_end.is_set():
-            codes.update((program.plain.__code__, program.Net.forward.__code__))
+            code_objects.update((program.plain.__code__, program.Net.forward.__code__))
             try:
                 assert torch.equal(program.plain(ONES), 2 * ONES + 1)
             except BaseException as error:  # noqa: BLE001 - the test reads it
@@ -630,7 +630,7 @@ def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
     thread = threading.Thread(target=work, name="busy")
     thread.start()
     has_begun.wait()
-    yield codes, errors
+    yield code_objects, errors
     may_end.set()
     thread.join()
 
@@ -639,24 +639,24 @@ def test_a_function_is_tried_on_copies_while_a_different_thread_calls_it(
     program: Any,
     busy_thread: tuple[set[Any], list[BaseException]],
 ) -> None:
-    codes, errors = busy_thread
+    code_objects, errors = busy_thread
     assert busy_thread_name() == "busy"
     report = jupyter_graphbreak.try_remedies(program.plain, ONES, seconds=600)
     assert "works" in {remedy.verdict for remedy in report.remedies or ()}
-    assert (len(codes), errors) == (2, [])
+    assert (len(code_objects), errors) == (2, [])
 
 
 def test_a_method_is_not_tried_while_a_different_thread_runs(
     program: Any, busy_thread: tuple[set[Any], list[BaseException]]
 ) -> None:
-    codes, errors = busy_thread
+    code_objects, errors = busy_thread
     report = jupyter_graphbreak.try_remedies(program.Net(), ONES, seconds=600)
     edited_remedies = [remedy for remedy in report.remedies or () if remedy.edits]
     assert edited_remedies
     assert {(remedy.verdict, remedy.reason) for remedy in edited_remedies} == {
         ("not tried", "your thread busy is running and would run the changed Net.forward")
     }
-    assert (len(codes), errors) == (2, [])
+    assert (len(code_objects), errors) == (2, [])
 
 
 @pytest.mark.parametrize("analysis", ["check", "measure", "try_remedies", "values", "compare_frontends"])

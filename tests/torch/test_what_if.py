@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PLAIN = 'torch.compile(backend="eager")'
 STRICT = 'lambda f: torch._dynamo.error_on_graph_break(True)(torch.compile(f, backend="eager"))'
-FULL = 'torch.compile(backend="eager", fullgraph=True)'
+FULLGRAPH = 'torch.compile(backend="eager", fullgraph=True)'
 HEAD = """\
 import copy, itertools, logging, os, random, threading, time, warnings
 import numpy as np
@@ -115,11 +115,11 @@ BODIES = {
     "requires_grad_": "y.requires_grad_()",
     "optimizer": "optimizer.step()",
 }
-NESTED = [
+NESTED_SCOPES = [
     "item", "item in a call", "mask", "break in a call", "break in a loop", "generator", "item, then a break",
     "break in a resume function", "break in try",
 ]  # fmt: skip
-CASES = [(name, False) for name in BODIES] + [(name, True) for name in NESTED]
+CASES = [(name, False) for name in BODIES] + [(name, True) for name in NESTED_SCOPES]
 
 
 def run_program(folder: Path, body: str, entry: str) -> tuple[Report, BaseException | None]:
@@ -161,7 +161,7 @@ def test_claims_about_stricter_settings_are_true(name: str, *, is_nested: bool, 
     with torch._dynamo.config.patch(nested_graph_breaks=is_nested):
         report, program_error = run_program(tmp_path, BODIES[name], PLAIN)
         strict_report, strict_error = run_program(tmp_path, BODIES[name], STRICT)
-        full_report, full_error = run_program(tmp_path, BODIES[name], FULL)
+        full_report, full_error = run_program(tmp_path, BODIES[name], FULLGRAPH)
     if torch.__version__ < "2.10" and (name, is_nested) == ("generator", True):
         assert isinstance(program_error, AssertionError)  # an internal Dynamo error, which that release cannot avoid
         assert [(b.gb_type, b.outcome) for b in report.breaks[1:]] == [("AssertionError", "error")]
@@ -182,7 +182,7 @@ def test_claims_about_stricter_settings_are_true(name: str, *, is_nested: bool, 
 @pytest.mark.parametrize("name", ["item", "int()", "item in a loop", "item in a call", "tolist", "mask", "nonzero"])
 def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
     report, _ = run_program(tmp_path, BODIES[name], PLAIN)
-    full_report, error = run_program(tmp_path, BODIES[name], FULL)
+    full_report, error = run_program(tmp_path, BODIES[name], FULLGRAPH)
     if torch.__version__ < "2.10" and name == "tolist":  # captured under any setting
         assert (report.breaks, error, len(report.graphs)) == ([], None, 1)
         return

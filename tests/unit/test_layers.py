@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[2] / "jupyter_graphbreak"
 #: Heavy packages, and the folders and modules that may import them; the longest name that fits decides.
-HEAVY = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
+HEAVY_PACKAGES = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
 MAY_IMPORT_HEAVY: dict[str, set[str]] = {
     "_torch_compat": {"torch"},
     "recording": {"torch"},
@@ -93,7 +93,7 @@ def test_a_module_imports_only_heavy_packages_allowed_for_it() -> None:
     wrong_imports = {}
     for module in MODULES:
         heads = {name.partition(".")[0] for name in imported_names(parse_module(module))}
-        wrong_imports[module] = heads & HEAVY - allowed_heavy_packages(module)
+        wrong_imports[module] = heads & HEAVY_PACKAGES - allowed_heavy_packages(module)
     assert {module: heads for module, heads in wrong_imports.items() if heads} == {}
 
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import (
     add_positions,
     code_number,
     code_object,
@@ -264,14 +264,14 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
         resume = result if hasattr(result, "co_name") else result[0]  # some releases also return the function's name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
-        inner_codes = arguments.get("nested_code_objs")
+        inner_code_objects = arguments.get("nested_code_objs")
         return ResumeCreated(
             **identity(resume),
             of=code_object(code),
             line=line_at(code, arguments.get("resume_offset")),
             new=not any(earlier_value is result for earlier_value in call.value_before or ()),
             compiled=has_cached_code(resume),
-            enters=code_number(inner_codes[-1]) if inner_codes else None,
+            enters=code_number(inner_code_objects[-1]) if inner_code_objects else None,
         )
 
     hook = wrap_with_hooks(function, observer, before=store_known_functions, after=observation)

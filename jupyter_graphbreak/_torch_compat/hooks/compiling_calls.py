@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak.records.additions import CompiledAgain, FullgraphSite
 from jupyter_graphbreak.records.attributes import attribute_of

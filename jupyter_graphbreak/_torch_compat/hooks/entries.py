@@ -19,7 +19,7 @@ from jupyter_graphbreak._torch_compat.compiled import (
     innermost_backend,
 )
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, observe_calls
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME, call_compiled, callable_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume_name

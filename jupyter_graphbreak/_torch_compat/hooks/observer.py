@@ -59,7 +59,7 @@ class Observer:
         self._faults: set[tuple[str, str]] = set()
         self._missing_variables: set[str] = set()
         #: The last observation of each code object that Dynamo reached, by the number of the code object.
-        self.codes: dict[int, CodeObject] = {}
+        self.code_objects: dict[int, CodeObject] = {}
 
     def observe(self, hook: str, make_addition: Callable[[], Addition | None]) -> None:
         """Make an observation and pass it on; an error is noted once and not raised.
@@ -75,7 +75,7 @@ class Observer:
         try:
             addition = make_addition()
             if isinstance(addition, CodeObject) and addition.id is not None:
-                self.codes[addition.id] = addition
+                self.code_objects[addition.id] = addition
             if addition is not None:
                 self._emit(addition)
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_sit
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import remember_skip_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_scope_wrapper
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import (
     identity,
     program_stack,
     registry_entry,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code, state_of_known_code
 from jupyter_graphbreak._torch_compat.configuration import current_stance
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import code_number, identity
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME
 from jupyter_graphbreak._torch_compat.patching import patch_attribute, report_to_run
 from jupyter_graphbreak.records.additions import FrameSkipped
@@ -68,8 +68,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         patch_attribute(tracker, "add", add_and_suspect),
         observe_calls(context, "__call__", observer, after=observation),
     ):
-        known_codes = [code for reference in tracker.seen if (code := reference()) is not None]
-        calls.suspect(filter(_can_be_entry, known_codes))
+        known_code_objects = [code for reference in tracker.seen if (code := reference()) is not None]
+        calls.suspect(filter(_can_be_entry, known_code_objects))
         yield
 
 
@@ -83,7 +83,7 @@ class _SuspectCalls:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._module: Any = importlib.import_module("torch._dynamo.eval_frame")
-        self._known_codes: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
+        self._known_code_objects: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
         self._suspects: dict[int, weakref.ref[CodeType]] = {}  # by id: equal code objects are different suspects
         self._running_calls: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
         #: The callback of each ``torch.compile`` whose first call has ended, by its id.
@@ -92,10 +92,10 @@ class _SuspectCalls:
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
 
-    def suspect(self, codes: Iterable[CodeType]) -> None:
+    def suspect(self, code_objects: Iterable[CodeType]) -> None:
         """Watch for calls that run the given code objects, if Dynamo may skip them."""
-        for code in codes:
-            if self._may_be_skipped(code) and code_number(code) not in self._observer.codes:
+        for code in code_objects:
+            if self._may_be_skipped(code) and code_number(code) not in self._observer.code_objects:
                 forget = functools.partial(self._suspects.pop, id(code))
                 self._suspects[id(code)] = weakref.ref(code, forget)
         with self._lock:
@@ -145,7 +145,7 @@ class _SuspectCalls:
         if sys.exc_info()[1] is not handled_error or is_disabled:
             return None
         self._stop_suspecting(code, callback)
-        if code_number(code) in self._observer.codes:
+        if code_number(code) in self._observer.code_objects:
             return None
         reason = _remembered_skip_reason(code)
         return FrameSkipped(**identity(code), reason=f"{REMEMBERED_REASON}: {reason}" if reason else REMEMBERED_REASON)
@@ -155,7 +155,7 @@ class _SuspectCalls:
         self._suspects.pop(id(code), None)
 
     def _may_be_skipped(self, code: CodeType) -> bool:
-        return code in self._known_codes and not has_cached_code(code)
+        return code in self._known_code_objects and not has_cached_code(code)
 
 
 def remember_skip_reason(code: CodeType, reason: str) -> None:

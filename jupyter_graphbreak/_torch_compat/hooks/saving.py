@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import wrap_with_uncompiled_hook
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import site_of
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import ORIG_MOD, CompiledSaved
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER

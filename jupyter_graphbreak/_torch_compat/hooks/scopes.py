@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.hooks.observer import (
     observe_calls,
     wrap_with_uncompiled_hook,
 )
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened

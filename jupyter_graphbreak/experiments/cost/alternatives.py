@@ -105,13 +105,15 @@ def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     return times_before.median_us - times_after.median_us >= min_us and are_apart(times_after, times_before)
 
 
-def _time_both(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
+def _time_both(unchanged_variant: Variant, changed_variant: Variant) -> tuple[Spread, Spread] | None:
     """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
     start = time.monotonic()
     # The call may raise an error without the branch or the guards.
-    with compile_separately(changed.subject.call), contextlib.suppress(Exception):
-        if changed.warm_up():
-            calls = time_in_turn([changed.time_call, unchanged.time_call], _BUDGET, end=start + 10 * _BUDGET.seconds)
+    with compile_separately(changed_variant.subject.call), contextlib.suppress(Exception):
+        if changed_variant.warm_up():
+            calls = time_in_turn(
+                [changed_variant.time_call, unchanged_variant.time_call], _BUDGET, deadline=start + 10 * _BUDGET.seconds
+            )
             return spread_of_calls(calls[0]), spread_of_calls(calls[1])
     return None

@@ -48,8 +48,8 @@ class RepeatedBlocks:
 def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
     """Return the blocks that a model repeats: the modules of the repeated class that contains the most parameters.
 
-    Modules without submodules, such as linear layers, are excluded, and so are modules inside a module of the same
-    class. ``Sequential`` modules are treated as one class only if the modules in them have the same classes.
+    Modules without submodules, such as linear layers, and modules inside a module of the same class are excluded.
+    ``Sequential`` modules are treated as one class only if the modules in them have the same classes.
 
     Parameters
     ----------

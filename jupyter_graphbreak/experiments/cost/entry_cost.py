@@ -151,7 +151,7 @@ def measure_entry(
     run_report: Report | None = None,
     *,
     budget: Budget | None = None,
-    end: float = float("inf"),
+    deadline: float = float("inf"),
     find_cell: FindCell = cell_of_shell,
 ) -> MeasuredEntry:
     """Measure an entry on copies, so that the user's objects do not change.
@@ -164,7 +164,7 @@ def measure_entry(
         The report whose ids for graphs, breaks and frames are used; by default the report of the run on copies.
     budget : Budget or None
         The time for measuring, which does not include compiling; by default one second for each variant.
-    end : float
+    deadline : float
         The deadline, in seconds of :func:`time.monotonic`. After it, no further remedy is compiled, and few calls are
         made.
     """
@@ -178,12 +178,14 @@ def measure_entry(
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
         report_on_copies, files = build_with_files(recording.records)
-        variants = variants._replace(remedied=dict(_settled_variants(variants.remedied, end)) if is_settled else {})
+        variants = variants._replace(
+            remedied=dict(_settled_variants(variants.remedied, deadline)) if is_settled else {}
+        )
         variants.break_only.warm_up()
         compilations_before = compilation_count()
-        calls = _timed_calls(variants, budget, end)
+        calls = _timed_calls(variants, budget, deadline)
         is_settled = is_settled and compilations_before == compilation_count()
-        profiles = _profile_calls(variants.compiled, end) if is_settled else []
+        profiles = _profile_calls(variants.compiled, deadline) if is_settled else []
         correspondence = Correspondence(
             report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
         )
@@ -209,8 +211,8 @@ def measure_entry(
             steady = SteadyState(
                 entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frame_ids
             )
-            cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, end=end)
-        startup = _second_start(entry, recording.records, correspondence, end) if run_report is not None else None
+            cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, deadline=deadline)
+        startup = _second_start(entry, recording.records, correspondence, deadline) if run_report is not None else None
     return MeasuredEntry(cost, report_on_copies, startup)
 
 
@@ -240,7 +242,7 @@ def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyC
     return _Variants(eager, compiled, Variant(empty_break, compiled=True, records_marks=True), remedied_variants)
 
 
-def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _TimedCalls:
+def _timed_calls(variants: _Variants, budget: Budget | None, deadline: float) -> _TimedCalls:
     runs = [
         variants.eager.time_call,
         variants.compiled.time_call_with_marks,
@@ -248,7 +250,7 @@ def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _Tim
         *(variant.time_call for variant in variants.remedied.values()),
     ]
     eager, compiled, break_only, *remedied = time_in_turn(
-        runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end
+        runs, budget or Budget(seconds=VARIANT_S * len(runs)), deadline=deadline
     )
     return _TimedCalls(eager, compiled, break_only, remedied)
 
@@ -296,14 +298,14 @@ def _remedied_variants(
 
 
 def _settled_variants(
-    variants: Mapping[tuple[str, ...], Variant], end: float
+    variants: Mapping[tuple[str, ...], Variant], deadline: float
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield the variants that reach a steady state, until time runs out; variants that fail are skipped."""
-    end = min(end, time.monotonic() + _MAX_COMPILE_S)
+    deadline = min(deadline, time.monotonic() + _MAX_COMPILE_S)
     longest = 0.0
     for ids, variant in variants.items():
         start = time.monotonic()
-        if start + longest > end:
+        if start + longest > deadline:
             return
         with contextlib.suppress(Exception):
             if variant.warm_up():
@@ -311,13 +313,13 @@ def _settled_variants(
         longest = max(longest, time.monotonic() - start)
 
 
-def _profile_calls(compiled: Variant, end: float) -> list[list[ProfileRange]]:
+def _profile_calls(compiled: Variant, deadline: float) -> list[list[ProfileRange]]:
     """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
     seeds = SEED_COUNT if compiled.is_random else 1
     profiles: list[list[ProfileRange]] = []
     try:
         for number in range(_PROFILED_CALLS + seeds):
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 break
             profiles.append(compiled.profile_ranges(number % seeds))
     except RuntimeError:
@@ -335,13 +337,13 @@ def _device_work(variant: Variant) -> DeviceWork | None:
 
 
 def _second_start(
-    entry: Entry, records: Sequence[Record], correspondence: Correspondence, end: float
+    entry: Entry, records: Sequence[Record], correspondence: Correspondence, deadline: float
 ) -> Startup | None:
     """Return the times of a second start, and the settings that avoid its cache bypasses, if it has any."""
     startup = second_start(records, correspondence)
     if startup is None or all(graph.cache != "bypass" for graph in startup.graphs):
         return startup
-    with limit_time(min(end, time.monotonic() + max(startup.first_s, MIN_BASIS_S))):
+    with limit_time(min(deadline, time.monotonic() + max(startup.first_s, MIN_BASIS_S))):
         changes = result_or_none(lambda: cache_changes(entry, startup, records))
     return replace(startup, changes=changes or [])
 
@@ -406,21 +408,23 @@ MEASUREMENTS = (
 )  # fmt: skip
 
 
-def with_further_measurements(cost: EntryCost, steady_state: SteadyState, *, elapsed_s: float, end: float) -> EntryCost:
+def with_further_measurements(
+    cost: EntryCost, steady_state: SteadyState, *, elapsed_s: float, deadline: float
+) -> EntryCost:
     """Make all measurements in the table, and return the cost of an entry with their results.
 
     Parameters
     ----------
     elapsed_s : float
         The time in seconds that was spent before these measurements.
-    end : float
+    deadline : float
         The deadline, in seconds of :func:`time.monotonic`.
     """
-    deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
+    row_deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
-        deadline += row.time_share * max(elapsed_s, MIN_BASIS_S) + row.compile_time_share * compile_s
+        row_deadline += row.time_share * max(elapsed_s, MIN_BASIS_S) + row.compile_time_share * compile_s
         if getattr(steady_state, row.required_attribute, None) or getattr(cost, row.required_attribute, None):
-            with limit_time(min(end, deadline)):
+            with limit_time(min(deadline, row_deadline)):
                 value = result_or_none(functools.partial(row.measure, steady_state, cost))
             if value is not None:
                 cost = replace(cost, **{row.field: value})

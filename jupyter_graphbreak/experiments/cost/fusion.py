@@ -1,4 +1,4 @@
-"""List pairs of kernels that Inductor does not fuse although one passes a lot of memory to the other, and say why."""
+"""List pairs of kernels that Inductor does not fuse although one passes a lot of data to the other, and say why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scal
 
 
 def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
-    """Return pairs of kernels that Inductor does not fuse in slow graphs, those that pass the most memory first."""
+    """Return pairs of kernels that Inductor does not fuse in slow graphs, those that pass the most data first."""
     compiled, us_by_graph, timer = steady_state.compiled, steady_state.us_by_graph, steady_state.compiled.timer
     min_us = max(_SLOW_US, _SLOW_SHARE * sum(us_by_graph.values()))
     if max(us_by_graph.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
@@ -76,7 +76,7 @@ def _unfused_pairs_of_graph(
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
-    """Return the pairs that pass a lot of memory; pairs on the same lines are merged, with the largest one's reason."""
+    """Return the pairs that pass a lot of data; pairs on the same lines are merged, with the reason of the largest."""
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):

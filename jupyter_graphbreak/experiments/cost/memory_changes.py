@@ -63,10 +63,10 @@ def try_memory_changes(steady_state: SteadyState, memory: MemoryCost) -> list[Me
             if make_variant is None:
                 changes.append(_measure_change(code, compiled, compiled, compiled.checkpoint_calls, is_correct))
                 continue
-            changed = make_variant()
-            with compile_separately(changed.subject.call):
-                if changed.warm_up():
-                    changes.append(_measure_change(code, changed, compiled, contextlib.nullcontext, is_correct))
+            changed_variant = make_variant()
+            with compile_separately(changed_variant.subject.call):
+                if changed_variant.warm_up():
+                    changes.append(_measure_change(code, changed_variant, compiled, contextlib.nullcontext, is_correct))
         except TimeUpError:
             break
         except Exception:  # noqa: BLE001, S112 - PyTorch may fail with a change
@@ -106,7 +106,7 @@ def _add_checkpoint(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def _measure_change(
     code: str,
-    changed: Variant,
+    changed_variant: Variant,
     compiled: Variant,
     context: Callable[[], AbstractContextManager[None]],
     is_correct: Callable[[Sequence[torch.Tensor]], bool],
@@ -114,17 +114,17 @@ def _measure_change(
     def observe_with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
         require_time()
         with context():
-            return changed.observe_with_backward(observe)
+            return changed_variant.observe_with_backward(observe)
 
     with context():
-        results = changed.results_and_state()
-    saved_bytes = SavedBytes(changed.memory_addresses(), lambda _: None)
+        results = changed_variant.results_and_state()
+    saved_bytes = SavedBytes(changed_variant.memory_addresses(), lambda _: None)
     observe_with_backward(saved_bytes.observe)
-    peak = peak_bytes(observe_with_backward(functools.partial(memory_activities, variant=changed)))
+    peak = peak_bytes(observe_with_backward(functools.partial(memory_activities, variant=changed_variant)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
         ratio = ratio_in_turn(
-            lambda: observe_with_backward(changed.timer.time),
+            lambda: observe_with_backward(changed_variant.timer.time),
             lambda: compiled.observe_with_backward(compiled.timer.time),
         )
     return MemoryChange(code, peak, saved_bytes.peak_bytes, is_correct(results), ratio)
@@ -135,8 +135,8 @@ def agree_within_rounding(
 ) -> bool:
     """Return whether tensors are equal, except for rounding errors.
 
-    Differences in the last half of the digits are ignored, and so are those that are about as large as the difference
-    from the eager results: a gradient whose terms cancel consists of rounding errors only.
+    Differences in the last half of the digits are ignored, as are differences about as large as the difference from
+    the eager results: a gradient whose terms cancel consists of rounding errors only.
     """
     if len(eager) != len(expected):
         eager = expected

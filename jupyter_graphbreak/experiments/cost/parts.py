@@ -73,9 +73,9 @@ def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> fl
 def divide_into_parts(calls: Sequence[CallTime], owners: TimeOwners) -> tuple[Spread, list[CostPart]]:
     """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
-    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the time of the
-    call without the time for recording marks, and so do the parts. Typical calls are those nearest to the median. Each
-    part is the mean over the typical calls.
+    A part is the sum of the stretches between marks that belong to its owner. All parts together take the time of the
+    call without the time for recording marks. Typical calls are those nearest to the median. Each part is the mean over
+    the typical calls.
     """
     times_by_call = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in times_by_call]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: The minimum number of runs of each variant, unless a deadline passes, and the default maximum.
 MIN_RUNS = 7
 MAX_RUNS = 300
-#: The minimum number of runs of each variant if the deadline ``end`` passes, and if the time limit is reached.
+#: The minimum number of runs of each variant if the deadline passes, and if the time limit is reached.
 _MIN_RUNS_AFTER_DEADLINE = 3
 _MIN_RUNS_AFTER_TIME_LIMIT = 1
 
@@ -166,7 +166,7 @@ def time_in_turn(
     budget: Budget,
     clock: Callable[[], float] = time.monotonic,
     *,
-    end: float = float("inf"),
+    deadline: float = float("inf"),
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that changes in the machine's speed affect them equally.
 
@@ -176,8 +176,8 @@ def time_in_turn(
     ----------
     variants : sequence of callable
         Functions that make a call and return its time.
-    end : float
-        The deadline, after which only a few more runs are made.
+    deadline : float
+        The time after which only a few more runs are made.
 
     Returns
     -------
@@ -193,7 +193,7 @@ def time_in_turn(
         for round_number in range(max(budget.max_runs, MIN_RUNS)):
             last_start, now = now, clock()
             overtime = now - budget_end
-            if round_number >= _MIN_RUNS_AFTER_DEADLINE and now >= end:
+            if round_number >= _MIN_RUNS_AFTER_DEADLINE and now >= deadline:
                 break
             if round_number >= _MIN_RUNS_AFTER_TIME_LIMIT and seconds_left() <= now - last_start:
                 break
@@ -216,7 +216,7 @@ def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
     return [call for call in calls if call.yield_count <= max_yields]
 
 
-def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
+def ratio_in_turn(time_changed: Callable[[], CallTime], time_unchanged: Callable[[], CallTime]) -> float | None:
     """Return the ratio of the changed call's time to the unchanged call's; ``None`` if the measurement is unclear."""
     pairs: list[float] = []
     end = time.monotonic() + _RATIO_S
@@ -225,9 +225,9 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
             break
         # The second call of a pair may be faster, so the two take turns going first.
         if len(pairs) % 2:
-            changed_call, unchanged_call = changed(), unchanged()
+            changed_call, unchanged_call = time_changed(), time_unchanged()
         else:
-            unchanged_call, changed_call = unchanged(), changed()
+            unchanged_call, changed_call = time_unchanged(), time_changed()
         pairs.append(changed_call.total_us / max(unchanged_call.total_us, _MIN_US))
     return clear_ratio(pairs)
 

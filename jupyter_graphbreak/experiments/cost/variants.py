@@ -21,7 +21,6 @@ from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
-from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_objects, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
@@ -53,7 +52,7 @@ class PrivateCode:
     """
 
     def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
-        self._codes = {
+        self._private_code = {
             function: _copy_code(function.__code__)
             for function in _functions_of(call)
             if function not in unshared_functions
@@ -62,9 +61,9 @@ class PrivateCode:
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Make the functions run their private code while the context is open."""
-        originals = {function: function.__code__ for function in self._codes}
+        originals = {function: function.__code__ for function in self._private_code}
         try:
-            for function, code in self._codes.items():
+            for function, code in self._private_code.items():
                 function.__code__ = code
             yield
         finally:
@@ -105,8 +104,6 @@ _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
 #: The maximum number of passes through the seeds until a pass compiles nothing.
 _MAX_ROUNDS = 12
-#: The state that an optimizer creates may take up to this fraction of the memory limit: each variant saves it.
-_SAVED_STATE_FRACTION = 16
 #: A call that takes at least this many seconds is warmed up with one seed only.
 _SLOW_S = 0.5
 
@@ -186,7 +183,8 @@ class Variant:
         self._call(0, is_guarded=True)
         self.first_call_s = time.monotonic() - start
         state = self.subject.state()
-        created_states = _small_states(new_optimizers)
+        created_states = [(optimizer, dict(optimizer.state)) for optimizer in new_optimizers if optimizer.state]
+        self.subject.memory.share_created(named_tensors([list(state.values()) for _, state in created_states], "state"))
         self.subject.restore_memory_of_arguments()
         self._restore_arguments()
         if created_states and self._saved_arguments is not None:
@@ -462,25 +460,19 @@ class Variant:
         else:
             self._arguments = self.subject.copy_arguments(self._original_arguments)
 
-    def _optimizers(self) -> Iterator[torch.optim.Optimizer]:
-        """Yield the optimizers in the call's state and in the variant's copies of the arguments."""
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return the optimizers in the call's state and in the variant's copies of the arguments."""
         visited_ids: set[int] = set()
-        for root in (*(value for _, value in self.subject.roots()), *self._arguments.values()):
-            for _, item in named_objects(root, "", visited_ids):
-                if is_instance(item, torch.optim.Optimizer):
-                    yield item
+        objects = (
+            item
+            for root in (*(value for _, value in self.subject.roots()), *self._arguments.values())
+            for _, item in named_objects(root, "", visited_ids)
+        )
+        return list({id(item): item for item in objects if is_instance(item, torch.optim.Optimizer)}.values())
 
     def _arguments_differ_from(self, expected: Arguments) -> bool:
         actual = self._arguments
         return _differ((expected.args, expected.kwargs), (actual.args, actual.kwargs))
-
-
-def _small_states(optimizers: list[torch.optim.Optimizer]) -> list[tuple[torch.optim.Optimizer, dict[Any, Any]]]:
-    """Return the optimizers that have a state, each with its state, or nothing if it is too large to be saved."""
-    states = [(optimizer, dict(optimizer.state)) for optimizer in optimizers if optimizer.state]
-    tensors = [tensor for _, state in states for _, tensor in named_tensors(list(state.values()), "")]
-    limit = min((memory_limit(device) for device in {tensor.device for tensor in tensors}), default=0)
-    return states if sum(tensor.nbytes for tensor in tensors) <= limit // _SAVED_STATE_FRACTION else []
 
 
 def _set_states(states: list[tuple[torch.optim.Optimizer, dict[Any, Any]]]) -> None:

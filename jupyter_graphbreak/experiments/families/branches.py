@@ -227,7 +227,7 @@ def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_coun
     if condition is None:
         return
     if len(if_statement.body) == 1 and isinstance(if_statement.body[0], ast.Continue) and not if_statement.orelse:
-        yield from _propose_without_skip(site, if_statement, condition)
+        yield from _propose_without_skip(site, if_statement, condition, python_test)
         return
     yield from _propose_with_selected_arguments(site, if_statement, condition, python_test)
     branches = read_branches(site.draft, if_statement, torch_name)
@@ -622,8 +622,14 @@ def _propose_without_early_return(
     )
 
 
-def _propose_without_skip(site: Site, if_statement: ast.If, condition: str) -> Iterator[Proposal]:
-    """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped."""
+def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
+    """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped.
+
+    Parameters
+    ----------
+    python_test : str
+        The operands before the condition, which Python decides, such as ``self.training``; empty if there are none.
+    """
     draft = site.draft
     loop = draft.enclosing(if_statement, ast.For)
     if loop is None:
@@ -645,7 +651,8 @@ def _propose_without_skip(site: Site, if_statement: ast.If, condition: str) -> I
     ]
     nodes = (node for part in skipped_statements for node in ast.walk(part))
     jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
-    if not skipped_statements or not changed_names or jumps:
+    tested_names = names_read(parse_expression(python_test)) if python_test else set()
+    if not skipped_statements or not changed_names or jumps or not tested_names.isdisjoint(changed_names):
         return
     skip = fresh_name(draft, "skip")
     saved_names = {name: fresh_name(draft, f"{name}_before") for name in changed_names}
@@ -656,11 +663,14 @@ def _propose_without_skip(site: Site, if_statement: ast.If, condition: str) -> I
     restoring_lines = [
         f"{name} = {where_call(site.torch_name, skip, saved_name, name)}" for name, saved_name in saved_names.items()
     ]
+
+    def run_if(test: str, guarded_lines: list[str]) -> list[str]:
+        return [f"if {test}:", *(f"{indentation_step(draft, loop)}{line}" for line in guarded_lines)]
+
+    if python_test:
+        lines, restoring_lines = run_if(python_test, lines), run_if(python_test, restoring_lines)
     if is_guarded and isinstance(loop_statement, ast.If):
-        restoring_lines = [
-            f"if {draft.text_of(loop_statement.test)}:",
-            *(f"{indentation_step(draft, loop_statement)}{line}" for line in restoring_lines),
-        ]
+        restoring_lines = run_if(draft.text_of(loop_statement.test), restoring_lines)
     splices = [
         draft.statement_replacement(if_statement, lines),
         draft.insertion_after(skipped_statements[-1], restoring_lines),

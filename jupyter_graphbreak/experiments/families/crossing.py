@@ -1,4 +1,4 @@
-"""Find the branches that may change values which some code reads, if the code moves across them."""
+"""Find the branches that may change the values that moved code reads, if the code moves across them."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ class Draft:
         self.tree = tree
         self.taken_names = taken_names
         self._lines = text.split("\n")
-        self._starts = [0]
+        self._line_starts = [0]
         for line in self._lines:
-            self._starts.append(self._starts[-1] + len(line) + 1)
+            self._line_starts.append(self._line_starts[-1] + len(line) + 1)
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     @classmethod
@@ -67,15 +67,15 @@ class Draft:
     def _offset(self, line: int, column: int) -> int:
         text = self._lines[line - 1]
         text_before = text[:column] if text.isascii() else text.encode()[:column].decode(errors="ignore")
-        return self._starts[line - 1] + len(text_before)
+        return self._line_starts[line - 1] + len(text_before)
 
     def line_start(self, line: int) -> int:
         """Return the character offset at which a line starts."""
-        return self._starts[line - 1]
+        return self._line_starts[line - 1]
 
     def line_end(self, line: int) -> int:
         """Return the character offset at which a line ends."""
-        return self._starts[line - 1] + len(self._lines[line - 1])
+        return self._line_starts[line - 1] + len(self._lines[line - 1])
 
     def text_of(self, node: ast.expr | ast.stmt) -> str:
         """Return the source text of a node."""
@@ -122,7 +122,7 @@ class Draft:
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
             return next((node for node in nodes if isinstance(node, ast.stmt) and node.lineno == line), None)
-        given_range = (self._starts[line - 1] + column, self._starts[end_line - 1] + end_column)
+        given_range = (self._line_starts[line - 1] + column, self._line_starts[end_line - 1] + end_column)
         nodes = [node for node in nodes if node.lineno <= end_line and line <= (node.end_lineno or node.lineno)]
         exact_nodes = [node for node in nodes if (self.start_of(node), self.end_of(node)) == given_range]
         if exact_nodes:
@@ -140,14 +140,14 @@ class Draft:
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""
         start = self.start_of(statement)
-        text_before = self.text[self._starts[statement.lineno - 1] : start]
+        text_before = self.text[self._line_starts[statement.lineno - 1] : start]
         return text_before if not text_before.strip() else None
 
     def has_own_lines(self, statement: ast.stmt) -> bool:
         """Return whether a statement shares its lines with no other code."""
         last_line = self._lines[(statement.end_lineno or statement.lineno) - 1]
         text_after = last_line[
-            self.end_of(statement) - self._starts[(statement.end_lineno or statement.lineno) - 1] :
+            self.end_of(statement) - self._line_starts[(statement.end_lineno or statement.lineno) - 1] :
         ].strip()
         return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
@@ -199,7 +199,7 @@ class Draft:
 
     def line_deletion(self, first_line: int, last_line: int) -> Splice:
         """Return the splice that deletes whole lines."""
-        return Splice(self._starts[first_line - 1], min(self._starts[last_line], len(self.text)), "")
+        return Splice(self._line_starts[first_line - 1], min(self._line_starts[last_line], len(self.text)), "")
 
     def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines before a statement; ``None`` if other code precedes it on its line."""
@@ -214,7 +214,7 @@ class Draft:
         indent = self.indent_of(statement)
         if indent is None or not self.has_own_lines(statement):
             return None
-        offset = min(self._starts[statement.end_lineno or statement.lineno], len(self.text))
+        offset = min(self._line_starts[statement.end_lineno or statement.lineno], len(self.text))
         lead = "" if self.text[:offset].endswith("\n") else "\n"
         return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
 

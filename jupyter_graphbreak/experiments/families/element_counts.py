@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
-_NONEMPTY_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
+_REQUIRES_ELEMENTS_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
 }  # fmt: skip
@@ -36,7 +36,7 @@ def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], boo
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         key = type(test.ops[0]), test.comparators[0].value
-        return _NONEMPTY_BY_COMPARISON.get(key) if is_element_count(test.left) else None
+        return _REQUIRES_ELEMENTS_BY_COMPARISON.get(key) if is_element_count(test.left) else None
     return True if is_element_count(test) else None
 
 

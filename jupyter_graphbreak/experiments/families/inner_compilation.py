@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: The maximum number of modules in a change that lists each of them.
 _MAX_LISTED_MODULES = 24
+#: A share that is small for the largest parts of an entry.
+_HALF = 0.5
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
@@ -66,6 +68,8 @@ def propose_inner_compilation(
     calls: Sequence[InnerCall],
     operation_share: float,
     taken_names: frozenset[str] = frozenset(),
+    *,
+    has_all_layers: bool = False,
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
@@ -77,6 +81,8 @@ def propose_inner_compilation(
         The share of the entry's forward operations that the inner calls perform.
     taken_names : frozenset of str
         Names that the proposal must not assign at the top level.
+    has_all_layers : bool
+        Whether the inner calls run all of the entry's layers with parameters.
     """
     drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
     writer = _InnerCompilationWriter(drafts, entry)
@@ -89,7 +95,9 @@ def propose_inner_compilation(
     targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
     is_plural = len(calls) > 1 or (len(calls[0].module_paths) > 1 and not calls[0].covers_list)
-    share_text = f"{'they do' if is_plural else 'it does'} {round(100 * operation_share)}% of the forward operations"
+    subject, runs, performs = ("they", "run", "do") if is_plural else ("it", "runs", "does")
+    layers_text = f"{runs} all layers and " if has_all_layers and operation_share < _HALF else ""
+    share_text = f"{subject} {layers_text}{performs} {round(100 * operation_share)}% of the forward operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (

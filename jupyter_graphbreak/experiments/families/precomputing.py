@@ -38,7 +38,7 @@ _BUILTINS = {
     "abs", "bool", "dict", "divmod", "float", "format", "hex", "int", "len", "list", "max", "min", "pow", "range",
     "repr", "round", "sorted", "str", "sum", "tuple",
 }  # fmt: skip
-_STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
+_EXIT_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
 _SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: Packages whose functions compute tensors, or return something different each time.
 _EXCLUDED_PACKAGES = {"torch", "random", "time"}
@@ -51,17 +51,17 @@ class ReadExpressions(NamedTuple):
 
     Parameters
     ----------
-    plain : collection of str
+    plain_values : collection of str
         The expressions for numbers, strings and similar values, or containers of them.
     tensors : collection of str
         The expressions for tensors.
-    varied : collection of str
+    varied_values : collection of str
         The expressions for numbers that varied between the calls, and for tensors with a size that varied.
     """
 
-    plain: Collection[str]
+    plain_values: Collection[str]
     tensors: Collection[str]
-    varied: Collection[str]
+    varied_values: Collection[str]
 
 
 class PrecomputingChange(NamedTuple):
@@ -169,7 +169,7 @@ class _Partition:
         self._assigned_names |= {name for node in global_statements for name in node.names}
         for statement in self.function.body:
             self._move(statement)
-            if any(isinstance(part, _STOPPING_NODES) for part in ast.walk(statement)):
+            if any(isinstance(part, _EXIT_NODES) for part in ast.walk(statement)):
                 break
         self.splices = [
             *(self.draft.deletion(statement) for statement in self._moved_statements),
@@ -306,7 +306,7 @@ class _Partition:
 
     def _only_reads(self, node: ast.expr) -> bool:
         """Return whether an expression only reads a varied value or a size."""
-        return ast.unparse(node) in self.read_expressions.varied or self._is_size(node)
+        return ast.unparse(node) in self.read_expressions.varied_values or self._is_size(node)
 
     def _is_size(self, node: ast.expr) -> bool:
         """Return whether an expression reads a size of a tensor."""
@@ -343,7 +343,7 @@ class _Partition:
             return True
         if (
             isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-            and ast.unparse(node) in self.read_expressions.plain
+            and ast.unparse(node) in self.read_expressions.plain_values
         ):
             return not self._is_assigned(node)
         if isinstance(node, ast.Call):
@@ -379,7 +379,7 @@ class _Partition:
                 return True
             if (
                 isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
-                and ast.unparse(part) in self.read_expressions.varied
+                and ast.unparse(part) in self.read_expressions.varied_values
             ):
                 return True
         return False

@@ -220,7 +220,7 @@ def has_constant_options(node: ast.expr) -> bool:
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
-def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
+def indentation_step(draft: Draft, block: ast.If | ast.For | ast.While | FunctionNode) -> str:
     """Return the indentation of the body of a block; four spaces if the block shows none."""
     outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return (

@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The code of all switches that pass sizes as numbers or wrap ``forward``.
-SWITCH_CODES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
+SWITCH_STATEMENTS = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
 def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:

@@ -159,7 +159,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
         if not compile_calls:
             continue
         if not all(map(has_constant_options, compile_calls)):
-            return None  # an option contains a name of that cell
+            return None  # an option uses a name of that cell
         options |= {compile_options(draft, call) for call in compile_calls}
         text = draft.apply_splices(_compile_removal(draft, call, compiled_names) for call in compile_calls)
         if text is None:

@@ -135,7 +135,7 @@ class EntrySearch:
         self._specializing_line: SpecializingLine | None = self._find_specializing_line(None)
         self._definition = texts.definition_of(entry)
 
-    def run(self, end: float) -> EntryFindings:
+    def run(self, deadline: float) -> EntryFindings:
         """Try candidates until one prevents all unexpected recompiles, and return the findings."""
         calls = self._calls
         if len(calls) < 2:  # noqa: PLR2004
@@ -162,7 +162,7 @@ class EntrySearch:
         )
         candidates = propose_candidates(mentioned_variations, variations, circumstances)
         expected_count = trials.expected_compilation_count(mentioned_variations.other_variations)
-        is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
+        is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, deadline)
         has_working_trial = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
         self._specializing_line = self._find_specializing_line(None if has_working_trial else trials.specializing_line)
         prevents_recompiles = any(trial.prevents_recompiles for trial, _ in self._finished_trials)
@@ -170,16 +170,16 @@ class EntrySearch:
             self._specializing_line is not None
             and has_working_trial
             and not prevents_recompiles
-            and time.monotonic() + trials.seconds < end
+            and time.monotonic() + trials.seconds < deadline
         ):
             self._try_rewritten_condition(self._specializing_line, trials)
             prevents_recompiles = any(trial.prevents_recompiles for trial, _ in self._finished_trials)
-        if not prevents_recompiles and not is_expected_count_reached and not self._try_selecting(trials, end):
-            self._try_precomputing(variations, trials, end)
+        if not prevents_recompiles and not is_expected_count_reached and not self._try_selecting(trials, deadline):
+            self._try_precomputing(variations, trials, deadline)
         return self._collect_findings(variations)
 
     def _try_in_turn(
-        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, end: float
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, deadline: float
     ) -> bool:
         """Try candidates until one leaves no more compilations than expected, and return whether there is one.
 
@@ -197,14 +197,14 @@ class EntrySearch:
             tried_keys.add(key)
             if self._is_weaker_mark(candidate) or (is_expected_count_reached and not change.texts):
                 continue
-            if time.monotonic() + trials.seconds / 2 > end and self._finished_trials:
+            if time.monotonic() + trials.seconds / 2 > deadline and self._finished_trials:
                 break
             self._on_status(candidate.title)
             trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
             if trial.verdict == "works" and (trial.prevents_recompiles or trial.compilations <= expected_count):
                 is_expected_count_reached = True
-                if change.texts or not change.switch_codes:
+                if change.texts or not change.switch_statements:
                     break
             if (
                 _REJECTED_LAYOUT.search(trial.reason or "")
@@ -237,7 +237,7 @@ class EntrySearch:
         reason = f"line {reader.line} of {name} also reads `{number}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
 
-    def _try_selecting(self, trials: CallTrials, end: float) -> bool:
+    def _try_selecting(self, trials: CallTrials, deadline: float) -> bool:
         """Try to index by a number with ``select()``, and return whether further numbers then need no compilation.
 
         The number may also have to be made dynamic, by a change that alone does not prevent all recompiles.
@@ -256,7 +256,7 @@ class EntrySearch:
                 joined_change = self._extend_change(edits, change)
                 if first.adjustment.lines or joined_change is None or not first.changes_only_calls:
                     continue
-                if time.monotonic() + trials.seconds / 2 > end:
+                if time.monotonic() + trials.seconds / 2 > deadline:
                     return False
                 title = f"{proposal.title}; {first.title}" if first.title else proposal.title
                 self._on_status(title)
@@ -267,7 +267,7 @@ class EntrySearch:
                     return True
         return False
 
-    def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
+    def _try_precomputing(self, variations: Variations, trials: CallTrials, deadline: float) -> None:
         """Try to compute, before the call, the expressions that depend only on values that varied."""
         source = self._definition.source
         if source is None:
@@ -284,7 +284,7 @@ class EntrySearch:
             if is_dynamic:
                 new_texts |= add_dynamic_argument(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
-            if time.monotonic() + trials.seconds / 2 > end:
+            if time.monotonic() + trials.seconds / 2 > deadline:
                 return
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
@@ -414,7 +414,7 @@ class EntrySearch:
 
         If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
         """
-        change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
+        change = Change(settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -423,7 +423,9 @@ class EntrySearch:
                 texts |= changed_texts
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, switch_codes=self._lines_for_reader(candidate))
+                change = Change(
+                    settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate)
+                )
         if candidate.preparations:
             sites_by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()

@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.trial.difference import (
 )
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
+from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.rounding import rounding_errors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -72,7 +73,11 @@ _DIFFERENT_KINDS = (
     ("int64 tensors", True, torch.int64, True),
     ("zero-dimensional float16 tensors", True, torch.float16, False),
     ("zero-dimensional int32 tensors", False, torch.int32, False),
+    ("float64 tensors", True, torch.float64, True),
 )
+#: The tolerated error in double precision. The usual tolerances accept numbers that were computed in single precision.
+_DOUBLE_TOLERANCE = 1e-9
+_LOST_PRECISION = "computes a double in single precision"
 #: The minimum size to try, unless the run used a smaller size: PyTorch compiles sizes 0 and 1 separately.
 _MIN_SIZE = 2
 #: The values of the sizes and numbers, and the lengths of the lists, that varied.
@@ -310,12 +315,12 @@ class CallTrials:
                 for group in call_groups:
                     group.measure_rounding()
             with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
-                replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
+                replay_result = replay(entry, self.calls, candidate.adjustment, self.owner)
+                trial = self._judge(candidate, replay_result, removes_breaks=remedy_context is not None)
                 if trial.verdict == "works":
                     reason = self._difference_on_further_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
-        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
+        except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the change may make torch raise anything
             note_if_internal("trying a fix for a recompile", error)
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
             return CandidateTrial(candidate, verdict, reason, seconds=time.perf_counter() - start)
@@ -354,13 +359,24 @@ class CallTrials:
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
                 if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
+            if _loses_double_precision(expected, original, result):
+                return f"it {_LOST_PRECISION}{_call_suffix(call)}"
         return None
 
-    def _judge(self, candidate: RecompileCandidate, replayed: ReplayResult, *, removes_breaks: bool) -> CandidateTrial:
-        evidence = self._evidence(replayed)
+    def _judge(
+        self, candidate: RecompileCandidate, replay_result: ReplayResult, *, removes_breaks: bool
+    ) -> CandidateTrial:
+        evidence = self._evidence(replay_result)
         new_differences: list[Difference] = []
-        rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
-        for call, expected, result, known_differences in rows:
+        rows = zip(
+            self.calls,
+            self._expected_results,
+            self.original.results,
+            replay_result.results,
+            self._known_differences,
+            strict=True,
+        )
+        for call, expected, original, result, known_differences in rows:
             if result.error is not None and expected.error is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
             for difference in self._differences(expected, result, self._measure_rounding):
@@ -371,13 +387,16 @@ class CallTrials:
                         candidate, "another result", f"{difference.text}{_call_suffix(call)}", [], evidence
                     )
                 new_differences.append(difference)
+            if _loses_double_precision(expected, original, result):
+                text = f"{_LOST_PRECISION}{_call_suffix(call)}"
+                return CandidateTrial(candidate, "another result", text, [], evidence)
         difference_texts = list(dict.fromkeys(difference.text for difference in new_differences))
-        if (failure := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+        if (failure := self._why_compilation_is_worse(replay_result, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
         compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.count_frames(self.calls, is_unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
-        later_compilations = sum(count.frames for count in replayed.counts[1:])
+        later_compilations = sum(count.frames for count in replay_result.counts[1:])
         prevents_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
@@ -394,14 +413,14 @@ class CallTrials:
         reason = "each new size or value causes a recompile" if unseen_compilations else None
         return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, prevents_recompiles)
 
-    def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
+    def _why_compilation_is_worse(self, replay_result: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""
-        first, original = replayed.counts[0], self.original.counts[0]
+        first, original = replay_result.counts[0], self.original.counts[0]
         # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, given_up_before = (
-            _calls_with_abandoned_functions(calls.counts) for calls in (replayed, self.original)
+            _calls_with_abandoned_functions(calls.counts) for calls in (replay_result, self.original)
         )
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
@@ -427,9 +446,9 @@ class CallTrials:
             return f"PyTorch rejects it: `{code.strip()}` turns the size into a constant"
         return "PyTorch rejects it: the code turns the size into a constant"
 
-    def _evidence(self, replayed: ReplayResult) -> Evidence:
+    def _evidence(self, replay_result: ReplayResult) -> Evidence:
         unseen_count = sum(call.is_unseen for call in self.calls)
-        counts_before, counts_after = self.original.counts[0], replayed.counts[0]
+        counts_before, counts_after = self.original.counts[0], replay_result.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
             inputs=len(self.calls),
@@ -440,8 +459,8 @@ class CallTrials:
             breaks_before=counts_before.breaks,
             breaks_after=counts_after.breaks,
             compilations_before=self.compilations,
-            compilations_after=replayed.count_frames(self.calls, is_unseen=False),
-            unseen=UnseenInputs(unseen_count, replayed.count_frames(self.calls, is_unseen=True))
+            compilations_after=replay_result.count_frames(self.calls, is_unseen=False),
+            unseen=UnseenInputs(unseen_count, replay_result.count_frames(self.calls, is_unseen=True))
             if unseen_count
             else None,
         )
@@ -450,6 +469,31 @@ class CallTrials:
 def _calls_with_abandoned_functions(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up compiling functions, once for each function."""
     return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
+
+
+def _loses_double_precision(expected: Result, original: Result, result: Result) -> bool:
+    """Return whether a result in double precision is only as precise as ``float32``, although the original's is not.
+
+    Python divides ints in double precision, but the quotient of a tensor of ints and an int is ``float32``.
+    """
+    if any(outcome.error is not None for outcome in (expected, original, result)):
+        return False
+    tensors, original_tensors, new_tensors = (
+        dict(named_tensors([outcome.value, outcome.arguments, outcome.state], ""))
+        for outcome in (expected, original, result)
+    )
+
+    def is_precise(path: str, others: Mapping[str, torch.Tensor]) -> bool:
+        tensor, other = tensors[path], others.get(path)
+        if other is None or (other.shape, other.dtype, other.layout) != (tensor.shape, tensor.dtype, tensor.layout):
+            return True  # the caller reports other differences
+        close = torch.isclose(other, tensor, rtol=_DOUBLE_TOLERANCE, atol=_DOUBLE_TOLERANCE, equal_nan=True)
+        return bool(close.all())
+
+    doubles = [
+        path for path, tensor in tensors.items() if tensor.dtype == torch.float64 and tensor.layout == torch.strided
+    ]
+    return any(is_precise(path, original_tensors) and not is_precise(path, new_tensors) for path in doubles)
 
 
 def _call_suffix(call: RepeatedCall) -> str:

@@ -22,7 +22,7 @@ from jupyter_graphbreak.compiling.routes import have_equal_code
 from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.swapped_bindings import item_binding
 from jupyter_graphbreak.recording.recorder import cell_of_shell
-from jupyter_graphbreak.recording.targets import walk_codes
+from jupyter_graphbreak.recording.targets import walk_code_objects
 from jupyter_graphbreak.records.source_texts import CellText
 
 if TYPE_CHECKING:
@@ -232,15 +232,15 @@ class Application:
     def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType]) -> None:
         self.definitions: list[NewDefinition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
-        self._codes: list[tuple[types.FunctionType, CodeType]] = []
+        self._replacements: list[tuple[types.FunctionType, CodeType]] = []
         #: The functions that the definitions created, by the id of their globals: each is created only once.
         self._created_functions: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         counterparts_by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
-            new_codes = program.compile_text(text, filename)
+            new_code_objects = program.compile_text(text, filename)
             counterparts_by_file[filename] = _counterparts(
-                program.compile_text(program.texts[source], filename), new_codes
+                program.compile_text(program.texts[source], filename), new_code_objects
             )
             self.definitions += _new_definitions(program.texts[source], text, filename)
         for function in program.functions.in_files(counterparts_by_file, copies):
@@ -250,9 +250,9 @@ class Application:
                 continue
             if new_code.co_freevars != old_code.co_freevars:
                 raise CannotApplyError(f"{old_code.co_name} would need different variables of its outer function")
-            self._codes.append((function, new_code))
+            self._replacements.append((function, new_code))
         self._limit_to_copies_if_threads_run(counterparts_by_file, copies)
-        self.functions = [function for function, _ in self._codes]
+        self.functions = [function for function, _ in self._replacements]
 
     def _limit_to_copies_if_threads_run(
         self, counterparts_by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
@@ -268,20 +268,22 @@ class Application:
         if thread is None:
             return
         copies_by_id = {id(copy): copy for copy in copies}
-        codes = [copy.__code__ for copy in copies_by_id.values()]
+        copied_code = [copy.__code__ for copy in copies_by_id.values()]
         counterparts = (pairs for by_name in counterparts_by_file.values() for pairs in by_name.values())
         pairs = itertools.chain.from_iterable(counterparts)
         unchanged_ids = {id(new) for old, new in pairs if have_equal_code(old, new)}
-        for function, new_code in self._codes:
+        for function, new_code in self._replacements:
             if (
                 id(function) not in copies_by_id
                 and id(new_code) not in unchanged_ids
-                and function.__code__ not in codes
+                and function.__code__ not in copied_code
             ):
                 raise ThreadRunsChangeError(
                     f"your thread {thread} is running and would run the changed {function.__qualname__}"
                 )
-        self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in copies_by_id]
+        self._replacements = [
+            (function, new_code) for function, new_code in self._replacements if id(function) in copies_by_id
+        ]
 
     @property
     def defined_names(self) -> frozenset[str]:
@@ -291,16 +293,16 @@ class Application:
     @contextlib.contextmanager
     def replace_code(self) -> Iterator[None]:
         """Give the functions their new code while the context is open."""
-        old_codes = [(function, function.__code__) for function in self.functions]
+        originals = [(function, function.__code__) for function in self.functions]
         with contextlib.ExitStack() as stack:
             for filename, text in self._texts.items():
                 stack.enter_context(_replace_cached_text(filename, text))
             try:
-                for function, code in self._codes:
+                for function, code in self._replacements:
                     function.__code__ = code
                 yield
             finally:
-                for function, code in old_codes:
+                for function, code in originals:
                     function.__code__ = code
 
     @contextlib.contextmanager
@@ -346,10 +348,10 @@ _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_codes, new)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, new)):
         by_name[code.co_qualname].append(code)
     counterparts: _Counterparts = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_codes, old)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, old)):
         if by_name[code.co_qualname]:
             counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return counterparts

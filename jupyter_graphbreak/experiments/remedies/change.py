@@ -31,13 +31,13 @@ class Change:
 
     Parameters
     ----------
-    switch_codes : tuple of str
-        The code of switches, which runs before compiling.
+    switch_statements : tuple of str
+        The statements that set switches; they run before compiling.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    switch_codes: tuple[str, ...] = ()
+    switch_statements: tuple[str, ...] = ()
     compiles_inner_function: bool = False
     assumptions: tuple[str, ...] = ()
     inner_calls: tuple[InnerCall, ...] = ()
@@ -48,19 +48,19 @@ class Change:
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
-        return bool(self.texts or self.settings or self.switch_codes)
+        return bool(self.texts or self.settings or self.switch_statements)
 
     def with_proposal(self, proposal: Proposal) -> Change:
         """Return this change extended by a proposal for the changed program."""
-        switch_codes = (proposal.code,) if proposal.code is not None else ()
-        return self.combine({**self.texts, **proposal.texts}, proposal, switch_codes)
+        switch_statements = (proposal.code,) if proposal.code is not None else ()
+        return self.combine({**self.texts, **proposal.texts}, proposal, switch_statements)
 
-    def combine(self, texts: Mapping[str, str], other: Change | Proposal, switch_codes: tuple[str, ...]) -> Change:
+    def combine(self, texts: Mapping[str, str], other: Change | Proposal, switch_statements: tuple[str, ...]) -> Change:
         """Return this change combined with a further change or proposal, given the changed texts of both."""
         return Change(
             texts,
             _merge_settings(self.settings, other.settings),
-            tuple(dict.fromkeys([*self.switch_codes, *switch_codes])),
+            tuple(dict.fromkeys([*self.switch_statements, *switch_statements])),
             self.compiles_inner_function or other.compiles_inner_function,
             tuple(dict.fromkeys([*self.assumptions, *other.assumptions])),
             (*self.inner_calls, *other.inner_calls),
@@ -142,7 +142,7 @@ def merge_changes(original_texts: Mapping[str, str], first: Change, second: Chan
         first.compiles_inner_function and second.compiles_inner_function
     ):
         return None
-    return first.combine(texts, second, second.switch_codes)
+    return first.combine(texts, second, second.switch_statements)
 
 
 def do_settings_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -166,7 +166,7 @@ def code_of(change: Change) -> str | None:
     """Return the code that applies the settings and switches of a change in a kernel; ``None`` if there are none."""
     modules = dict.fromkeys(name.rpartition(".")[0] for name in change.settings)
     imports = [f"import {module}" for module in modules]
-    return "\n".join([*imports, *settings_statements(change.settings), *change.switch_codes]) or None
+    return "\n".join([*imports, *settings_statements(change.settings), *change.switch_statements]) or None
 
 
 def settings_statements(settings: Mapping[str, Any]) -> list[str]:
@@ -257,7 +257,7 @@ def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Rem
 
 def library_switches(change: Change) -> list[KnownSwitch]:
     """Return the switches of a change that set something in a library, not only in the program's objects."""
-    switches = [switch_with_code(code) for code in change.switch_codes]
+    switches = [switch_with_code(code) for code in change.switch_statements]
     return [switch for switch in switches if switch is not None and switch.state_expressions]
 
 

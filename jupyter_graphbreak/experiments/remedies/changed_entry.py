@@ -17,6 +17,7 @@ from jupyter_graphbreak.experiments.remedies.change import library_switches, res
 from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.records.attributes import globals_of, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +97,7 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
 @contextlib.contextmanager
 def _prepare_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
-    namespace = getattr(subject.call, "__globals__", None)
+    namespace = globals_of(subject.call)
     names = application.defined_names
     with apply_settings(change.settings), application.add_definitions(namespace):
         subject.keep_definitions(names)
@@ -112,12 +113,14 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     subject = Subject(entry.call, entry.arguments)
     for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
-    codes = [code for code in change.switch_codes if code not in {switch.code for switch in switches}]
-    if not codes:
+    statements = [
+        statement for statement in change.switch_statements if statement not in {switch.code for switch in switches}
+    ]
+    if not statements:
         return subject
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
-    for code in codes:
-        exec(code, {"model": model})  # noqa: S102 - a switch
+    for statement in statements:
+        exec(statement, {"model": model})  # noqa: S102 - a switch
     return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
@@ -129,8 +132,9 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
     if isinstance(owner, torch.nn.Module):
         return owner
     cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
-    names = getattr(getattr(call, "__code__", None), "co_names", ())
-    used_globals = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
+    names = getattr(getattr(unwrap(call), "__code__", None), "co_names", ())
+    namespace = globals_of(call) or {}
+    used_globals = [namespace[name] for name in names if name in namespace]
     values = (*arguments.values(), *cells, *used_globals)
     modules = (value for value in values if isinstance(value, torch.nn.Module))
     return next(modules, None)
@@ -138,7 +142,7 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
 
 def _replace_definitions(application: Application, call: Any, make_replacement: Callable[[Any], Any]) -> None:
     """Replace the compiled functions that a change defines, given a function that makes each replacement."""
-    namespaces = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
+    namespaces = [*(function.__globals__ for function in application.functions), globals_of(call) or {}]
     for namespace in namespaces:
         for definition in application.definitions:
             inner = compiled_callable(namespace.get(definition.name))

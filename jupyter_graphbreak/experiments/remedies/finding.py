@@ -104,17 +104,17 @@ def find_remedies_of_call(
     call = _uncompiled_function(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
-    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+    deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     why_not = entry.why_not_run()
     if why_not is not None:
         return _empty_result(why_not)
     with entry.set_up():
         try:
-            with limit_time(_end_of_first_run(end, own_changes)):
+            with limit_time(_deadline_of_first_run(deadline, own_changes)):
                 runner = TrialRunner(entry)
         except TimeUpError:
             return _empty_result(_out_of_time_message(entry))
-        search = Search(runner, end)
+        search = Search(runner, deadline)
         reasons: list[str] = []
         try:
             for rewrite in own_changes:
@@ -128,9 +128,9 @@ def find_remedies_of_call(
     return _collect_remedies(runner.original.report, runner.original.files, [search], reasons)
 
 
-def _end_of_first_run(end: float, own_changes: Sequence[object]) -> float:
+def _deadline_of_first_run(deadline: float, own_changes: Sequence[object]) -> float:
     """Return the time at which the first run on copies must end, given the time at which the search ends."""
-    return max(end, time.monotonic() + (OWN_EDIT_S if own_changes else _MIN_FIRST_RUN_S))
+    return max(deadline, time.monotonic() + (OWN_EDIT_S if own_changes else _MIN_FIRST_RUN_S))
 
 
 def _empty_result(reason: str) -> FoundRemedies:
@@ -171,7 +171,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     first_break_ids : collection of str
         The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
     """
-    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+    deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
         *recorded_entries.omission_reasons,
         *(f"the function was not run again: it {effect.description}" for effect in recorded_entries.effects),
@@ -186,24 +186,24 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 break
             # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
             # most breaks.
-            left_s = end - time.monotonic()
+            left_s = deadline - time.monotonic()
             is_last = index == len(entries) - 1 and not _has_breaks_only_in_recompiles(report)
-            entry_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
+            entry_deadline = deadline if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
             if left_s <= 0 and (is_later or not own_edits):
                 reasons += [] if is_later else [_out_of_time_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                first_end = _end_of_first_run(entry_end, own_edits)
-                runner = _runner_or_reason(entry, report, first_end, recorded_entries, compile_text, find_cell)
+                first_run_deadline = _deadline_of_first_run(entry_deadline, own_edits)
+                runner = _runner_or_reason(entry, report, first_run_deadline, recorded_entries, compile_text, find_cell)
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
                 break_ids_to_remove = progress.note_breaks(runner, is_later=is_later)
                 if index >= len(entries) - 1 and not progress.unreached_break_ids():
-                    entry_end = end  # no later call is needed
+                    entry_deadline = deadline  # no later call is needed
                 if break_ids_to_remove:
-                    progress.search(runner, entry_end, break_ids_to_remove)
+                    progress.search(runner, entry_deadline, break_ids_to_remove)
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
         note = "The search for remedies was interrupted before it reached some breaks; run it again for the rest."
@@ -253,11 +253,11 @@ class _Progress:
         self._reached_break_ids |= breaks_in_run.keys()
         return frozenset(breaks_in_run[ident] for ident in searched_breaks)
 
-    def search(self, runner: TrialRunner, end: float, break_ids_to_remove: frozenset[str]) -> None:
+    def search(self, runner: TrialRunner, deadline: float, break_ids_to_remove: frozenset[str]) -> None:
         """Search for remedies of an entry, the user's own edits first."""
         breaks_in_run = same_breaks(self.report, runner.original.report)
         first_break_ids = frozenset(breaks_in_run[ident] for ident in self.first_break_ids if ident in breaks_in_run)
-        search = Search(runner, end, break_ids_to_remove, self.on_status, first_break_ids)
+        search = Search(runner, deadline, break_ids_to_remove, self.on_status, first_break_ids)
         self.searches.append(search)
         self.applicable_edits += [edit for edit in self.own_edits if search.try_edit(edit)]
         candidates = search.run()
@@ -270,14 +270,14 @@ class _Progress:
 def _runner_or_reason(
     entry: Entry,
     report: Report,
-    end: float,
+    deadline: float,
     recorded_entries: RecordedEntries,
     compile_text: Callable[[str, str], list[CodeType]],
     find_cell: FindCell,
 ) -> TrialRunner | str:
     """Return the runner of an entry's trials, or a sentence that says why it cannot run again."""
     try:
-        with limit_time(end):
+        with limit_time(deadline):
             return TrialRunner(entry, compile_text, find_cell)
     except TimeUpError:
         return _out_of_time_message(entry)

@@ -47,6 +47,7 @@ _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
 #: Parts with breaks are searched for only if parts without breaks perform less than this share of the operations.
+#: If the entry runs no layers with parameters, parts that perform less are not worth compiling.
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
@@ -82,6 +83,8 @@ class InnerCalls:
         The functions and modules, largest first; empty if no part without breaks is worth compiling.
     share : float
         The share of the entry's operations that the calls perform.
+    has_all_layers : bool
+        Whether the calls run all layers with parameters that the entry runs.
     part_with_one_break : PartWithOneBreak or None
         If there are no calls, the part that could be compiled if one break were removed.
     breaks : frozenset of str
@@ -90,6 +93,7 @@ class InnerCalls:
 
     calls: tuple[InnerCall, ...]
     share: float = 0.0
+    has_all_layers: bool = False
     part_with_one_break: PartWithOneBreak | None = None
     breaks: frozenset[str] = frozenset()
 
@@ -157,11 +161,16 @@ def _largest_parts(
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
     min_ops = max(min_ops_of_part, root.op_count * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
+    share = sum(ops[key] for key in largest_parts) / root.op_count if largest_parts else 0.0
+    all_layers = root.layers()
+    layers = {layer for key in largest_parts for node in parts[key] for layer in node.layers()}
+    if not layers and (all_layers or share < _SUFFICIENT_SHARE):
+        return InnerCalls(())
     calls = [
         _inner_call(parts[key], paths_by_id, starts_at_owner=id(parts[key][0].module) in ids_in_entry)
         for key in largest_parts
     ]
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.op_count if calls else 0.0)
+    return InnerCalls(tuple(calls), share, has_all_layers=layers == all_layers)
 
 
 #: The lines on which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
@@ -174,8 +183,8 @@ def _breaking_lines(report: Report, files: Mapping[str, str], root: CallNode) ->
     The lines that lead there are included up to the first one that the recorded call contains: lines of PyTorch's files
     and of functions that TorchScript runs are not recorded.
     """
-    recorded_codes = {part.code for part in root.walk() if part.code is not None}
-    recorded_lines = {(code.co_filename, line) for code in recorded_codes for _, _, line in code.co_lines()}
+    recorded_code = {part.code for part in root.walk() if part.code is not None}
+    recorded_lines = {(code.co_filename, line) for code in recorded_code for _, _, line in code.co_lines()}
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
     skipped_functions = [
@@ -202,7 +211,8 @@ def _part_with_one_break(
         is_whole = outer is root or node.op_count >= _WRAPPER_SHARE * root.op_count
         path = paths_by_id.get(id(node.module))
         name = ".".join(filter(None, [path, node.method])) if path else _user_function_name(node)
-        if name and len(breaks_inside) == 1 and breaks_inside <= known_break_ids and not is_whole:
+        has_layers = bool(node.layers()) or not root.layers()
+        if name and len(breaks_inside) == 1 and breaks_inside <= known_break_ids and has_layers and not is_whole:
             yield PartWithOneBreak(name, next(iter(breaks_inside)), node.op_count / root.op_count)
         elif breaks_inside:
             for child in node.children.values():
@@ -353,6 +363,16 @@ class CallNode:
     def is_forward(self) -> bool:
         """Whether the function is a module's ``forward``."""
         return self.module is not None and not self.is_helper
+
+    def layers(self) -> set[int]:
+        """Return the ids of the modules that use parameters: their own or, with no module inside, any."""
+        return {
+            id(node.module)
+            for node in self.walk()
+            if node.module is not None and node.op_count
+            if next(node.module.parameters(recurse=all(child.module is None for child in node.children.values())), None)
+            is not None
+        }
 
     def walk(self) -> Iterator[CallNode]:
         """Yield the node and all nodes below it."""

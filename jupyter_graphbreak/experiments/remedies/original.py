@@ -23,6 +23,7 @@ from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceC
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, seconds_left
+from jupyter_graphbreak.records.attributes import globals_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -354,7 +355,7 @@ class UncompiledOriginal:
 
             with (
                 replace_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
-                application.add_definitions(getattr(subject.call, "__globals__", None)),
+                application.add_definitions(globals_of(subject.call)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield results_for
@@ -409,7 +410,7 @@ def _error_depends_on_values(input_: Input, error: Exception) -> bool:
         return False
     is_in_place = any(text in str(error) for text in _ERRORS_IN_PLACE)
     # A program rarely adds to booleans.
-    return (is_in_place and not input_.counts_errors_only) or str(error).startswith(_ERROR_OF_TEST)
+    return (is_in_place and not input_.compares_errors_only) or str(error).startswith(_ERROR_OF_TEST)
 
 
 def _size_in_bytes(result: Result) -> int:

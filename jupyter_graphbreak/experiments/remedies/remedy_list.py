@@ -26,6 +26,7 @@ from jupyter_graphbreak.knowledge.owners import (
     OPTIMIZER_MANUAL_STEP,
 )
 from jupyter_graphbreak.knowledge.switches import switch_with_title
+from jupyter_graphbreak.records.attributes import globals_of
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -257,7 +258,7 @@ class _BreakRemedyBuilder:
         module = outermost_module(entry.call, entry.arguments)
         if code is None or module is None:
             return code
-        names = getattr(entry.call, "__globals__", None) or vars(sys.modules["__main__"])
+        names = globals_of(entry.call) or vars(sys.modules["__main__"])
         uncompiled_names = [
             name for name, value in names.items() if type(value) is type(module) and not name.startswith("_")
         ]

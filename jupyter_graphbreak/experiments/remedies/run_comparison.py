@@ -320,7 +320,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
     are undefined in both programs.
     """
     expected = case.expected_result
-    if case.input.counts_errors_only and (expected.error is not None or result.error is None):
+    if case.input.compares_errors_only and (expected.error is not None or result.error is None):
         return []
     if result.error is None and _is_refused_by_operation(case):
         return []

@@ -115,9 +115,9 @@ class Search:
     _settings_applied_at_once: list[Proposal] = field(default_factory=list)
     #: The steps that did not improve the combination: each with the break's type, its code, and the step's title.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
-    _phase_end: float = float("inf")
+    _phase_deadline: float = float("inf")
     #: The time when the search for the current break must end, so that time is left for the other breaks.
-    _share_end: float = float("inf")
+    _share_deadline: float = float("inf")
     #: The proposals that were tried for each individual break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
     #: The time in seconds that the longest trial has taken.
@@ -138,9 +138,9 @@ class Search:
             self._try_compiling_part_until(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._part_candidates_of_training_step()
-        self._phase_end = start_s + _SHARE_AT_ONCE * total_s
+        self._phase_deadline = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._try_all_settings(excluded_break_ids=best_candidates.keys())
-        self._phase_end = start_s + _SHARE_OF_SINGLE_BREAKS * total_s
+        self._phase_deadline = start_s + _SHARE_OF_SINGLE_BREAKS * total_s
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
@@ -160,7 +160,7 @@ class Search:
             if improved_breaks >= settings_by_break.keys():
                 self.candidates = [candidate for candidate in self.candidates if candidate is not settings_candidate]
         best_candidates = settings_by_break | best_candidates
-        self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
+        self._phase_deadline = start_s + _SHARE_OF_COMBINING * total_s
         best_ids = set(map(id, best_candidates.values()))
         self._try_combination([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not has_tried_part:
@@ -200,11 +200,11 @@ class Search:
                     late_break_ids.append(ident)
                     continue
                 now_s = time.monotonic()
-                self._share_end = now_s + (min(self._phase_end, self.deadline) - now_s) / (
+                self._share_deadline = now_s + (min(self._phase_deadline, self.deadline) - now_s) / (
                     len(pending_break_ids) - index
                 )
                 candidate, is_done = self._search_break(breaks[ident])
-                self._share_end = float("inf")
+                self._share_deadline = float("inf")
                 if candidate is not None:
                     best_candidates.update(
                         {break_id: candidate for break_id in candidate.breaks if break_id not in best_candidates}
@@ -261,9 +261,9 @@ class Search:
     ) -> TrialResult:
         """Run the trial of a change. An internal error does not stop the search."""
         start = time.monotonic()
-        end = max(self.deadline, start + OWN_EDIT_S) if is_thorough else self.deadline
+        deadline = max(self.deadline, start + OWN_EDIT_S) if is_thorough else self.deadline
         try:
-            with limit_time(end):
+            with limit_time(deadline):
                 return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)
         except TimeUpError:
             return TrialResult(change, "not tried", NO_TIME)
@@ -285,8 +285,8 @@ class Search:
     def _is_out_of_time(self) -> bool:
         """Return whether there is too little time left for another trial, judging by the longest trial so far."""
         now = time.monotonic()
-        end = min(self._phase_end, self._share_end, self.deadline)
-        return now > end or now + self._longest_trial_s / 2 > self.deadline
+        deadline = min(self._phase_deadline, self._share_deadline, self.deadline)
+        return now > deadline or now + self._longest_trial_s / 2 > self.deadline
 
     def _try_all_settings(self, excluded_break_ids: Collection[str]) -> Candidate | None:
         """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
@@ -428,19 +428,19 @@ class Search:
             break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, code_at(break_))
         )
 
-    def _try_compiling_part_until(self, end: float) -> None:
+    def _try_compiling_part_until(self, deadline: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
 
         Parameters
         ----------
-        end : float
+        deadline : float
             The deadline for these trials, so that time is left for the other remedies.
         """
-        deadline, self._phase_end, self.deadline = self.deadline, float("inf"), end
+        total_deadline, self._phase_deadline, self.deadline = self.deadline, float("inf"), deadline
         try:
             self._try_compiling_part()
         finally:
-            self.deadline = deadline
+            self.deadline = total_deadline
 
     def _try_compiling_part(self) -> None:
         report, program = self.runner.original.report, self.runner.program
@@ -456,7 +456,13 @@ class Search:
             self.part_with_one_break = inner_calls.part_with_one_break
             entry = describe_entry(self.runner.entry)
             proposal = propose_inner_compilation(
-                texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
+                texts,
+                program.files,
+                entry,
+                inner_calls.calls,
+                inner_calls.share,
+                top_level_names(),
+                has_all_layers=inner_calls.has_all_layers,
             )
         except TimeUpError:
             return

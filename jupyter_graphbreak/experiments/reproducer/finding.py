@@ -122,13 +122,13 @@ class _ScriptSearch:
     """The search for a script that reproduces a finding."""
 
     def __init__(
-        self, report: Report, target: Target, runner: ScriptRunner, on_status: Callable[[str], None], end: float
+        self, report: Report, target: Target, runner: ScriptRunner, on_status: Callable[[str], None], deadline: float
     ) -> None:
         self._report = report
         self._target = target
         self._runner = runner
         self._on_status = on_status
-        self._end = end
+        self._deadline = deadline
         self.reason = "None of the calls reproduces the finding."
 
     def find_first_script(self, entries: Sequence[Entry], recorded_entries: RecordedEntries) -> Script | None:
@@ -138,7 +138,7 @@ class _ScriptSearch:
         for entry in entries:
             calls = recorded_entries.calls_to(entry)
             for variant in _script_variants(self._report, self._target):
-                if len(tried_scripts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
+                if len(tried_scripts) >= _MAX_SCRIPTS or time.monotonic() > self._deadline:
                     return None
                 try:
                     script = write_script(entry, calls, self._target, settings, variant)
@@ -156,7 +156,7 @@ class _ScriptSearch:
     def _reproduces(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
         if not is_lenient and not all(line in text for line in script.required_parts):
             return False
-        report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
+        report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._deadline - time.monotonic())))
         if report is not None and self._raises_only_expected_errors(report):
             if self._target.is_shown_by(report, script.new_names, is_lenient=is_lenient):
                 return True
@@ -183,14 +183,14 @@ class _ScriptSearch:
             report.error is None or is_expected or (error_of_run is not None and error_of_run.type == report.error.type)
         )
 
-    def reduce(self, script: Script, end: float) -> tuple[ast.Module, int]:
+    def reduce(self, script: Script, deadline: float) -> tuple[ast.Module, int]:
         """Return the script, reduced as far as time allows, and the number of reduction steps."""
 
         def reproduces(text: str) -> bool:
             self._on_status(f"reducing the script, {len(text.splitlines())} lines")
             return self._reproduces(text, script)
 
-        return reduce_script(script.tree, reproduces, lambda: time.monotonic() > end)
+        return reduce_script(script.tree, reproduces, lambda: time.monotonic() > deadline)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
         """Return the script without the program's names and strings; ``None`` if it does not reproduce the finding."""

@@ -162,7 +162,7 @@ def _copy_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
 
 
 def _copy_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
-    """Return a copy of a script, and the block in it with a number, counted in the order of :func:`_blocks`."""
+    """Return a copy of a script, and the copy's block with the given number in the order of :func:`_blocks`."""
     copied_tree = copy.deepcopy(tree)
     return copied_tree, next(itertools.islice(_blocks(copied_tree), number, None))
 

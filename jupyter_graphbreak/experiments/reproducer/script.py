@@ -179,7 +179,7 @@ def _comparison_parts(tree: ast.Module, backend: str | None, *, raises: bool) ->
 
 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the callable that code would call for an entry's callable, and the arguments to pass before the others.
+    """Return the callable that a script calls in place of an entry's callable, and the arguments to pass to it first.
 
     In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """
@@ -206,12 +206,12 @@ def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     """Return the files, lines and names of a function's code and of functions in its closure, which identify it."""
-    codes = [
+    code_objects = [
         code
         for part in (function, *closure_values(function))
         if isinstance(code := getattr(part, "__code__", None), types.CodeType)
     ]
-    return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
+    return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in code_objects]
 
 
 def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:

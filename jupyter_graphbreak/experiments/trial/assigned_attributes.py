@@ -9,7 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from jupyter_graphbreak.recording.targets import walk_codes
+from jupyter_graphbreak.recording.targets import walk_code_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
@@ -280,7 +280,7 @@ def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
 
 def _all_instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
     """Yield the instructions of code and of the functions inside it."""
-    for inner in walk_codes(code):
+    for inner in walk_code_objects(code):
         yield from dis.get_instructions(inner)
 
 
@@ -301,7 +301,7 @@ _UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 @functools.lru_cache(maxsize=1024)
 def _may_mention_sys_modules(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, contains the name ``modules``, which may mean ``sys.modules``."""
-    return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in walk_codes(code))
+    return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in walk_code_objects(code))
 
 
 def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
@@ -337,7 +337,7 @@ def _loaded_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
 @functools.lru_cache(maxsize=1024)
 def sets_attributes(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, sets or deletes attributes of objects."""
-    if any(_SETTERS & {*inner.co_names} for inner in walk_codes(code)):
+    if any(_SETTERS & {*inner.co_names} for inner in walk_code_objects(code)):
         return True
     return any(instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} for instruction in _all_instructions(code))
 
@@ -346,7 +346,7 @@ def sets_attributes(code: types.CodeType) -> bool:
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the root name and attribute path of each attribute that code assigns to."""
     result: list[tuple[str, tuple[str, ...]]] = []
-    for inner in walk_codes(code):
+    for inner in walk_code_objects(code):
         result += _direct_assignments(inner)
         if _SETTERS & {*inner.co_names}:
             result += _assignments_by_name(inner)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
-from jupyter_graphbreak.recording.targets import reachable_objects, user_codes, walk_codes
+from jupyter_graphbreak.recording.targets import reachable_objects, user_code_objects, walk_code_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 def tested_variables(fn: Callable[..., Any]) -> set[str]:
     """Return the names of the variables that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
     names: set[str] = set()
-    for code in _codes(fn):
+    for code in _code_objects_of(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
             if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TEST_OPCODES):
                 names.add(str(before.argval))
@@ -53,8 +53,8 @@ def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code may read the ``.grad`` of tensors, or copy it with the tensors."""
-    codes = user_codes(fn, *arguments.values())
-    return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
+    code_objects = user_code_objects(fn, *arguments.values())
+    return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in code_objects)
 
 
 def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
@@ -62,7 +62,7 @@ def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[t
     used_objects = fn, *arguments.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    names = names_in_code(fn).union(*(code.co_names for code in user_codes(*used_objects)))
+    names = names_in_code(fn).union(*(code.co_names for code in user_code_objects(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices out of sight, for example in a loss: its integers are probably ids or labels.
@@ -85,18 +85,18 @@ def alternative_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[
     return [choice for choice in dict.fromkeys([*keys, *constants]) if choice != value][:2]
 
 
-def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
+def _code_objects_of(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
     """Yield the code of a function and of functions inside it."""
     function = getattr(fn, "forward", fn)
     code = getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
     if isinstance(code, types.CodeType):
-        yield from walk_codes(code)
+        yield from walk_code_objects(code)
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
     """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
-    codes = [*_codes(fn), *user_codes(fn, *arguments.values())]
-    constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
+    code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
+    constants = (constant for code in dict.fromkeys(code_objects) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
     return [number for number in dict.fromkeys(numbers) if number > 1]
 
@@ -113,12 +113,14 @@ def lookup_table_lengths(arguments: Arguments, fn: Callable[..., Any], state: Ma
 
 def names_in_code(fn: Callable[..., Any]) -> set[str]:
     """Return the names of globals and attributes in the code of a function and of functions inside it."""
-    return {name for code in _codes(fn) for name in code.co_names}
+    return {name for code in _code_objects_of(fn) for name in code.co_names}
 
 
 def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
     """Return the constants in the code of a function and of functions inside it, except ``None`` and function names."""
-    return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
+    return [
+        constant for code in _code_objects_of(fn) for constant in code.co_consts if constant not in (None, code.co_name)
+    ]
 
 
 def alternative_strings(fn: Callable[..., Any], value: str) -> list[str]:

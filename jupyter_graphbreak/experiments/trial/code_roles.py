@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame, frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import entry_of_frame, frames_outward
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import StackEntry
 
-    #: Whose code a file contains. An effect in "neutral" code belongs to the code that called it. Effects of "exempt"
-    #: code are ignored. "Internal" code is this package's own.
+    #: The owner of the code in a file. An effect in "neutral" code belongs to the code that called it. Effects of
+    #: "exempt" code are ignored. "Internal" code is this package's own.
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
@@ -95,8 +95,8 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     """Return whether an event in a frame is an effect of the user's program. Also return the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
-    compilers, of imports and of log handlers are ignored, and so are those of the monitor and the lock of a progress
-    bar, such as the bar that ``torch.fx.Interpreter`` shows.
+    compilers, of imports, of log handlers, and of the monitor and the lock of a progress bar, such as the bar that
+    ``torch.fx.Interpreter`` shows, are ignored.
     """
     library_frame: FrameType | None = None
     while frame is not None and _role_of_file(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

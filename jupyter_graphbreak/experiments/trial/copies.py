@@ -1,4 +1,7 @@
-"""Copy objects so that the original and the copy share no mutable state; in copies to compare, digests may do."""
+"""Copy objects so that the original and the copy share no mutable state.
+
+In copies for comparison only, digests may replace large tensors.
+"""
 
 from __future__ import annotations
 

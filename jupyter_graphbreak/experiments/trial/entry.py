@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject, share_run_setu
 from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
-from jupyter_graphbreak.recording.targets import reachable_objects, user_codes
+from jupyter_graphbreak.recording.targets import reachable_objects, user_code_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -383,7 +383,7 @@ def compile_separately(fn: Any) -> Iterator[None]:
         the Dynamo settings for cells.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(separate_cache(user_codes(fn)))
+        stack.enter_context(separate_cache(user_code_objects(fn)))
         stack.enter_context(limit_compilations())
         if is_cell(fn):
             for context in (eager_semantics, make_new_globals_readable):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec.structs
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.process_state import (
@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
 from jupyter_graphbreak.experiments.trial.stand_ins import refuse_input, trace_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
 from jupyter_graphbreak.experiments.trial.user_imports import line_that_imports
-from jupyter_graphbreak.recording.targets import functions_by_name, user_codes
+from jupyter_graphbreak.recording.targets import functions_by_name, user_code_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,10 +52,12 @@ class _EffectGuard:
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         if effect.location is None and effect.imported_module:  # Dynamo runs the imports of the code that it traces
-            effect = replace(effect, location=line_that_imports(effect.imported_module, user_codes(*self._callables)))
+            effect = replace(
+                effect, location=line_that_imports(effect.imported_module, user_code_objects(*self._callables))
+            )
         elif effect.location is not None and effect.location.line == frame.f_code.co_firstlineno:
             # Compiled code reads the objects that it needs before its first line.
-            line = _line_of_first_use(frame, user_codes(*self._callables))
+            line = _line_of_first_use(frame, user_code_objects(*self._callables))
             effect = replace(
                 effect, location=msgspec.structs.replace(effect.location, line=line or effect.location.line)
             )
@@ -71,10 +73,10 @@ class _EffectGuard:
 _VARIABLE_LOADS = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
 
 
-def _line_of_first_use(frame: FrameType, codes: Iterable[CodeType]) -> int | None:
+def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> int | None:
     """Return the first line that uses the variable being read in a compiled frame, or ``None`` if it is not found."""
     key = frame.f_code.co_filename, frame.f_code.co_firstlineno
-    code = next((code for code in codes if (code.co_filename, code.co_firstlineno) == key), None)
+    code = next((code for code in code_objects if (code.co_filename, code.co_firstlineno) == key), None)
     names = [
         instruction.argval
         for instruction in dis.get_instructions(frame.f_code)
@@ -157,7 +159,7 @@ def state_effect(
     imported_functions = functions_by_name(callables) if changes else {}
     for change in changes:
         location = changing_lines.get(change.description) or find_changing_line(
-            change, user_codes(*callables), imported_functions
+            change, user_code_objects(*callables), imported_functions
         )
         if location is not None:
             return ObservedEffect("state", change.description, location)
@@ -206,9 +208,9 @@ class RunEffects:
 
     def effect_of(self, fn: Any) -> ObservedEffect | None:
         """Return the first effect of the code that a callable uses, or ``None`` if there was no effect."""
-        codes = list(user_codes(fn))
+        code_objects = list(user_code_objects(fn))
         for _, effect in self._recorder.recorded_effects:
-            if effect.location is not None and any(_contains_line(code, effect.location) for code in codes):
+            if effect.location is not None and any(_contains_line(code, effect.location) for code in code_objects):
                 return effect
         return state_effect(self.changes, [fn], self._recorder.changing_lines)
 

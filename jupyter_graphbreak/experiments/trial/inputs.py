@@ -93,7 +93,7 @@ class Input:
         return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 
     @property
-    def counts_errors_only(self) -> bool:
+    def compares_errors_only(self) -> bool:
         """Whether only errors are compared, because merging branches promotes booleans differently from numbers."""
         return self.different_kind == BOOL_TENSORS or self.has_flag
 

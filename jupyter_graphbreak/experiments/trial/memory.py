@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, MemoryProvider, memory_key
+from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides
+from jupyter_graphbreak.experiments.trial.copies import (
+    UNCHANGED_MEMORY,
+    MemoryProvider,
+    memory_key,
+    storage_to_share,
+)
+from jupyter_graphbreak.experiments.trial.object_kinds import is_plain_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -30,7 +37,7 @@ MAX_GROWTH = 4
 
 
 class _CopiedStorage(NamedTuple):
-    """A storage as it was before all runs, and the copy that runs work on."""
+    """A storage as it was before all runs, and the copy that the runs use."""
 
     initial: torch.UntypedStorage
     working_copy: torch.UntypedStorage
@@ -61,13 +68,13 @@ class StorageRecorder(MemoryProvider):
 
 
 class SharedMemory(MemoryProvider):
-    """Large memory that several copies share. Runs work on one copy, which is restored before each run.
+    """Large memory that several copies share. All runs use one copy, which is restored before each run.
 
     Parameters
     ----------
     storage_copies : iterable of StorageCopy
-        Existing copies. If the tensor that a copy was made from is unchanged, runs work on this copy, and the tensor
-        restores it.
+        Existing copies. If the tensor that a copy was made from is unchanged, all runs use this copy, which is restored
+        from the tensor.
 
     Attributes
     ----------
@@ -80,6 +87,8 @@ class SharedMemory(MemoryProvider):
         self._copied_bytes = 0
         self._copied_storages: list[_CopiedStorage] = []
         self._storages_by_key: dict[Any, _CopiedStorage] = {}
+        #: The memory of tensors that runs have created, by name, size and device.
+        self._created_storages: dict[tuple[str, int, torch.device], _CopiedStorage] = {}
         self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
     def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
@@ -90,13 +99,7 @@ class SharedMemory(MemoryProvider):
         copied_storage = self._storages_by_key.get(memory_key(storage))
         if copied_storage is None:
             copied_storage = self._new_copied_storage(storage)
-            self._copied_storages.append(copied_storage)
-            self._storages_by_key.update(
-                {
-                    memory_key(copied_storage.initial): copied_storage,
-                    memory_key(copied_storage.working_copy): copied_storage,
-                }
-            )
+            self._add(copied_storage)
         elif copied_storage.working_copy.data_ptr() == storage.data_ptr() and not copied_storage.is_unchanged():
             return None  # a copy of a copy that a run has changed
         return copied_storage.working_copy
@@ -114,6 +117,40 @@ class SharedMemory(MemoryProvider):
             gc.collect()
             _release_free_memory()
         return _CopiedStorage(storage, storage.clone())
+
+    def _add(self, copied_storage: _CopiedStorage) -> None:
+        self._copied_storages.append(copied_storage)
+        for storage in copied_storage:
+            self._storages_by_key[memory_key(storage)] = copied_storage
+
+    def share_created(self, named_tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Share large memory that a run has created, such as the state of an optimizer, among all copies.
+
+        From now on, :meth:`restore` restores the current content. A tensor for which a run of another copy has created
+        memory of the same size under the same name moves into that memory, and takes over its content.
+
+        Raises
+        ------
+        MemoryError
+            If the content takes too much memory to be saved.
+        """
+        moved_storages: dict[Any, _CopiedStorage] = {}
+        with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
+            for name, tensor in named_tensors:
+                storage = storage_to_share(tensor.detach()) if is_plain_tensor(tensor) else None
+                if storage is None or storage.nbytes() < _MIN_SHARED_BYTES or self.restores(storage):
+                    continue
+                key, created_key = memory_key(storage), (name, storage.nbytes(), storage.device)
+                if key not in moved_storages:
+                    if created_key not in self._created_storages:
+                        self._created_storages[created_key] = _save_content(storage)
+                        self._add(self._created_storages[created_key])
+                        continue
+                    moved_storages[key] = self._created_storages[created_key]
+                working_copy = moved_storages[key].working_copy
+                view = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+                tensor.data = view.set_(working_copy, tensor.storage_offset(), tensor.size(), tensor.stride())
+        self.restore({memory_key(moved_storage.working_copy) for moved_storage in moved_storages.values()})
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether :meth:`restore` restores a storage."""
@@ -199,6 +236,24 @@ class SharedMemory(MemoryProvider):
             if copied_storage.is_unchanged()
         }
         return memo | {UNCHANGED_MEMORY: frozenset(memo)}
+
+
+def _save_content(storage: torch.UntypedStorage) -> _CopiedStorage:
+    """Return a storage with a copy of its content.
+
+    Raises
+    ------
+    MemoryError
+        If there is not enough memory for the copy.
+    """
+    limit = memory_limit(storage.device)
+    if storage.nbytes() > limit:
+        message = (
+            f"a copy of a tensor that the call creates takes {format_bytes(storage.nbytes())}, but only "
+            f"{format_bytes(limit)} of the limit (half of the free memory) is left"
+        )
+        raise MemoryError(message)
+    return _CopiedStorage(storage.clone(), storage)
 
 
 def _discard_content(storage: torch.UntypedStorage) -> None:

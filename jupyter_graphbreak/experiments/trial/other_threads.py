@@ -166,7 +166,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
-        """Return whether a warning has not been shown before, in the sense of the filter's action."""
+        """Return whether a warning has not been shown before, as the filter's action defines it."""
         text, category = str(message.message), message.category
         if action == "always":
             return True

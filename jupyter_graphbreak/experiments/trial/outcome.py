@@ -341,7 +341,7 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     """Return non-periodic weights for the elements of a result, so that their gradients do not cancel.
 
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
-    element, such as a loss, is 1, as in ``backward()``. So are the weights of sparse and nested tensors.
+    element, such as a loss, is 1, as in ``backward()``. The weights of sparse and nested tensors are also 1.
     """
     detached_root = root.detach()
     if detached_root.layout != torch.strided or detached_root.is_nested or detached_root.numel() == 1:

@@ -50,7 +50,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     restore_attributes,
 )
 from jupyter_graphbreak.recording.exit_stack import DEFERRED_HANDLER_ATTRIBUTE
-from jupyter_graphbreak.recording.targets import user_codes
+from jupyter_graphbreak.recording.targets import user_code_objects
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
@@ -502,7 +502,7 @@ def _context_functions() -> tuple[Any, Any]:
 
 
 def find_changing_line(
-    change: StateChange, codes: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
+    change: StateChange, code_objects: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
@@ -516,7 +516,7 @@ def find_changing_line(
         for alias, (module, name) in imported_functions.items()
         if name in change.names and (not change.owners or module in change.owners)
     }
-    for code in codes:
+    for code in code_objects:
         if not is_user_code(code.co_filename):
             continue
         has_owner = not change.owners or not {*code.co_names, *code.co_freevars}.isdisjoint(change.owners)
@@ -566,7 +566,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_codes(fn), {})
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_code_objects(fn), {})
             )
         )
 

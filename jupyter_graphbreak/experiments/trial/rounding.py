@@ -28,8 +28,8 @@ _NOISE = 4
 def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
     """Change the parameters of a subject by a few rounding errors while the context is open.
 
-    Yields whether it has any parameters to change. Parameters that contain only integers stay as they are, because code
-    may compare them with such numbers.
+    Yields whether it has any parameters to change. Parameters that contain only whole numbers stay unchanged, because
+    code may compare them with such numbers.
     """
     generator = torch.Generator().manual_seed(0)
     visited_ids: set[int] = set()

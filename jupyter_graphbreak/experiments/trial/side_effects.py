@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak._torch_compat.threads import claim_thread, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports

@@ -118,12 +118,12 @@ def restore_attributes(attributes_before: AttributesByObject) -> None:
 
 
 def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
-    """Return a function that reads a value and returns it for comparison by identity."""
+    """Return a function that reads a value and wraps it, so that it is compared by identity."""
     return lambda: Identities([read()])
 
 
 def identity_writer(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
-    """Return a function that restores a value that a function of :func:`identity_reader` has read."""
+    """Return a function that restores a value that :func:`identity_reader`'s function has wrapped."""
     return lambda saved_value: write(saved_value.items[0])
 
 
@@ -246,7 +246,7 @@ class _LoggersByOrigin:
         return self._other_loggers
 
     def of_pytorch(self) -> list[logging.Logger]:
-        """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
+        """Return PyTorch's own loggers, except the trace's logger, to which this package listens."""
         self._group()
         return self._pytorch_loggers
 

@@ -28,7 +28,7 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_t
 from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
 from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
-from jupyter_graphbreak.recording.targets import closure_values, user_codes
+from jupyter_graphbreak.recording.targets import closure_values, user_code_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Subject:
             yield (binding.name if len(earlier_values) == 1 else f"{binding.name} ({len(earlier_values)})"), value
 
     def name_snapshot(self) -> NameSnapshot:
-        """Return the copies that names refer to while this subject runs, for code that is not copied."""
+        """Return the values that names have while this subject runs, for code that is not copied."""
         swapped_bindings = [binding for binding in self._bindings if isinstance(binding, SwappedBinding)]
         values = {binding.key: binding.read() for binding in swapped_bindings if binding.key is not None}
         return NameSnapshot(
@@ -375,7 +375,7 @@ class Subject:
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user modules that a function will import, so that their state is copied and restored."""
-    for name in unloaded_modules(user_codes(fn)):
+    for name in unloaded_modules(user_code_objects(fn)):
         with contextlib.suppress(Exception), prevent_effects():  # the function's own import fails, or is stopped, again
             importlib.import_module(name)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
-from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects, walk_codes
+from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects, walk_code_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def global_names(
     opnames : container of str
         The names of the instructions to consider.
     """
-    instructions = (instruction for inner in walk_codes(code) for instruction in dis.get_instructions(inner))
+    instructions = (instruction for inner in walk_code_objects(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
 
 
@@ -254,7 +254,7 @@ def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterato
 
     A string may be the name of an imported module.
     """
-    for inner in walk_codes(code):
+    for inner in walk_code_objects(code):
         yield from inner.co_names
         yield from (constant for constant in inner.co_consts if includes_strings and isinstance(constant, str))
 

@@ -28,9 +28,9 @@ class _RunCosts:
 
 @dataclass(frozen=True)
 class _TimeLimit:
-    """The end as a :func:`time.monotonic` time, and the costs of all runs under the outermost limit."""
+    """The deadline as a :func:`time.monotonic` time, and the costs of all runs under the outermost limit."""
 
-    end: float = float("inf")
+    deadline: float = float("inf")
     run_costs: _RunCosts = field(default_factory=_RunCosts)
 
 
@@ -42,7 +42,7 @@ class TimeUpError(BaseException):
 
 
 @contextlib.contextmanager
-def limit_time(end: float) -> Iterator[None]:
+def limit_time(deadline: float) -> Iterator[None]:
     """Stop runs at a :func:`time.monotonic` time, or at an earlier outer limit, while the context is open.
 
     Raises
@@ -52,7 +52,9 @@ def limit_time(end: float) -> Iterator[None]:
     """
     outer_limit = _TIME_LIMIT.get()
     token = _TIME_LIMIT.set(
-        _TimeLimit(end) if outer_limit is None else _TimeLimit(min(end, outer_limit.end), outer_limit.run_costs)
+        _TimeLimit(deadline)
+        if outer_limit is None
+        else _TimeLimit(min(deadline, outer_limit.deadline), outer_limit.run_costs)
     )
     try:
         yield
@@ -63,7 +65,7 @@ def limit_time(end: float) -> Iterator[None]:
 def seconds_left() -> float:
     """Return the number of seconds that remain until the time limit."""
     limit = _TIME_LIMIT.get()
-    return limit.end - time.monotonic() if limit is not None else float("inf")
+    return limit.deadline - time.monotonic() if limit is not None else float("inf")
 
 
 def limit_compilations() -> AbstractContextManager[None]:
@@ -119,18 +121,18 @@ class TimeBudget:
     """
 
     def __init__(self, seconds: float, wall_clock: float = float("inf")) -> None:
-        self._processor_end = time.thread_time() + seconds
-        self._wall_clock_end = time.monotonic() + min(wall_clock, _WALL_CLOCK_FACTOR * seconds)
+        self._processor_deadline = time.thread_time() + seconds
+        self._wall_clock_deadline = time.monotonic() + min(wall_clock, _WALL_CLOCK_FACTOR * seconds)
 
     @property
     def is_over(self) -> bool:
         """Whether the time is up."""
-        return time.thread_time() > self._processor_end or self.is_wall_clock_over
+        return time.thread_time() > self._processor_deadline or self.is_wall_clock_over
 
     @property
     def is_wall_clock_over(self) -> bool:
         """Whether the wall-clock time is up, because the function waits or other programs use the processor."""
-        return time.monotonic() > self._wall_clock_end
+        return time.monotonic() > self._wall_clock_deadline
 
 
 #: The limit of wall-clock time, as a multiple of the limit of processor time.

@@ -95,7 +95,7 @@ class UncopiedCode:
         self._copied_methods: set[types.FunctionType] = set()
         self._open_contexts = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
-        self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
+        self._code_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
         #: The user modules, classes and functions that the code may change, each with the names swapped in it.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
@@ -126,7 +126,7 @@ class UncopiedCode:
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
             functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
-            self._codes_before = [(function, function.__code__) for function in functions]
+            self._code_before = [(function, function.__code__) for function in functions]
         try:
             yield
         finally:
@@ -157,7 +157,7 @@ class UncopiedCode:
                     and current.get(name, MISSING) is not value
                 ):
                     base_class.__setattr__(owner, name, value)
-        for function, code in self._codes_before:
+        for function, code in self._code_before:
             if function.__code__ is not code:
                 function.__code__ = code
 

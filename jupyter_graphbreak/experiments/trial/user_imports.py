@@ -33,9 +33,11 @@ def describe_import(name: str) -> str | None:
     return f"imports the module {name} for the first time, which changes more than the module"
 
 
-def unloaded_modules(codes: Iterable[CodeType]) -> list[str]:
+def unloaded_modules(code_objects: Iterable[CodeType]) -> list[str]:
     """Return the user's modules that code imports, that are not loaded, and whose import changes nothing else."""
-    names = dict.fromkeys(name for code in codes if is_user_code(code.co_filename) for name in _imported_names(code))
+    names = dict.fromkeys(
+        name for code in code_objects if is_user_code(code.co_filename) for name in _imported_names(code)
+    )
     return [name for name in names if (file := _file_to_import(name)) is not None and not _changes_objects(file)]
 
 
@@ -126,8 +128,8 @@ def _registers_subclasses(base: ast.expr) -> bool:
         if isinstance(cls, type) and cls.__module__ == module.__name__:
             hooks = [vars(part).get("__init_subclass__") for part in cls.__mro__]
             functions = [*(getattr(hook, "__func__", None) for hook in hooks), getattr(type(cls), "__init__", None)]
-            codes = (getattr(function, "__code__", None) for function in functions)
-            if any(code is not None and not is_library(code.co_filename) for code in codes):
+            code_objects = (getattr(function, "__code__", None) for function in functions)
+            if any(code is not None and not is_library(code.co_filename) for code in code_objects):
                 return True
     return False
 
@@ -182,9 +184,9 @@ def _decorator_name(decorator: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
+def line_that_imports(name: str, code_objects: Iterable[CodeType]) -> StackEntry | None:
     """Return the line of user code that imports a module, or ``None`` if there is none."""
-    for code in codes:
+    for code in code_objects:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             positions = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.trial.time_limit import require_time

@@ -196,13 +196,13 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
         if not isinstance(transformer, CellRewriter):
             tree = transformer.visit(tree)
     body = tree.body[1:] if magic_options(tree) is not None else tree.body
-    codes = [_compile_tree(ast.Module(body, []), filename)]
+    code_objects = [_compile_tree(ast.Module(body, []), filename)]
     _, statements_to_compile = split_cell(body, lambda _: False)
     if statements_to_compile:
         statements = function_statements(statements_to_compile, tree.body[0], internal_call)
         if can_compile_without_warning(statements[:1]):
-            codes += _cell_function_codes(_compile_tree(ast.Module(statements[:1], []), filename))
-    return codes
+            code_objects += _cell_function_code_objects(_compile_tree(ast.Module(statements[:1], []), filename))
+    return code_objects
 
 
 def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str], list[CodeType]]:
@@ -226,7 +226,7 @@ def _compile_tree(tree: ast.Module, filename: str) -> CodeType:
     return code
 
 
-def _cell_function_codes(module: CodeType) -> list[CodeType]:
+def _cell_function_code_objects(module: CodeType) -> list[CodeType]:
     """Return the code of the function that contains the cell's code, as it runs in the notebook."""
-    codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
-    return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]
+    code_objects = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
+    return [as_module_code(code) for code in code_objects if code.co_name == CELL_FUNCTION]

@@ -212,10 +212,10 @@ class View:
         """The first warnings and errors, which are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
-    def step_text(self, nested: NestedStep) -> str:
+    def step_text(self, nested_step: NestedStep) -> str:
         """Describe a step of the run, with the calls that lead to it."""
-        step = nested.step
-        path = " > ".join(nested.calls)
+        step = nested_step.step
+        path = " > ".join(nested_step.calls)
         if step.graph is not None:
             again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
             ops_text = count_text(len(step.graph.ops), "op")
@@ -514,7 +514,9 @@ class _StepFinder:
                     steps += self._steps_of_call(called, level + 1)
         if len(steps) == 1 or frame.role == "resume":
             return steps
-        return [NestedStep(nested.step, (frame.function, *nested.calls)[:_MAX_NAMES]) for nested in steps]
+        return [
+            NestedStep(nested_step.step, (frame.function, *nested_step.calls)[:_MAX_NAMES]) for nested_step in steps
+        ]
 
     def _steps_of_frame(self, frame: Frame) -> Iterator[RunStep]:
         for name in frame.graphs:

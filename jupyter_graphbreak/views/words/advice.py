@@ -80,7 +80,7 @@ def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
     return list(dict.fromkeys(techniques))
 
 
-def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[Advice]:
+def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str]) -> list[Advice]:
     """Return advice without the alternatives that failed, which a note mentions."""
     remaining_advice: list[Advice] = []
     dropped_techniques: list[str] = []
@@ -88,7 +88,7 @@ def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[
         clauses = _ALTERNATIVE_SEPARATOR.split(piece.text)
         remaining_clauses = []
         for clause in clauses:
-            techniques = [name for name in failed if name in clause]
+            techniques = [name for name in failed_techniques if name in clause]
             dropped_techniques += [name for name in techniques if name not in dropped_techniques]
             if not techniques:
                 remaining_clauses.append(clause)

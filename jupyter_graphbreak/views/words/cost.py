@@ -234,7 +234,7 @@ def time_text(us: float) -> str:
 def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
-    For example: "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
+    For example: "a compiled call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
     take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
     to measure, or if the entry was still being compiled during the measurement.
     """
@@ -266,7 +266,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
     parts = [
-        f"compiled, a call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
+        f"a compiled call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
         *_guard_time_text(entry),
     ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:

@@ -119,8 +119,8 @@ def startup_findings(report: Report) -> list[CostFinding]:
     """Compare a second start with the first, and list the graphs that AOTAutograd's cache cannot keep.
 
     For example: "compiling takes 10.2 s at a second start (22.6 s at the first): 2 of 3 graphs are in AOTAutograd's
-    cache", "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function
-    target cond)".
+    cache", "graph B is never in AOTAutograd's cache, so every start spends 4.1 s compiling it (Unsupported
+    call_function target cond)".
     """
     startup = report.startup
     if startup is None:
@@ -136,14 +136,14 @@ def startup_findings(report: Report) -> list[CostFinding]:
     for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED_GRAPHS]:
         compile_s = graph.tracing_s + graph.backend_s
         name = f"graph {graph.graph}"
-        sentence = f"{name} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
+        sentence = f"{name} is never in AOTAutograd's cache, so every start spends {compile_s:.1f} s compiling it"
         facts = [one_line(graph.reason)] if graph.reason else []
         facts += [line_text(report, graph.location)] if graph.location is not None else []
         sentence += f" ({', '.join(facts)})" if facts else ""
         change = next((change for change in startup.changes if graph.graph in change.graphs), None)
         if change is not None:
             code, second_start = one_line(change.code), f"{change.second_s:.2f} s"
-            sentence += f": with `{code}` before compiling, a second start finds it and compiles for {second_start}"
+            sentence += f": with `{code}` before compiling, a second start finds it and takes {second_start} to compile"
             sentence += _CACHE_CONDITION if "cacheable_functions" in code else ""
             findings.append(CostFinding(sentence, location=graph.location))
             continue
@@ -182,7 +182,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
     share = extra_us / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
         name = one_line(alternative.change)
-        unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
+        unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "some changes then go unnoticed")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
         yield CostFinding(
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
@@ -261,8 +261,8 @@ def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledW
 def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFinding:
     """Say why two kernels are not fused.
 
-    For example: "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction;
-    each call reads 5.1 MiB again because of that".
+    For example: "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction, so
+    each call reads 5.1 MiB again".
     """
     kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
     lines = [line_text(report, line) for line in kernel_lines]
@@ -270,8 +270,8 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
     reason = (_WHY_NOT_FUSED | library)[kernels.reason]
-    memory_note = f"each call reads {memory_text(kernels.nbytes)} again because of that"
-    return CostFinding(f"{' and '.join(lines)} {verb}: {reason}; {memory_note}", location=kernels.first)
+    consequence = f"so each call reads {memory_text(kernels.nbytes)} again"
+    return CostFinding(f"{' and '.join(lines)} {verb}: {reason}, {consequence}", location=kernels.first)
 
 
 def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> CostFinding:
@@ -290,8 +290,8 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
 
     The measured part "guards and entering the code" includes more than guards, so the sentence gives no total.
 
-    For example: "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4
-    µs (90 guards, line 8)".
+    For example: "guards on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
+    line 8)".
     """
     notable_guards = [
         guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us
@@ -305,13 +305,10 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
         facts_text = f" ({', '.join(facts)})" if facts else ""
         path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
         subject, us = f"on `{path}`", time_text(guard.time.median_us)
-        parts.append(f"{subject} {us}{facts_text}" if parts else f"those {subject} take {us} of each call{facts_text}")
+        parts.append(f"{subject} {us}{facts_text}" if parts else f"guards {subject} take {us} of each call{facts_text}")
     total_us = sum(guard.time.median_us for guard in notable_guards)
-    yield CostFinding(
-        f"of the guards, {', '.join(parts)}",
-        total_us / max(entry.eager.median_us, total_us),
-        notable_guards[0].location,
-    )
+    share = total_us / max(entry.eager.median_us, total_us)
+    yield CostFinding(", ".join(parts), share, notable_guards[0].location)
 
 
 def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:

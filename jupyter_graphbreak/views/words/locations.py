@@ -135,7 +135,7 @@ def line_text(report: Report, location: Location | None) -> str:
     return location_text(report, replace(location, function=None) if location is not None else None)
 
 
-def is_of_library(report: Report, location: Location | None) -> bool:
+def is_in_library(report: Report, location: Location | None) -> bool:
     """Return whether a location is in the code of a library."""
     return _library_source(report, location) is not None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.locations import is_of_library, location_text
+from jupyter_graphbreak.views.words.locations import is_in_library, location_text
 from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.plain_text import join_numbers, one_line
 
@@ -27,7 +27,7 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 def is_path_in_library(report: Report, path: PathDifference) -> bool:
     """Return whether the location that :func:`decision_location` returns is in a library or unknown."""
     decision = decision_location(path)
-    return decision is None or is_of_library(report, decision)
+    return decision is None or is_in_library(report, decision)
 
 
 def decision_location(path: PathDifference) -> Location | None:

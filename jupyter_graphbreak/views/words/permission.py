@@ -90,7 +90,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
         words = "an error because of fullgraph=True"
         words += f", {line_text(report, scope.location)}" if scope is not None else ""
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
-        return f"{words}, which wins over {_scope_with_location(report, inner)}" if inner is not None else words
+        return f"{words}, which overrides {_scope_with_location(report, inner)}" if inner is not None else words
     if scope is None:
         if not setting.value:
             return "allowed by default"

@@ -16,7 +16,7 @@ from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_gua
 from jupyter_graphbreak.views.words.locations import (
     called_object_name,
     function_of,
-    is_of_library,
+    is_in_library,
     is_of_optimizer,
     is_wrapper_of_step,
     is_wrapper_of_torch,
@@ -140,11 +140,11 @@ class Recompilation:
         """The number of recompiles in words, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
-            return "not recompiled: limit reached, runs eagerly"
+            return "not recompiled, but runs eagerly, because the limit is reached"
         times = f"recompiled ({self.frames[0]})" if count == 1 else f"recompiled {times_text(count)}"
         if self.is_caused_by_instances:
             return f"{times}{',' if count > 1 else ''} {'each time ' if count > 1 else ''}for a different instance"
-        return f"{times}, then limit reached: runs eagerly" if self.limit_hit else times
+        return f"{times}, then reached the limit and runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
         """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
@@ -178,7 +178,7 @@ def recompilations(report: Report) -> list[Recompilation]:
             limit_or_zero,
             lookup.sources(report),
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
-            is_library=is_of_library(report, location) and not is_wrapper_of_torch(report, location),
+            is_library=is_in_library(report, location) and not is_wrapper_of_torch(report, location),
             is_module_method=instances.get(recompiles[0].frame) is not None,
         )
         if function.location is not None and is_wrapper_of_torch(report, function.location):

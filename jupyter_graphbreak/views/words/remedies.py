@@ -30,7 +30,8 @@ _VERDICT_ORDER: tuple[RemedyVerdict, ...] = (
 _SIGNS: dict[RemedyVerdict, str] = {"works": "✓", "works on what ran": "✓", "works but differs": "≈", "not tried": "○"}
 #: The words that a reader sees, for verdicts with different names in the report.
 _LABELS: dict[RemedyVerdict, str] = {
-    "another break": "breaks elsewhere", "break stays": "still breaks", "another result": "different result",
+    "works on what ran": "works as far as tested", "another break": "breaks elsewhere", "break stays": "still breaks",
+    "another result": "different result",
 }  # fmt: skip
 _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
     "break stays": "still recompiles", "another break": "makes it worse",
@@ -179,8 +180,8 @@ def further_differences(remedy: Remedy) -> list[str]:
 #: The family of the remedies that represent the user's own changes.
 _USER_FAMILY = "own"
 _RESULT_LABELS: dict[RemedyVerdict, str] = {
-    "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
-    "another result": "different results",
+    "works": "same results", "works on what ran": "same results as far as tested",
+    "works but differs": "works, but differs", "another result": "different results",
 }  # fmt: skip
 
 
@@ -495,11 +496,11 @@ def trials_sentence(trials: BreakRemedies) -> str:
     return "; ".join(outcomes)
 
 
-def failed_trials_heading(failed: list[Remedy]) -> str:
+def failed_trials_heading(failed_remedies: list[Remedy]) -> str:
     """Return the heading for the changes that do not work: "2 trials failed, 1 change not tried"."""
-    untried = sum(remedy.verdict == "not tried" for remedy in failed)
+    untried = sum(remedy.verdict == "not tried" for remedy in failed_remedies)
     parts = [
-        f"{count_text(len(failed) - untried, 'trial')} failed" if len(failed) > untried else "",
+        f"{count_text(len(failed_remedies) - untried, 'trial')} failed" if len(failed_remedies) > untried else "",
         f"{count_text(untried, 'change')} not tried" if untried else "",
     ]
     return ", ".join(filter(None, parts))

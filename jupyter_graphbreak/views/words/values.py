@@ -42,9 +42,8 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         sentences.append((f"{introduction}: {loss}", False, None))
     if values.call > 1:
         call = f"The values are those of call {values.call} of {values.calls} calls of {name}"
-        sentences.append(
-            (f"{call}, the first whose result had NaN, with its arguments as they were after it", False, None)
-        )
+        arguments = "its arguments have the values that they had after the call"
+        sentences.append((f"{call}, the first whose result had NaN; {arguments}", False, None))
     elif values.calls > 1:
         calls = f"The values are those of the first of {values.calls} calls of {name}"
         sentences.append((f"{calls}; to see a different call, run only that call in a cell", False, None))

@@ -72,13 +72,12 @@ def verdict(report: Report) -> RunVerdict:
     8 times and now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left_to_try := untried_targets_text(report):
-        verb = "are" if left_to_try.startswith("breaks ") else "is"
-        text += f" Trying was interrupted: {left_to_try} {verb} left to try."
+    if untried_targets := untried_targets_text(report):
+        text += f" The trials were interrupted; nothing was tried for {untried_targets}."
     wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
     if wrong_functions:
         verb = "returns" if len(wrong_functions) == 1 else "return"
-        return RunVerdict("error", f"Compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
+        return RunVerdict("error", f"When compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
     return RunVerdict(outcome, text)
 
 
@@ -323,7 +322,7 @@ def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
     target = target if removed_count == total else target_text(report, remedy)
-    doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
+    doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as tested"}
     slower = slowdown_text(report, remedy)
     slower_text = f", but {slower}" if slower else ""
     return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{slower_text}."

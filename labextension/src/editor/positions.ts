@@ -93,7 +93,7 @@ export function moveMarks(
     if (mark.from > last) {
       return [{ ...mark, from: mark.from + shift, to: mark.to + shift }];
     }
-    // The text of a line may move without its indentation: Enter before the first word leaves blanks behind.
+    // A line's text may move without its indentation: Enter before the first word leaves the blanks where they were.
     const indentation = Math.min(indentationOf(mark.line.text), mark.to - mark.from); // prettier-ignore
     const position = changes.mapPos(mark.from + indentation, 1);
     if (mark.to > mark.from && position >= changes.mapPos(mark.to, -1)) {

@@ -32,7 +32,7 @@ export interface ISourceOptions extends IMarkOptions {
   editors: IEditorFactoryService;
 }
 
-/** A source as it is in a report. */
+/** A source as the report contains it. */
 export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
   /**
    * @param run - The run whose report contains the source.

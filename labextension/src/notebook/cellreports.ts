@@ -14,7 +14,7 @@ import {
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
 
-/** The maximum number of sources of one report for one cell; a cell that ran several times has several. */
+/** The maximum number of sources of one report that belong to one cell: a cell has one source for each time it ran. */
 const MAX_SOURCES = 10;
 
 /** A report of one run about one cell. */

@@ -29,7 +29,7 @@ const MAX_ALL_NESTED = 400_000;
  * The types of parts to which others refer by id, so that parts with duplicate ids are dropped. The other parts are
  * referred to by index.
  */
-const REFERRED_BY_ID = new Set(
+const TYPES_WITH_IDS = new Set(
   [
     'Break',
     'Graph',
@@ -127,7 +127,7 @@ function conformItems(
   budget: IBudget,
   limit: number
 ): unknown[] {
-  const isReferredById = REFERRED_BY_ID.has(type.$ref ?? '');
+  const isReferredById = TYPES_WITH_IDS.has(type.$ref ?? '');
   const ids = new Set<string>();
   const items: unknown[] = [];
   let index = 0;

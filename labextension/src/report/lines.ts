@@ -300,10 +300,10 @@ function addScopes({ scopes }: ISourceParts, drafts: LineDrafts): void {
   const height = ({ location }: Scope): number =>
     location === null ? 0 : location.end_line - location.line;
   // The largest first, so that an inner scope overrides an outer one.
-  const largestFirst = [...scopes].sort(
+  const scopesBySize = [...scopes].sort(
     (one, other) => height(other) - height(one)
   );
-  for (const scope of largestFirst) {
+  for (const scope of scopesBySize) {
     for (const line of drafts.span(scope.location)) {
       drafts.at(line).scope = scope;
     }

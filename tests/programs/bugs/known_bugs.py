@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch._higher_order_ops.scan import scan
 from torch.nn.attention.flex_attention import flex_attention
+from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -525,6 +526,26 @@ def formatted_number(compiler: Compiler) -> str:
     return "\n".join(compiled(torch.ones(()), rate)[1] for rate in (0.5, 0.25, 0.125))
 
 
+class PrintingMode(TorchFunctionMode):
+    """A mode whose `print` breaks the graph at each operation."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        print(end="")
+        return func(*args, **(kwargs or {}))
+
+
+def mode_with_a_break(compiler: Compiler) -> Tensor:
+    def sine_and_cosine(x: Tensor) -> Tensor:
+        with PrintingMode():
+            return x.sin().cos()
+
+    return compiler(sine_and_cosine)(torch.ones(3))
+
+
+def sizes_as_tensor(compiler: Compiler) -> Tensor:
+    return compiler(lambda x: torch.stack([torch._shape_as_tensor(x)]))(torch.ones(3, 4))  # noqa: SLF001
+
+
 def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
     """Return the gradient of a cumulative sum, whose backward pass flips the gradient before that of softmax reads it."""
     torch.manual_seed(0)
@@ -598,11 +619,15 @@ _WITHOUT_ISSUE = (
     "aotinductor_with_another_size",
     "full_deque",
     "operator_without_fake_kernel_in_try",
+    "mode_with_a_break",
+    "sizes_as_tensor",
 )
 #: The backend that a program needs to trigger its bug, if it is not "inductor".
 BACKENDS = {
     **dict.fromkeys(
         (
+            mode_with_a_break,
+            sizes_as_tensor,
             issue_193279,
             issue_192985,
             issue_176851,

@@ -138,6 +138,16 @@ class Passing(torch.overrides.TorchFunctionMode):
 def f(x):
     with Passing():
         return x + 1
+# %% a `TorchFunctionMode` that prints each function
+# says: TorchFunctionMode graph break, __torch_function__
+# do: Print under `if not torch.compiler.is_compiling():`, or decorate `__torch_function__` with `torch.compiler.disable`.
+class Printing(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        print(function.__name__)
+        return function(*args, **(kwargs or {}))
+def f(x):
+    with Printing():
+        return x.sin().cos()
 # %% a `TorchDispatchMode` inside
 # says: TorchDispatchMode, Unsupported context manager
 # do: Open the mode outside: then the compiled function runs uncompiled in the mode.

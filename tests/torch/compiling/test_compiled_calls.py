@@ -22,7 +22,7 @@ from jupyter_graphbreak.compiling.descriptions import describe_compiled_callable
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, stack_of_graph_line
 
 X = torch.ones(2)
-CALL = torch.nn.Module.__call__
+MODULE_CALL = torch.nn.Module.__call__
 
 
 class Net(torch.nn.Module):
@@ -93,7 +93,7 @@ def compile_calls_without_faults() -> Iterator[CompiledCalls]:
     with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
         yield calls
     assert faults == []
-    assert torch.nn.Module.__call__ is CALL
+    assert torch.nn.Module.__call__ is MODULE_CALL
 
 
 def compiled_names(calls: CompiledCalls) -> list[str]:

@@ -339,6 +339,33 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
 
 
+@pytest.mark.parametrize(
+    ("dtype", "verdict", "suffix"),
+    [("float32", "works on what ran", "float64 tensors"), ("float64", "another result", "the first call")],
+)
+def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
+    tmp_path: Any, dtype: str, verdict: str, suffix: str
+) -> None:
+    text = textwrap.dedent(
+        f"""
+        @torch.compile(backend="eager")
+        def step(x, window):
+            n = x.shape[0] // window * window
+            return x[:n].reshape(-1, window).mean(1) * (n / max(x.shape[0], 1))
+        for size, window in ((7, 2), (9, 2), (12, 3), (5, 4)):
+            step(torch.arange(float(size), dtype=torch.{dtype}), window)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    remedy = next(remedy for remedy in report.remedies or [] if "Make `window` a tensor" in remedy.title)
+    assert remedy.verdict == verdict
+    assert (remedy.reason or "").endswith(f"computes a double in single precision, on {suffix}")
+
+
 def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
@@ -1110,7 +1137,7 @@ def test_the_limit_counts_as_in_the_run() -> None:
     assert trials(*range(10)) == [], "no call used code of an earlier call, so a higher limit would not help"
 
 
-HOISTED = """
+HOISTED_TEXT = """
 import torch
 
 WEIGHTS = {f"step{number}": 1 / (number + 1) for number in range(30)}
@@ -1154,10 +1181,10 @@ def run_with_strings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Rep
     """Return the path of a program whose numbers come from strings with a step or a size, and the report of its run."""
     torch.compiler.reset()
     path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
-    path.write_text(HOISTED)
+    path.write_text(HOISTED_TEXT)
     names: dict[str, Any] = {"__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(HOISTED, str(path), "exec"), names)  # noqa: S102
+        exec(compile(HOISTED_TEXT, str(path), "exec"), names)  # noqa: S102
         names["count_steps"](range(6))
         names["count_sizes"]((4, 6, 80, 100))
     return path, run.try_remedies(seconds=600)
@@ -1178,7 +1205,7 @@ def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call
     remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
     assert remedy.kind == "edit"
     assert compilation_counts(remedy)[1:] == (1, 0)
-    changed = apply_edits(HOISTED, list(remedy.edits))
+    changed = apply_edits(HOISTED_TEXT, list(remedy.edits))
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
     torch.compiler.reset()

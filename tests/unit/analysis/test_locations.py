@@ -60,7 +60,7 @@ def test_cells_of_marimo_have_names_and_columns() -> None:
     assert Sources([cell()]).name(CELL) == "Cell In[3]"
 
 
-INLINED = """\
+INLINED_CALL = """\
 def f(x):
     logger.warning(
         "a message",
@@ -103,7 +103,7 @@ def f(x):
 def test_an_inlined_frame_has_columns_but_no_last_line(
     line: int, columns: tuple[int, int], code: str, end: tuple[int, int]
 ) -> None:
-    source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED)])
+    source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED_CALL)])
     location = Sources([source]).location("/project/model.py", line, "f", ExpressionSpan(*columns, None))
     assert location is not None
     assert (location.line, location.code, (location.end_line, location.end_column)) == (line, code, end)

@@ -22,7 +22,7 @@ LOOP = """graph break in loop
   Developer debug context: frame skipped: f (a.py line 3)
 
  For more details about this graph break, please visit: https://meta-pytorch.github.io/compile-graph-break-site/gb/gb7000.html"""
-CHAINED = f"{CAUSE}\n\n*** While handling this graph break, another graph break occurred: ***\n\n{LOOP}"
+CHAINED_MESSAGE = f"{CAUSE}\n\n*** While handling this graph break, another graph break occurred: ***\n\n{LOOP}"
 TRACEBACK = """User code traceback:
   File "/a b/cell.py", line 12, in fn
     y = inner(x)
@@ -71,7 +71,7 @@ def test_the_cause_is_parsed_with_any_surrounding_text(opening: str, continuatio
 
 
 def test_cause_and_consequence_are_distinguished() -> None:
-    message = parse_break(break_message("Failed to handle graph break gracefully. Skipping:\n\n" + CHAINED))
+    message = parse_break(break_message("Failed to handle graph break gracefully. Skipping:\n\n" + CHAINED_MESSAGE))
     assert (message.cause.gb_id, message.cause.gb_type) == ("GB0025", "Call to `torch._dynamo.graph_break()`")
     assert message.consequence is not None
     assert (message.consequence.gb_id, message.consequence.gb_type) == ("GB7000", "graph break in loop")

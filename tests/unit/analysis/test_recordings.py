@@ -15,7 +15,7 @@ TESTS = Path(__file__).parents[2]
 RECORDINGS = sorted((TESTS / "recordings").glob("*/*.log"))
 
 # line, reason, outcome and events of each break; frames, graphs, operations, resume functions; eager functions
-EXPECTED = {
+EXPECTED_REPORTS = {
     "branch": ([(9, "Data-dependent branching", "resumed", 1)], (3, 3, 5, 2), []),
     "fullgraph": ([(9, "Call to `torch._dynamo.graph_break()`", "error", 1)], (1, 0, 0, 0), []),
     "generator": ([(6, "Attempt to trace generator", "skipped", 1)], (0, 0, 0, 0), ["numbers"]),
@@ -43,7 +43,7 @@ def recording(request: pytest.FixtureRequest) -> Path:
 
 def test_every_program_was_recorded_on_every_release() -> None:
     programs = {path.stem for path in (TESTS / "programs").glob("*.py")}
-    assert programs == set(EXPECTED)
+    assert programs == set(EXPECTED_REPORTS)
     releases = {path.parent.name for path in RECORDINGS}
     assert {(path.parent.name, path.stem) for path in RECORDINGS} == {(r, p) for r in releases for p in programs}
     assert len(releases) >= 3
@@ -51,7 +51,7 @@ def test_every_program_was_recorded_on_every_release() -> None:
 
 def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_recording(recording))
-    breaks, counts, eager = EXPECTED[recording.stem]
+    breaks, counts, eager = EXPECTED_REPORTS[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
         # That release mentions only the consequence of the second break.
         breaks = [breaks[0], (27, "Graph break under GenericContextWrappingVariable", "skipped", 1)]
@@ -140,7 +140,7 @@ def test_breaks_are_found_in_a_trace_without_our_records(recording: Path) -> Non
     if recording.stem == "generator":
         assert build_report(records).breaks == []  # the trace does not mention the break
         return
-    breaks, _, _ = EXPECTED[recording.stem]
+    breaks, _, _ = EXPECTED_REPORTS[recording.stem]
     lines = [break_.location.line for break_ in build_report(records).breaks if break_.location is not None]
     assert lines == [line for line, *_ in breaks]
 

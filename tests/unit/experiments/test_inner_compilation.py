@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
-NET = InnerCall("Net", ("net",))
+NET_CALL = InnerCall("Net", ("net",))
 
 
 class LM(torch.nn.Module):
@@ -33,7 +33,7 @@ class LM(torch.nn.Module):
 
 
 def changed_text(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
-    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
+    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET_CALL,), 0.5)
     return None if proposal is None else proposal.texts["s1"]
 
 
@@ -273,3 +273,8 @@ def test_the_title_names_what_is_compiled_and_its_share() -> None:
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
     assert proposal is not None
     assert proposal.title == "Compile G and D instead of step (they do 62% of the forward operations)"
+    proposal = propose_inner_compilation(
+        {"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.2, has_all_layers=True
+    )
+    assert proposal is not None
+    assert proposal.title.endswith("(they run all layers and do 20% of the forward operations)")

@@ -23,7 +23,7 @@ from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Re
 from jupyter_graphbreak.report.summary import Summary
 
 BRANCH = "Data-dependent branching"
-PRINT = "Failed to trace builtin operator"
+PRINT_CAUSE = "Failed to trace builtin operator"
 
 
 def report_of(
@@ -56,25 +56,28 @@ def report_of(
     )  # fmt: skip
 
 
-BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("f", "g"))
+REPORT_BEFORE = report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE), frames=("f", "g"))
 
 
-def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
+def verdict_of(after: Report, before: Report = REPORT_BEFORE) -> GateVerdict:
     return judge(parse_baseline(format_baseline(baseline_of([before]))), [after])
 
 
 @pytest.mark.parametrize(
     ("after", "new", "gone"),
     [
-        (BEFORE, 0, 0),
-        (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT)), 0, 0),  # line rewritten
-        (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), frames=("g",)), 0, 0),  # f renamed
-        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"), 0, 0),  # file renamed
+        (REPORT_BEFORE, 0, 0),
+        (report_of(("f", "if x.mean() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE)), 0, 0),  # line rewritten
+        (report_of(("h", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE), frames=("g",)), 0, 0),  # f renamed
+        # file renamed
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE), path="net.py"), 0, 0),
         (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one break fixed
-        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), ("g", "print(y)", PRINT)), 1, 0),
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE), ("g", "print(y)", PRINT_CAUSE)),
+         1, 0),
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause
-        (report_of(("f", "x", PRINT), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved, f remains
-        (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT), torch="2.15.0"), 0, 0),  # upgrade
+        (report_of(("f", "x", PRINT_CAUSE), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved, f remains
+        # upgrade
+        (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT_CAUSE), torch="2.15.0"), 0, 0),
     ],
 )  # fmt: skip
 def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> None:
@@ -86,13 +89,13 @@ def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> Non
 
 
 def test_the_later_of_two_equal_breaks_is_new() -> None:
-    after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
-    verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
+    after = report_of(("f", "print(x)", PRINT_CAUSE), ("f", "print(x)", PRINT_CAUSE))
+    verdict = verdict_of(after, report_of(("f", "print(x)", PRINT_CAUSE)))
     assert ids_of_new_breaks(verdict, after) == {"b2"}
 
 
 def test_an_empty_baseline_allows_nothing() -> None:
-    assert len(judge(parse_baseline(""), [BEFORE]).new_breaks) == 2
+    assert len(judge(parse_baseline(""), [REPORT_BEFORE]).new_breaks) == 2
     assert judge(parse_baseline(""), [report_of(frames=("f",))]).has_passed
 
 
@@ -110,10 +113,10 @@ def test_functions_that_newly_run_eagerly_fail() -> None:
     eager_functions = report_of(frames=("f",), eager_functions=(("f", "recompile limit"),))
     assert not verdict_of(eager_functions, report_of(frames=("f",))).has_passed
     assert verdict_of(eager_functions, eager_functions).has_passed
-    skip = msgspec.structs.replace(BEFORE.breaks[0], skipped=["k0"])
+    skip = msgspec.structs.replace(REPORT_BEFORE.breaks[0], skipped=["k0"])
     after = msgspec.structs.replace(
-        BEFORE,
-        breaks=[skip, *BEFORE.breaks[1:]],
+        REPORT_BEFORE,
+        breaks=[skip, *REPORT_BEFORE.breaks[1:]],
         skipped=[Skipped("k0", None, "f", None, "why", break_="b1")],
     )
     assert verdict_of(after).has_passed
@@ -140,7 +143,7 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
     old = with_libraries(report_of(("f", "a", BRANCH), path="lib/net.py"), lib="1.0", other="3")
     baseline = parse_baseline(format_baseline(baseline_of([old])))
     assert baseline.libraries == {"lib": "1.0", "other": "3"}
-    new = report_of(("f", "a", BRANCH), ("f", "print()", PRINT), path="lib/net.py", torch="2.13.0+cpu")
+    new = report_of(("f", "a", BRANCH), ("f", "print()", PRINT_CAUSE), path="lib/net.py", torch="2.13.0+cpu")
     verdict = judge(baseline, [with_libraries(new, lib="1.1", other="3")])
     assert details(verdict) == [
         "new    lib/net.py in f   print()   Failed to trace builtin operator   [lib 1.0 -> 1.1]",
@@ -152,15 +155,17 @@ def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> Non
 
 
 def test_equal_reports_of_two_ranks_count_once() -> None:
-    assert judge(baseline_of([BEFORE]), [BEFORE, BEFORE]).has_passed
-    assert format_baseline(baseline_of([BEFORE, BEFORE])) == format_baseline(baseline_of([BEFORE]))
+    assert judge(baseline_of([REPORT_BEFORE]), [REPORT_BEFORE, REPORT_BEFORE]).has_passed
+    assert format_baseline(baseline_of([REPORT_BEFORE, REPORT_BEFORE])) == format_baseline(baseline_of([REPORT_BEFORE]))
 
 
 def test_the_file_is_sorted_and_keeps_every_character() -> None:
-    text = format_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))]))
+    text = format_baseline(baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT_CAUSE), ("f", "a\\b", BRANCH))]))
     assert text.index('function = "f"') < text.index('function = "g"')
     assert "é" in text
-    assert parse_baseline(text) == baseline_of([report_of(("g", 'print("\x7f\u2028é")', PRINT), ("f", "a\\b", BRANCH))])
+    assert parse_baseline(text) == baseline_of(
+        [report_of(("g", 'print("\x7f\u2028é")', PRINT_CAUSE), ("f", "a\\b", BRANCH))]
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
 
 
 def test_the_order_of_reports_does_not_change_the_baseline() -> None:
-    report_breaks = [BEFORE, report_of(("a", "b", "c"), path="a.py")]
+    report_breaks = [REPORT_BEFORE, report_of(("a", "b", "c"), path="a.py")]
     assert format_baseline(baseline_of(report_breaks)) == format_baseline(baseline_of(report_breaks[::-1]))
     assert isinstance(baseline_of([]), Baseline)
     assert Path("model.py").name in format_baseline(baseline_of(report_breaks))
@@ -186,7 +191,10 @@ def test_the_order_of_reports_does_not_change_the_baseline() -> None:
 
 def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
     after = report_of(
-        ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
+        ("copy", "if x.sum() > 0:", BRANCH),
+        ("f", "if x.sum() > 0:", BRANCH),
+        ("g", "print(x)", PRINT_CAUSE),
+        path="net.py",
     )
     assert [break_.function for break_ in verdict_of(after).new_breaks] == ["copy"]
 

@@ -12,9 +12,9 @@ import torch
 from jupyter_graphbreak.ipython.cell.mentions import notes_on_saving
 
 MODEL = torch.nn.Linear(2, 2)
-WRAPPED: Any = torch.compile(MODEL, backend="eager")
-IN_PLACE = torch.nn.Linear(2, 2)
-IN_PLACE.compile(backend="eager")
+WRAPPED_MODEL: Any = torch.compile(MODEL, backend="eager")
+COMPILED_MODEL = torch.nn.Linear(2, 2)
+COMPILED_MODEL.compile(backend="eager")
 
 
 class RaisesOnRead:
@@ -23,10 +23,10 @@ class RaisesOnRead:
 
 
 NAMES: dict[str, Any] = {
-    "model": MODEL, "wrapped": WRAPPED, "in_place": IN_PLACE, "torch": torch, "raises": RaisesOnRead(),
-    "run": SimpleNamespace(model=WRAPPED, plain=MODEL),
-    "outer": torch.nn.Sequential(torch.nn.Sequential(WRAPPED)),
-    "state": WRAPPED.state_dict(), "nested": {"net": WRAPPED.state_dict()},
+    "model": MODEL, "wrapped": WRAPPED_MODEL, "in_place": COMPILED_MODEL, "torch": torch, "raises": RaisesOnRead(),
+    "run": SimpleNamespace(model=WRAPPED_MODEL, plain=MODEL),
+    "outer": torch.nn.Sequential(torch.nn.Sequential(WRAPPED_MODEL)),
+    "state": WRAPPED_MODEL.state_dict(), "nested": {"net": WRAPPED_MODEL.state_dict()},
     "good": MODEL.state_dict(), "numbers": {1: 2},
 }  # fmt: skip
 

@@ -20,10 +20,10 @@ from notebooks import cause_pages
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "jupyter_graphbreak"
 GB_ID = re.compile(r"GB\d{4}")
-BY_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
-TORCH = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
-REGISTRY = json.loads((TORCH / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
-INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH / "version.py").read_text(encoding="utf-8"))[:2]))
+CAUSES_WITH_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
+TORCH_FOLDER = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
+REGISTRY = json.loads((TORCH_FOLDER / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
+INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH_FOLDER / "version.py").read_text(encoding="utf-8"))[:2]))
 
 
 def is_later(release: str | None) -> bool:
@@ -35,13 +35,13 @@ def is_earlier(release: str | None) -> bool:
 
 
 def test_causes_are_unique_and_sorted_by_id() -> None:
-    ids = [cause.id for cause in BY_ID]
+    ids = [cause.id for cause in CAUSES_WITH_ID]
     assert ids == sorted(set(ids))
     names = [name for cause in CAUSES for name in cause.names]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("cause", BY_ID, ids=lambda cause: cause.id)
+@pytest.mark.parametrize("cause", CAUSES_WITH_ID, ids=lambda cause: cause.id)
 def test_ids_and_names_match_pytorchs_registry(cause: KnownCause) -> None:
     if is_later(cause.since) or is_earlier(cause.until):
         assert cause.id not in REGISTRY
@@ -50,7 +50,7 @@ def test_ids_and_names_match_pytorchs_registry(cause: KnownCause) -> None:
 
 
 def test_settings_exist_in_dynamo() -> None:
-    config = (TORCH / "_dynamo" / "config.py").read_text(encoding="utf-8")
+    config = (TORCH_FOLDER / "_dynamo" / "config.py").read_text(encoding="utf-8")
     settings = {setting for cause in CAUSES for combination in cause.settings for setting in combination}
     assert settings
     for setting in settings:

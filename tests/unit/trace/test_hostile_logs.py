@@ -25,7 +25,7 @@ from jupyter_graphbreak.trace.processes import read_processes
 LOGS = Path(__file__).parents[2] / "recordings" / "logs"
 BRANCH = (LOGS / "2.13.0" / "branch.log").read_bytes()
 HEAD = b"V1122 02:10:26.443000 14548 torch/x.py:1] "
-KEY = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
+COMPILE_KEY = {"frame_id": 0, "frame_compile_id": 0, "attempt": 0}
 
 
 def log_entry(envelope: object, payload: str | None = None) -> bytes:
@@ -40,9 +40,9 @@ def log_with_break(path: object, line: int = 1, code: str | None = None, functio
     return b"".join(
         (
             log_entry({"str": [str(path), 1]}),
-            log_entry({"dynamo_start": {"stack": [{"line": line, "name": function, "filename": 1}]}, **KEY}),
+            log_entry({"dynamo_start": {"stack": [{"line": line, "name": function, "filename": 1}]}, **COMPILE_KEY}),
             log_entry(
-                {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
+                {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **COMPILE_KEY},
                 f"Graph break in user code at {path}:{line}\nGraph Break Reason: x\n\nUser code traceback:\n{stack}\n",
             ),
         )
@@ -166,10 +166,10 @@ BAD_VALUES: list[object] = [
 ]
 GOOD_ENVELOPES: list[dict[str, object]] = [
     {"str": ["/p/a.py", 1]},
-    {"dynamo_start": {"stack": [{"line": 6, "name": "f", "filename": 1}]}, **KEY},
-    {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **KEY},
-    {"dynamo_output_graph": {"sizes": {}}, **KEY},
-    {"compilation_metrics": {"co_name": "f", "co_filename": "/p/a.py", "co_firstlineno": 1}, **KEY},
+    {"dynamo_start": {"stack": [{"line": 6, "name": "f", "filename": 1}]}, **COMPILE_KEY},
+    {"artifact": {"name": "dynamo_graph_break_reason", "encoding": "string"}, **COMPILE_KEY},
+    {"dynamo_output_graph": {"sizes": {}}, **COMPILE_KEY},
+    {"compilation_metrics": {"co_name": "f", "co_filename": "/p/a.py", "co_firstlineno": 1}, **COMPILE_KEY},
 ]
 
 
@@ -235,10 +235,10 @@ def test_strings_that_slow_patterns_down_are_read(tmp_path: Path, name: str) -> 
     start = log_with_break("/p/a.py", 3, "x = y + z")
     graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW_FOR_PATTERNS[name]
     kinds = ("dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")
-    texts = [log_entry({"artifact": {"name": kind}, **KEY}, SLOW_FOR_PATTERNS[name]) for kind in kinds]
-    texts.append(log_entry({"dynamo_output_graph": {}, **KEY}, graph))
+    texts = [log_entry({"artifact": {"name": kind}, **COMPILE_KEY}, SLOW_FOR_PATTERNS[name]) for kind in kinds]
+    texts.append(log_entry({"dynamo_output_graph": {}, **COMPILE_KEY}, graph))
     listing = "torch_dynamo_resume_in_f_at_3_ORIGINAL_BYTECODE"
-    texts.append(log_entry({"artifact": {"name": listing}, **KEY}, (" " * 5000 + "x\n") * 50))
+    texts.append(log_entry({"artifact": {"name": listing}, **COMPILE_KEY}, (" " * 5000 + "x\n") * 50))
     (tmp_path / "t.log").write_bytes(start + b"".join(texts))
     assert read_report(tmp_path / "t.log").breaks
 
@@ -250,7 +250,7 @@ COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": 
 def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t.log.{suffix}"
     path.write_bytes(COMPRESSORS[suffix](BRANCH + b"\n" * (1 << 18)))
-    limits = ReadingLimits(unpacked=1 << 16, ratio=2)
+    limits = ReadingLimits(unpacked_bytes=1 << 16, ratio=2)
     (process,) = read_processes(trace_files(path), limits=limits)
     report = build_report(process.records)
     assert len(report.graphs) == 3

@@ -20,7 +20,7 @@ LOG_FILES = sorted(LOGS.glob("*/*.log"))
 RELEASES = ["2.9.1", "2.11.0", "2.13.0", "2.15.0"]
 
 # line, outcome and events of each break; frames, graphs, resume functions that ran; functions that ran eagerly; errors
-EXPECTED: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], list[str], int]] = {
+EXPECTED_REPORTS: dict[str, tuple[list[tuple[int, str, int]], tuple[int, int, int], list[str], int]] = {
     "branch": ([(9, "resumed", 1)], (3, 3, 2), [], 0),
     "fullgraph": ([(9, "error", 1)], (1, 0, 0), [], 1),
     "limit": ([], (8, 8, 0), ["grow"], 0),
@@ -41,13 +41,15 @@ def warning_messages(report: Report) -> list[str]:
 
 
 def test_every_program_has_a_log_of_every_release() -> None:
-    assert {(path.parent.name, path.stem) for path in LOG_FILES} == {(r, name) for r in RELEASES for name in EXPECTED}
+    assert {(path.parent.name, path.stem) for path in LOG_FILES} == {
+        (r, name) for r in RELEASES for name in EXPECTED_REPORTS
+    }
 
 
 @pytest.mark.parametrize("path", LOG_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_report_of_a_log_describes_the_run(path: Path) -> None:
     report = read_report(path)
-    breaks, (frames, graphs, resumes_that_ran), eager, errors = EXPECTED[path.stem]
+    breaks, (frames, graphs, resumes_that_ran), eager, errors = EXPECTED_REPORTS[path.stem]
     if (path.parent.name, path.stem) == (
         "2.9.1",
         "with_and_try",

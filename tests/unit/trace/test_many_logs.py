@@ -130,7 +130,7 @@ def test_an_error_names_the_file_in_storage_that_cannot_be_read() -> None:
     fsspec.filesystem("memory").pipe("/other/notes.log", b"no trace")
     with pytest.raises(UnreadableTrace, match=r"memory:///?other/notes.log: not a structured trace"):
         read_trace("memory://other/notes.log")
-    remote = RemoteFolder("memory://other/notes.log", ReadingLimits(download=3))
+    remote = RemoteFolder("memory://other/notes.log", ReadingLimits(downloaded_bytes=3))
     with pytest.raises(UnreadableTrace, match="larger than"), remote.download("/other/notes.log"):
         pass
 

@@ -68,7 +68,7 @@ def with_entry(report: Report, **fields: object) -> Report:
 
 def test_the_verdict_compares_a_call_with_eager_and_with_fixed_breaks() -> None:
     assert cost_verdicts(cost()) == [
-        "compiled, a call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times faster "
+        "a compiled call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times faster "
         "than eager (3.03 ms); without break 2: no measurable effect; without breaks 1 and 2: 1.4 times faster than "
         "eager (2.60 ms)"
     ]
@@ -86,7 +86,7 @@ def test_two_kinds_of_calls_to_one_function_have_different_names() -> None:
 def test_overlapping_spreads_have_no_ratio() -> None:
     report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == [
-        "compiled, a call is as fast as eager, within measurement error (3.71 ms against 3.71 ms)"
+        "a compiled call is as fast as eager, within measurement error (3.71 ms against 3.71 ms)"
     ]
 
 
@@ -95,7 +95,7 @@ def test_times_that_vary_too_much_are_not_called_equal() -> None:
         cost(), compiled=Spread(34_000, 20_000, 400_000, 3), eager=Spread(246_000, 240_000, 250_000, 3), remedied=[]
     )
     assert cost_verdicts(report) == [
-        "compiled, a call is not comparable with eager, because the times vary too much (34.00 ms against 246.00 ms)"
+        "a compiled call is not comparable with eager, because the times vary too much (34.00 ms against 246.00 ms)"
     ]
 
 
@@ -103,7 +103,7 @@ def test_small_differences_are_percentages_and_large_ratios_are_rounded() -> Non
     for median, words in ((3890, "5% slower"), (37050, "10 times slower"), (1000, "3.7 times faster")):
         compiled = Spread(median, median - 1, median + 1, 9)
         report = with_entry(cost(), compiled=compiled, eager=Spread(3705, 3704, 3706, 9), remedied=[], parts=[])
-        assert cost_verdicts(report)[0].startswith(f"compiled, a call is {words} than eager")
+        assert cost_verdicts(report)[0].startswith(f"a compiled call is {words} than eager")
 
 
 def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
@@ -112,7 +112,7 @@ def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
         cost(), compiled=Spread(34, 33, 35, 9), eager=Spread(11, 10, 12, 9), remedied=[], parts=[guards]
     )
     assert cost_verdicts(report) == [
-        "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs"
+        "a compiled call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs"
     ]
 
 
@@ -239,14 +239,17 @@ def test_a_check_says_whether_the_result_is_right() -> None:
 
 def test_text_and_markup_contain_the_sentences_at_the_top() -> None:
     sentence = render_text(cost()).split("\n")
-    assert sentence[0] == "2 breaks. Switch statistics off: that removes both, as far as it ran."
-    assert "compiled, a call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2" in sentence
+    assert sentence[0] == "2 breaks. Switch statistics off: that removes both, as far as tested."
+    assert (
+        "a compiled call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times"
+        in sentence
+    )
     assert "9 of 11 operations ran compiled, 61% of the time" in sentence
     assert any("fixing it saves 1.18 ms of 4.21 ms a call" in line for line in sentence)
     html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
     order = [
         "2 breaks",
-        "compiled, a call is 1.1 times",
+        "a compiled call is 1.1 times",
         "9 of 11 operations",
         "4.21 ms a call",
         "fixing it saves 1.18 ms",
@@ -447,7 +450,7 @@ def test_objects_with_expensive_guards_are_listed() -> None:
     size = GuardCost("0/0", "___check_obj_id(G['scale'], 12)", line, Spread(6, 5, 7, 15))
     cheap = GuardCost("0/0", "L['x']", None, Spread(0.4, 0.3, 0.5, 15))
     assert sentences(names, layers, size, cheap) == [
-        "of the guards, those on `names` take 31 µs of each call (400 guards, line 12), on `self.layers[0]` 9.0 µs "
+        "guards on `names` take 31 µs of each call (400 guards, line 12), on `self.layers[0]` 9.0 µs "
         "(30 guards), on `___check_obj_id(scale, 12)` 6.0 µs (line 12)"
     ]
     assert sentences(cheap) == sentences() == []
@@ -502,12 +505,12 @@ def test_kernels_that_are_not_fused_are_listed_with_the_reason() -> None:
     ]
     report = with_entry(cost(), memory=None, guards=None, ops=None, unfused=pairs)
     assert [finding.sentence for finding in cost_findings(report)] == [
-        "line 12 and line 15 run in separate kernels: the second one needs the finished result of a reduction; each "
-        "call reads 5.0 MiB again because of that",
-        "line 12 runs in several kernels: `cumsum` is computed by a library, whose kernels are not fused with others; "
-        "each call reads 1.0 MiB again because of that",
+        "line 12 and line 15 run in separate kernels: the second one needs the finished result of a reduction, so "
+        "each call reads 5.0 MiB again",
+        "line 12 runs in several kernels: `cumsum` is computed by a library, whose kernels are not fused with others, "
+        "so each call reads 1.0 MiB again",
         "line 12 runs in several kernels: the second one reads elements in a different order than the first one "
-        "writes them; each call reads 512.0 KiB again because of that",
+        "writes them, so each call reads 512.0 KiB again",
     ]
 
 
@@ -557,14 +560,15 @@ def test_a_second_start_is_compared_with_the_first() -> None:
             False,
         ),
         (
-            "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function "
-            "target autograd_function_apply, line 15): set TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before "
-            "the program starts",
+            "graph B is never in AOTAutograd's cache, so every start spends 4.1 s compiling it (Unsupported "
+            "call_function target autograd_function_apply, line 15): set "
+            "TORCHINDUCTOR_AUTOGRAD_CACHE_ALLOW_CUSTOM_AUTOGRAD=1 before the program starts",
             True,
         ),
         (
-            "graph C is never in AOTAutograd's cache, so every start compiles it for 2.5 s (Unsupported call_function "
-            "target cond): if both branches of a torch.cond are cheap, compute both and choose with torch.where",
+            "graph C is never in AOTAutograd's cache, so every start spends 2.5 s compiling it (Unsupported "
+            "call_function target cond): if both branches of a torch.cond are cheap, compute both and choose "
+            "with torch.where",
             False,
         ),
     ]
@@ -573,9 +577,9 @@ def test_a_second_start_is_compared_with_the_first() -> None:
     assert started is not None
     changed = startup_findings(replace(cost(), startup=replace(started, changes=[change])))[1].sentence
     assert changed == (
-        "graph B is never in AOTAutograd's cache, so every start compiles it for 4.1 s (Unsupported call_function "
+        "graph B is never in AOTAutograd's cache, so every start spends 4.1 s compiling it (Unsupported call_function "
         "target autograd_function_apply, line 15): with `torch._functorch.config.a = True` before compiling, a second "
-        "start finds it and compiles for 1.25 s"
+        "start finds it and takes 1.25 s to compile"
     )
     assert startup_findings(replace(cost(), startup=None)) == []
     assert startup_findings(replace(cost(), startup=Startup(0.9, 0.1, [GraphStartup("A", 0.1, 0.0, "hit")]))) == []

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Data = dict[str, Any]
 #: The number of breaks on one line: more than any view shows.
-BREAKS = MAX_LIST_ENTRIES + 500
+BREAK_COUNT = MAX_LIST_ENTRIES + 500
 #: The limit for processor time, which other programs do not affect; each shape takes a few seconds at most.
 MAX_SECONDS = 60
 LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "scopes", "recompiles", "diagnostics")
@@ -69,7 +69,7 @@ def sample_data() -> Data:
 
 def breaks_on_one_line() -> Data:
     data = sample_data()
-    data["breaks"] = [data["breaks"][0] | {"id": f"b{index}"} for index in range(BREAKS)]
+    data["breaks"] = [data["breaks"][0] | {"id": f"b{index}"} for index in range(BREAK_COUNT)]
     return data | {"order": []}
 
 
@@ -162,8 +162,8 @@ def similar_lines() -> Data:
     return data
 
 
-QUICK = (cyclic_references,)
-SLOW = (
+QUICK_CORRUPTIONS = (cyclic_references,)
+SLOW_CORRUPTIONS = (
     breaks_on_one_line,
     long_strings,
     similar_lines,
@@ -173,7 +173,7 @@ SLOW = (
     wide_locations,
     many_remedies,
 )
-SHAPES = [*QUICK, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW)]
+SHAPES = [*QUICK_CORRUPTIONS, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW_CORRUPTIONS)]
 #: The maximum size of any format; the complete page is the largest.
 MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
 
@@ -190,13 +190,13 @@ def test_views_of_a_huge_report_are_fast_and_small(shape: Callable[[], Data]) ->
 
 def test_notes_say_what_is_left_out() -> None:
     report = PlainReport.from_dict(breaks_on_one_line())
-    note = f"Shown: {MAX_LIST_ENTRIES} of {BREAKS} breaks."
+    note = f"Shown: {MAX_LIST_ENTRIES} of {BREAK_COUNT} breaks."
     text = Report.of(report).to_text()
     assert note in text
     assert note in render_html(report)
     assert f"{MAX_LIST_ENTRIES} breaks, all for one reason" in text
     # The gate judges all of them.
-    assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAKS} new breaks")
+    assert headline(judge(Baseline(), [report])).startswith(f"gate failed: {BREAK_COUNT} new breaks")
 
 
 def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
@@ -204,7 +204,7 @@ def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
     data["order"] = [break_["id"] for break_ in reversed(data["breaks"])]
     numbers = break_numbers(shown_part(PlainReport.from_dict(data)))
     assert len(numbers) == MAX_LIST_ENTRIES
-    assert (numbers[f"b{BREAKS - 1}"], numbers[f"b{BREAKS // 2}"]) == (1, BREAKS // 2)
+    assert (numbers[f"b{BREAK_COUNT - 1}"], numbers[f"b{BREAK_COUNT // 2}"]) == (1, BREAK_COUNT // 2)
 
 
 @pytest.mark.parametrize("name", SAVED)

@@ -210,7 +210,7 @@ def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
     assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error because of fullgraph=True, line 2" in text
-    assert "recompiled (0/1), then limit reached: runs eagerly" in text
+    assert "recompiled (0/1), then reached the limit and runs eagerly" in text
     assert "n: 0 → 1 → different value (line 4)" in text
     assert "Do: each value of n is compiled separately, even with dynamic=True: use few values" in text
 

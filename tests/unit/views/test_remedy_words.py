@@ -58,13 +58,13 @@ def remedy_with_id(report: Report, ident: str) -> Remedy:
         ),
         (
             make_remedy("works on what ran", evidence=Evidence("eager", 2, False, ["values", "output"], 1, 2, 1, 1)),
-            "works on what ran: values and output equal on 2 inputs with eager, but one branch of a condition never "
-            "ran; 1 graph becomes 2",
+            "works as far as tested: values and output equal on 2 inputs with eager, but one branch of a condition "
+            "never ran; 1 graph becomes 2",
         ),
         (
             make_remedy("works on what ran", reason="`flag` was never true", evidence=EVIDENCE),
-            "works on what ran: values, gradients and output equal on 6 inputs with inductor, both branches taken, but "
-            "`flag` was never true; 5 graphs become 1, and no break is left",
+            "works as far as tested: values, gradients and output equal on 6 inputs with inductor, both branches "
+            "taken, but `flag` was never true; 5 graphs become 1, and no break is left",
         ),
         (make_remedy("break stays"), "still breaks"),
         (make_remedy("another break", reason="GB0010, line 3"), "breaks elsewhere: GB0010, line 3"),
@@ -250,9 +250,9 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
     expected = [
         "fix: Compute both branches with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
-        "or: Switch statistics off: works on what ran",
+        "or: Switch statistics off: works as far as tested",
         'tried, none works; "Branch with torch.cond" removes the break',
-        "fix: Switch statistics off: works on what ran, see break 1",
+        "fix: Switch statistics off: works as far as tested, see break 1",
         "compatible remedies (each was tested alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
     position = -1
@@ -365,7 +365,7 @@ def test_a_difference_is_shown_once() -> None:
         (make_remedy("works but differs", differences=["prints later", "warns later", "warns twice"]),
          "Your edit: works, but differs (prints later and 2 more), removes break 1"),
         (make_remedy("works on what ran", reason="`flag` was never true"),
-         "Your edit: same results on what ran (`flag` was never true), removes break 1"),
+         "Your edit: same results as far as tested (`flag` was never true), removes break 1"),
         (make_remedy(breaks=[]), "Your edit: same results, removes no break"),
         (make_remedy("break stays"), "Your edit: does not remove break 1"),
         (make_remedy("another result", differences=["y is 2, not 3"]), "Your edit: different results (y is 2, not 3)"),

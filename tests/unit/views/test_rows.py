@@ -50,7 +50,7 @@ def test_the_status_contains_the_verdict_and_the_first_thing_to_do() -> None:
     assert verdict == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
     assert advice == "Do: Remove the `torch._dynamo.graph_break()` call."
     # Results of trials replace the advice.
-    assert build_rows(remedies()).status == ["2 breaks. Switch statistics off: that removes both, as far as it ran."]
+    assert build_rows(remedies()).status == ["2 breaks. Switch statistics off: that removes both, as far as tested."]
     (break_, other) = two_breaks().breaks
     breaks = [msgspec.structs.replace(other, id=f"b{number}") for number in range(2, 5)]
     grouped, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status

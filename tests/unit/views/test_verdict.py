@@ -51,42 +51,44 @@ def remedy(*breaks: str, title: str = "Compute both branches with torch.where", 
                   settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
 
 
-UNTRIED = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
+UNTRIED_REMEDY = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
-PART = "Compile net instead of step (it does 82% of the forward operations)"
-NO_TIME_LEFT = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
+PART_TITLE = "Compile net instead of step (it does 82% of the forward operations)"
+NO_TIME_LEFT = replace(remedy("b1", title=PART_TITLE, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
 PART_WITH_BREAK = replace(
     remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
 )
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 ENDED_BY_BREAK = replace(run(break_at(1), break_at(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
-SKIPPED = Skipped("k1", None, "norm", None, "a generator function")
-MANY_SKIPPED = [replace(SKIPPED, id=f"k{number}", function=f"f{number}") for number in range(9)]
+EAGER_FUNCTION = Skipped("k1", None, "norm", None, "a generator function")
+MANY_SKIPPED = [replace(EAGER_FUNCTION, id=f"k{number}", function=f"f{number}") for number in range(9)]
 RECOMPILE = Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")], id="r1")
-KEEP_SAME = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], person="Keep k the same.")
+MANUAL_REMEDY = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], person="Keep k the same.")
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
-BACKWARD = replace(break_at(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")])
+BACKWARD_BREAK = replace(
+    break_at(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")]
+)
 STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
-UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
+UNROLLED_RUN = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
 
 
 @pytest.mark.parametrize(
     ("report", "outcome", "text"),
     [
         (no_breaks(), "good", "No breaks: one graph."),
-        (UNROLLED, "good",
+        (UNROLLED_RUN, "good",
          "No breaks: one graph. A loop was unrolled: the graph contains line 6 in step 150 times, and compiling took "
          "9.63 s. To compile faster, compile only the body of the loop."),
-        (replace(UNROLLED, timing=Timing(2.0, 1.5)), "good", "No breaks: one graph."),
+        (replace(UNROLLED_RUN, timing=Timing(2.0, 1.5)), "good", "No breaks: one graph."),
         (run(), "good", "No breaks: one graph."),
         (replace(run(), graphs=[replace(run().graphs[0], id=f"g{n}") for n in range(11)]), "good",
          "No breaks: 11 graphs."),
         (run(break_at(1, eager=3), break_at(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
         (run(break_at(1), break_at(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
-        (run(break_at(1, eager=3), BACKWARD, break_at(3)), "bad",
+        (run(break_at(1, eager=3), BACKWARD_BREAK, break_at(3)), "bad",
          "3 breaks. Break 2 belongs outside of the compiled function: compile the forward pass."),
         (run(break_at(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(break_at(number, graphs=1) for number in range(1, 5))), "bad",
@@ -114,9 +116,9 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (run(break_at(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
          "1 break, line 1 in step. There was no time to try a change."),
         (run(break_at(1), remedies=[NO_TIME_LEFT]),
-         "bad", f'1 break, line 1 in step. There was no time to try "{PART}".'),
+         "bad", f'1 break, line 1 in step. There was no time to try "{PART_TITLE}".'),
         (run(break_at(1), remedies=[remedy("b1", verdict="fails"), NO_TIME_LEFT]), "bad",
-         f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART}".'),
+         f'1 break, line 1 in step. No change that was tried removes it; there was no time to try "{PART_TITLE}".'),
         (run(break_at(1), break_at(2), remedies=[remedy("b1"), PART_WITH_BREAK]), "bad",
          "2 breaks. Compute both branches with torch.where: that removes break 1. If you can remove break 2, try "
          "compiling `net` instead of step."),
@@ -124,35 +126,37 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "bad",
          f'2 breaks. Only "{LAYERDROP}" removes break 1, but layers are no longer dropped in training. Fix break 1 '
          "first: it makes 1 function run eagerly."),
-        (run(break_at(1), break_at(2), remedies=[remedy("b1"), UNTRIED]), "bad",
-         "2 breaks. Compute both branches with torch.where: that removes break 1. Trying was interrupted: break 2 is "
-         "left to try."),
+        (run(break_at(1), break_at(2), remedies=[remedy("b1"), UNTRIED_REMEDY]), "bad",
+         "2 breaks. Compute both branches with torch.where: that removes break 1. The trials were interrupted; "
+         "nothing was tried for break 2."),
         (replace(run(), status="error", error=ERROR), "error", "The run ended in ValueError, line 4 in step."),
         (ENDED_BY_BREAK, "error",
          "Break 2 ended the run: Branch on a tensor's value, line 2 in step. There is 1 other break."),
         (replace(run(break_at(1)), status="interrupted", error=None), "bad", "Interrupted; 1 break until then."),
-        (replace(run(), skipped=[SKIPPED]), "plain", "No breaks, but norm ran eagerly."),
+        (replace(run(), skipped=[EAGER_FUNCTION]), "plain", "No breaks, but norm ran eagerly."),
         (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the first call of f had no tensor operation, so PyTorch runs it eagerly from now on."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "<module>", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the cell has no tensor operation."),
-        (Report("ok", Device("auto", "cpu"), skipped=[SKIPPED]), "plain", "Nothing was compiled: norm ran eagerly."),
+        (Report("ok", Device("auto", "cpu"), skipped=[EAGER_FUNCTION]),
+         "plain", "Nothing was compiled: norm ran eagerly."),
         (Report("ok", Device("auto", "cpu"), skipped=MANY_SKIPPED),
          "plain", "Nothing was compiled: 9 functions ran eagerly."),
         # The user's name for the function replaces the name of a wrapper in PyTorch.
         (Report("ok", Device("auto", "cpu"), compiled=[CompiledCall("lstm", "LSTM")],
                 sources=[Source("s1", "external_utils.py", "library", "torch/_dynamo/external_utils.py")],
-                skipped=[replace(SKIPPED, function="inner", location=WRAPPER)]),
+                skipped=[replace(EAGER_FUNCTION, function="inner", location=WRAPPER)]),
          "plain", "Nothing was compiled: `lstm` ran eagerly."),
         (replace(run(), recompiles=[Recompile("0/1", "0/0", "f", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but f was compiled twice: k varied."),
-        (replace(run(), recompiles=[RECOMPILE], remedies=[replace(KEEP_SAME, is_right=True)]), "good",
+        (replace(run(), recompiles=[RECOMPILE], remedies=[replace(MANUAL_REMEDY, is_right=True)]), "good",
          "No breaks. f was compiled twice, as expected: k varied."),
-        (replace(run(), recompiles=[RECOMPILE], remedies=[KEEP_SAME]), "plain",
+        (replace(run(), recompiles=[RECOMPILE], remedies=[MANUAL_REMEDY]), "plain",
          "No breaks, but f was compiled twice: k varied. Keep k the same."),
         (replace(run(), recompiles=[RECOMPILE],
-                 remedies=[replace(KEEP_SAME, person="Rare."), replace(KEEP_SAME, recompiles=["r1", "r2"])]), "plain",
+                 remedies=[replace(MANUAL_REMEDY, person="Rare."), replace(MANUAL_REMEDY, recompiles=["r1", "r2"])]),
+         "plain",
          "No breaks, but f was compiled twice: k varied. Keep k the same."),
         # The user's name also replaces the name of a library's wrapper, if nothing else was compiled.
         (replace(run(), frames=[Frame("0/0", "wrapper", None, "call", "compiled", graphs=["g1"])],
@@ -160,7 +164,7 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
                  recompiles=[Recompile("0/1", "0/0", "wrapper", None, [GuardFailure("k == 1")])]), "plain",
          "No breaks, but GPT2LMHeadModel was compiled twice: k varied."),
         (replace(run(), check=[Check("step", "inductor", equal=False)]), "error",
-         "Compiled, step returns a wrong result. No breaks: one graph."),
+         "When compiled, step returns a wrong result. No breaks: one graph."),
         (replace(run(), check=[Check("step", "inductor", equal=False, differences=[f"graph A differs, {UNAFFECTED}"])]),
          "good", "No breaks: one graph."),
     ],
@@ -171,7 +175,7 @@ def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: s
 
 
 def test_sentences_of_the_verdict_about_recompiles_are_not_repeated() -> None:
-    assert render_text(replace(run(), recompiles=[RECOMPILE], remedies=[KEEP_SAME])).count("Keep k the same.") == 1
+    assert render_text(replace(run(), recompiles=[RECOMPILE], remedies=[MANUAL_REMEDY])).count("Keep k the same.") == 1
 
 
 def test_figures_begin_with_the_name_of_the_compiled_code() -> None:

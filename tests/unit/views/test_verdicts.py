@@ -22,7 +22,7 @@ def table_of(*verdicts: Verdict, others: list[Example] | None = None, searched: 
     )
 
 
-WRONG = Verdict(
+VERDICT_WITH_WRONG_RESULT = Verdict(
     "torch.jit.trace",
     "silently wrong",
     graphs=1,
@@ -32,10 +32,12 @@ WRONG = Verdict(
     warnings=["TracerWarning: Converting a tensor"],
     deprecated=True,
 )
-BREAKS = Verdict("torch.compile", "breaks", graphs=2, breaks=1)
-RAISES = Verdict("torch.fx.symbolic_trace", "raises", raised=Raised("TraceError", "no control flow", "capture"))
+VERDICT_WITH_BREAKS = Verdict("torch.compile", "breaks", graphs=2, breaks=1)
+VERDICT_WITH_ERROR = Verdict(
+    "torch.fx.symbolic_trace", "raises", raised=Raised("TraceError", "no control flow", "capture")
+)
 RAISES_LATER = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
-REFUSES = Verdict(
+VERDICT_WITH_REFUSAL = Verdict(
     "torch.export.export",
     "refuses",
     graphs=1,
@@ -64,7 +66,12 @@ Graphs and breaks are counted with the first input.
 
 
 def test_text_contains_each_verdict_with_its_evidence() -> None:
-    assert table_of(WRONG, BREAKS, RAISES, RAISES_LATER, REFUSES).to_text() == EXPECTED_TEXT
+    assert (
+        table_of(
+            VERDICT_WITH_WRONG_RESULT, VERDICT_WITH_BREAKS, VERDICT_WITH_ERROR, RAISES_LATER, VERDICT_WITH_REFUSAL
+        ).to_text()
+        == EXPECTED_TEXT
+    )
 
 
 def test_a_wrong_result_without_a_warning_is_pointed_out() -> None:
@@ -79,7 +86,7 @@ def test_a_single_input_is_reported_as_weak_evidence() -> None:
 
 
 def test_the_rows_and_columns_of_the_table_have_headings() -> None:
-    html = table_of(WRONG, RAISES).to_html()
+    html = table_of(VERDICT_WITH_WRONG_RESULT, VERDICT_WITH_ERROR).to_html()
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     assert [re.sub(r"<[^>]+>", " ", row).split()[0] for row in rows[1:]] == [
         "torch.jit.trace",
@@ -116,7 +123,7 @@ def test_hostile_text_is_never_markup() -> None:
         HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raising], HOSTILE
     )
     expected_tags = TagCollector()
-    expected_tags.feed(table_of(WRONG, RAISES).to_html())
+    expected_tags.feed(table_of(VERDICT_WITH_WRONG_RESULT, VERDICT_WITH_ERROR).to_html())
     tags = TagCollector()
     tags.feed(table.to_html())
     assert tags.tags <= expected_tags.tags | {"code"}

@@ -895,7 +895,7 @@ def test_each_failed_guard_has_its_own_count_and_lines() -> None:
 def test_every_view_lists_every_failed_guard() -> None:
     report = several_guards()
     text = render_text(report)
-    assert "f recompiled 3 times, then limit reached: runs eagerly, because these varied:\n" in text
+    assert "f recompiled 3 times, then reached the limit and runs eagerly, because these varied:\n" in text
     assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
     assert "    -  causal: False -> True, 1 of 4 times, line 3\n" in text
     html = unescape(re.sub(r"<[^>]+>", "", render_html(report)))
@@ -909,8 +909,8 @@ def test_every_view_lists_every_failed_guard() -> None:
     [
         (1, False, "recompiled (0/1)"),
         (3, False, "recompiled 3 times"),
-        (1, True, "not recompiled: limit reached, runs eagerly"),
-        (3, True, "recompiled twice, then limit reached: runs eagerly"),
+        (1, True, "not recompiled, but runs eagerly, because the limit is reached"),
+        (3, True, "recompiled twice, then reached the limit and runs eagerly"),
     ],
 )
 def test_a_recompile_refused_by_the_limit_is_not_counted(guards: int, limit: bool, times: str) -> None:

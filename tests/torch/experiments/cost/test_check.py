@@ -383,7 +383,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
         return lambda *arguments: [Refusing.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
-    net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves as it is
+    net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves unchanged
     check = check_call(net, refuses_backward, torch.ones(2, 3))
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 

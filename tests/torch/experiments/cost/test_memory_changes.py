@@ -97,12 +97,12 @@ class CountsCalls(Block):
         return super().forward(x)
 
 
-APPENDED: list[str] = []
+APPENDED_STRINGS: list[str] = []
 
 
 class Appends(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        APPENDED.append("text")
+        APPENDED_STRINGS.append("text")
         return super().forward(x)
 
 

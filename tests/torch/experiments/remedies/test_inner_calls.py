@@ -188,7 +188,7 @@ compiled = torch.compile(model, backend="eager")
 
 _numbers = itertools.count(1)
 
-OUTSIDE = """\
+BACKWARD_PROGRAM = """\
 import torch
 
 net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
@@ -331,7 +331,7 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
-            OUTSIDE,
+            BACKWARD_PROGRAM,
             "compiled",
             torch.ones(2, 4),
             "Compile net instead of Trainer.step",
@@ -351,6 +351,57 @@ def test_the_part_that_an_expert_would_compile_is_named_and_works(
     assert line in (remedy.patch or "")
     assert remedy.evidence is not None
     assert (remedy.evidence.breaks_after, remedy.evidence.graphs_after > 0) == (0, True)
+
+
+LAYERS_AND_HELPER = """\
+import torch
+from torch import nn
+
+
+def overlap(boxes):
+    low = torch.max(boxes[:, None, :2], boxes[:, :2])
+    high = torch.min(boxes[:, None, 2:], boxes[:, 2:])
+    return (high - low).clamp(min=0).prod(-1)
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x).relu().exp()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = BODY
+
+    def forward(self, x):
+        boxes = self.body(x)
+        names = str(boxes.detach().numpy())
+        return overlap(boxes), names
+
+
+compiled = torch.compile(Net(), backend="eager")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "title"), [("nn.Linear(4, 4)", None), ("Body()", "Compile overlap and compiled.body ")]
+)
+def test_a_part_has_layers_with_parameters_if_the_entry_has_some(tmp_path: Path, body: str, title: str | None) -> None:
+    module = import_source(LAYERS_AND_HELPER.replace("BODY", body), tmp_path)
+    remedy = inner_remedy(module, "compiled", torch.rand(3, 4))
+    assert (None if remedy is None else remedy.title[: len(title or "")]) == title
+
+
+def test_a_decorated_function_is_replaced_by_its_part(tmp_path: Path) -> None:
+    text = SAMPLER.replace("def sample", "@torch.no_grad()\ndef sample")
+    remedy = inner_remedy(import_source(text, tmp_path), "sample", torch.ones(3, 8))
+    assert remedy is not None
+    assert (remedy.verdict, remedy.reason) == ("works", None)
 
 
 def test_an_item_of_a_list_that_breaks_stays_uncompiled(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ BRANCH = """        if x.sum() > 0:
             return x * factor
         return x - self.offset
 """
-WHERE = "        return torch.where(x.sum() > 0, x * factor, x - self.offset)\n"
+WHERE_LINE = "        return torch.where(x.sum() > 0, x * factor, x - self.offset)\n"
 _NAMES = itertools.count()
 
 TryPatch = Callable[..., Remedy]
@@ -91,20 +91,20 @@ def try_patch(tmp_path: Path) -> TryPatch:
 
 
 def test_a_correct_patch_works(try_patch: TryPatch) -> None:
-    remedy = try_patch((BRANCH, WHERE))
+    remedy = try_patch((BRANCH, WHERE_LINE))
     assert remedy.verdict == "works"
     assert "b1" in remedy.breaks
     assert remedy.evidence is not None
     assert remedy.evidence.both_sides is True
-    assert [edit.new for edit in remedy.edits] == [WHERE.rstrip("\n")]
+    assert [edit.new for edit in remedy.edits] == [WHERE_LINE.rstrip("\n")]
 
 
 def test_a_wrong_patch_has_a_different_result(tmp_path: Path) -> None:
     replacements = [
         "        return x * factor\n",  # right for the recorded input only
-        WHERE.replace("> 0", "> -1000"),
-        WHERE.replace("x - self", "x + self"),
-        WHERE.replace("return", "x.add_(0.5)\n        return"),
+        WHERE_LINE.replace("> 0", "> -1000"),
+        WHERE_LINE.replace("x - self", "x + self"),
+        WHERE_LINE.replace("return", "x.add_(0.5)\n        return"),
     ]
     remedies = try_patches(tmp_path, [[(BRANCH, replacement)] for replacement in replacements])
     assert [remedy.verdict for remedy in remedies] == ["another result"] * len(replacements)
@@ -128,7 +128,7 @@ def test_changes_of_module_level_code_are_not_tried(tmp_path: Path) -> None:
         ("class Scaler:", "class Scaler(torch.nn.Module):", 6),
         ("\n\n\ndef step", "\n\nprint('loaded')\n\n\ndef step", 12),
     ]
-    remedies = try_patches(tmp_path, [[(BRANCH, WHERE), (old, new)] for old, new, _ in changes])
+    remedies = try_patches(tmp_path, [[(BRANCH, WHERE_LINE), (old, new)] for old, new, _ in changes])
     for remedy, (_, new, line) in zip(remedies, changes, strict=True):
         assert remedy.verdict == "not tried", new
         assert remedy.reason is not None
@@ -137,7 +137,7 @@ def test_changes_of_module_level_code_are_not_tried(tmp_path: Path) -> None:
 
 def test_a_removed_function_is_not_tried(try_patch: TryPatch) -> None:
     text = MODULE + "\n\ndef unused(x):\n    return x\n"
-    remedy = try_patch((BRANCH, WHERE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
+    remedy = try_patch((BRANCH, WHERE_LINE), ("\n\ndef unused(x):\n    return x\n", ""), text=text)
     assert remedy.verdict == "not tried"
 
 
@@ -145,7 +145,7 @@ def test_changes_of_compile_calls_are_not_tried(tmp_path: Path) -> None:
     old = '@torch.compile(backend="eager")\ndef step'
     new = old.replace('"eager"', '"eager", dynamic=True')
     helper = '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'
-    changes = [[(BRANCH, WHERE), (old, f"{more}{new}")] for more in ("", helper)]
+    changes = [[(BRANCH, WHERE_LINE), (old, f"{more}{new}")] for more in ("", helper)]
     for remedy in try_patches(tmp_path, changes, text=MODULE.replace("def step", old)):
         assert remedy.verdict == "not tried"
         assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"
@@ -238,10 +238,10 @@ def test_a_failure_has_a_reason(try_patch: TryPatch, new: str, expected: str) ->
 def test_a_patch_may_also_change_files_that_are_not_python(try_patch: TryPatch) -> None:
     """A change of other Python code could change the result as well. A change of other files cannot."""
     other = make_patch("x = 1\n", "x = 2\n", "pkg/other.py")
-    remedy = try_patch((BRANCH, WHERE), other_patch=other)
+    remedy = try_patch((BRANCH, WHERE_LINE), other_patch=other)
     assert remedy.verdict == "not tried"
     assert remedy.reason == "it also changes pkg/other.py, and nothing in that file was compiled"
-    assert try_patch((BRANCH, WHERE), other_patch=make_patch("old\n", "new\n", "README.md")).verdict == "works"
+    assert try_patch((BRANCH, WHERE_LINE), other_patch=make_patch("old\n", "new\n", "README.md")).verdict == "works"
 
 
 def test_a_patch_for_a_different_source_text_is_not_tried(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_patch_for_a_different_source_text_is_not_tried(tmp_path: Path) -> Non
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
     patch.write_text(
-        make_patch(MODULE.replace("x - self", "x - 2 * self"), MODULE.replace(BRANCH, WHERE), "drifted.py")
+        make_patch(MODULE.replace("x - self", "x - 2 * self"), MODULE.replace(BRANCH, WHERE_LINE), "drifted.py")
     )
     report = jupyter_graphbreak.try_remedies(load(file).step, torch.ones(3), also=[str(patch)], seconds=0.0)
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.family == "own"]
@@ -278,7 +278,7 @@ def test_a_patch_is_tried_on_the_recorded_entries_of_a_run(tmp_path: Path) -> No
     file = tmp_path / "kept.py"
     file.write_text(MODULE)
     patch = tmp_path / "own.patch"
-    patch.write_text(make_patch(MODULE, MODULE.replace(BRANCH, WHERE), "kept.py"))
+    patch.write_text(make_patch(MODULE, MODULE.replace(BRANCH, WHERE_LINE), "kept.py"))
     compiled: Any = torch.compile(load(file).step, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))

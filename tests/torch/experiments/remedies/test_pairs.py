@@ -19,7 +19,7 @@ CASES = [
     for program in programs("pairs")
 ]
 #: Programs marked "right" for which no change is known to work, so the user has to decide.
-UNSOLVED = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
+UNSOLVED_PROGRAMS = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
 #: tensors of several lengths, or if only one argument requires gradients. The verdict says so.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
@@ -61,7 +61,7 @@ def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
         )
         false = false_claims(program, loaded, report, remedy, "eager")
         assert not false, description + "\n".join(false)
-    if program.name.endswith("right") and program.name not in UNSOLVED:
+    if program.name.endswith("right") and program.name not in UNSOLVED_PROGRAMS:
         expected = "works on what ran" if program.name in RIGHT_FOR_THE_GIVEN_KIND else "works"
         expected = "works but differs" if program.name in RIGHT_BUT_FOR_A_NEW_TENSOR else expected
         assert any(remedy.verdict == expected for remedy in claims) or not report.breaks, [

@@ -45,7 +45,7 @@ class Scaled:
         return x * self.scale
 
 
-PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: E731
+ADD_AFTER_BREAK: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: E731
 
 
 def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
@@ -64,7 +64,7 @@ def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
         (Net(), "Net"),
         (Net().other, "other"),
         (Scaled(), "Scaled"),
-        (PLUS, "<lambda>"),
+        (ADD_AFTER_BREAK, "<lambda>"),
     ],
     ids=["function", "partial", "module", "method", "callable", "lambda"],
 )

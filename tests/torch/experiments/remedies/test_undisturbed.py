@@ -82,7 +82,7 @@ def snapshot(*arguments: Any) -> dict[str, Any]:
         "registry": copy.deepcopy(globals().get("__warningregistry__")),
         "filters": list(warnings.filters),
         "logging": (log.level, list(log.handlers), log.disabled, logging.Logger.callHandlers, logging.root.level),
-        "codes": [id(function.__code__) for function in functions],
+        "code_objects": [id(function.__code__) for function in functions],
         "linecache": linecache.getlines(__file__),
         "builtins": sorted(vars(sys.modules["builtins"])),
         "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), sys.gettrace()),

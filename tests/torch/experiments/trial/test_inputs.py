@@ -36,7 +36,7 @@ class Model(torch.nn.Module):
         return embedded.sum() if scale is None else embedded.sum() * scale
 
 
-IDS = torch.tensor([[2, 5, 9]])
+TOKEN_IDS = torch.tensor([[2, 5, 9]])
 
 
 def inputs_by_name(fn: Any, *args: Any) -> dict[str, Input]:
@@ -45,12 +45,14 @@ def inputs_by_name(fn: Any, *args: Any) -> dict[str, Input]:
 
 def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
-    inputs = [input_ for input_ in derived_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not input_.is_special]
+    inputs = [
+        input_ for input_ in derived_inputs(Arguments(TOKEN_IDS, torch.tensor(2.0)), model) if not input_.is_special
+    ]
     ids = [input_.arguments.args[0] for input_ in inputs]
     assert len(ids) > 5
     assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
-    assert sum(not torch.equal(tensor, IDS) for tensor in ids) >= 3
-    assert torch.equal(inputs_by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
+    assert sum(not torch.equal(tensor, TOKEN_IDS) for tensor in ids) >= 3
+    assert torch.equal(inputs_by_name(model, TOKEN_IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
     assert -2.0 in [input_.arguments.args[1].item() for input_ in inputs]
 
 
@@ -58,7 +60,7 @@ def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> Non
     model = Model()
     weight = torch.ones(10, 4)
     for fn in (lambda ids: model(ids), lambda ids: torch.nn.functional.embedding(ids, weight)):  # noqa: PLW0108
-        assert all(int(input_.arguments.args[0].min()) >= 2 for input_ in derived_inputs(Arguments(IDS), fn))
+        assert all(int(input_.arguments.args[0].min()) >= 2 for input_ in derived_inputs(Arguments(TOKEN_IDS), fn))
 
 
 def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -269,7 +271,7 @@ def test_floating_point_tensors_become_bool_tensors_for_which_only_errors_count(
     cases = inputs_by_kind(lambda x: x + 1, torch.tensor([0.5, -1.0]))["bool tensors"]
     assert [input_.arguments.args[0].dtype for input_ in cases] == [torch.bool] * 3
     assert {bool(input_.arguments.args[0].any()) for input_ in cases} == {True, False}
-    assert all(input_.counts_errors_only for input_ in cases)
+    assert all(input_.compares_errors_only for input_ in cases)
     assert "bool tensors" not in inputs_by_kind(lambda x: x + 1, torch.tensor([1, 2]))
 
 

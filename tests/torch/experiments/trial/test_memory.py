@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.outcome import run
 from jupyter_graphbreak.experiments.trial.subject import Subject, current_setup, share_run_setup
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 
-LARGE = 600
+LARGE_SIZE = 600
 
 
 def weight_address(subject: Subject) -> int:
@@ -37,25 +37,25 @@ class ChangesWeight(torch.nn.Linear):
 
 
 def test_subjects_share_unchanged_memory() -> None:
-    model = torch.nn.Linear(LARGE, LARGE)
+    model = torch.nn.Linear(LARGE_SIZE, LARGE_SIZE)
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
         assert weight_address(first) == weight_address(second) != model.weight.data_ptr()
-        result = run(first.call, first, Arguments(torch.ones(2, LARGE)))
+        result = run(first.call, first, Arguments(torch.ones(2, LARGE_SIZE)))
         assert weight_address(first) == weight_address(second)
     assert describe_difference(first.initial_state, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
 
 
 def test_changed_memory_is_restored_before_the_next_run() -> None:
-    model = ChangesWeight(LARGE, LARGE)
+    model = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
     before = model.weight.detach().clone()
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
         results = []
         for subject in (first, second, first):
             subject.restore()
-            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
+            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE))))
         for result in results:
             assert describe_difference(results[0].value, result.value) is None
             assert describe_difference(result.state_before, result.state) is not None
@@ -65,14 +65,14 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
 
 
 def test_changed_memory_can_be_detached() -> None:
-    model = ChangesWeight(LARGE, LARGE)
+    model = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
     before = model.weight.detach().clone()
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
-        run(first.call, first, Arguments(torch.ones(2, LARGE)))
+        run(first.call, first, Arguments(torch.ones(2, LARGE_SIZE)))
         first.detach_changed_memory()
         assert torch.equal(second.call.weight, before)
-        assert torch.equal(first.call.weight, before + 2 * LARGE)
+        assert torch.equal(first.call.weight, before + 2 * LARGE_SIZE)
         first.restore()
         assert torch.equal(first.call.weight, before)
 
@@ -95,7 +95,7 @@ def test_discarded_working_copies_take_no_memory_until_they_are_restored() -> No
 
 
 def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = torch.nn.Linear(LARGE, LARGE, bias=False)
+    model = torch.nn.Linear(LARGE_SIZE, LARGE_SIZE, bias=False)
     monkeypatch.setattr(memory, "_COLLECTION_THRESHOLD_BYTES", model.weight.nbytes - 1)
     gc.disable()
     try:
@@ -113,13 +113,13 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
 
 
 def test_runs_use_one_stored_copy_and_restore_it() -> None:
-    model: Any = ChangesWeight(LARGE, LARGE)
+    model: Any = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
     model.calls = 0
     torch._dynamo.reset()
     with record_entries() as recorded_entries:
-        torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE))
+        torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE_SIZE))
     (entry,) = recorded_entries.entries
-    large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE, LARGE))
+    large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE_SIZE, LARGE_SIZE))
     before = large_tensor.detach().clone()
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
@@ -163,24 +163,26 @@ class AppliesWeightTwice(torch.nn.Linear):
 
 
 def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
-    argument = AppliesWeightTwice(LARGE, LARGE)
-    checkpointed = AppliesWeightTwiceInCheckpoint(LARGE, LARGE)
+    argument = AppliesWeightTwice(LARGE_SIZE, LARGE_SIZE)
+    checkpointed = AppliesWeightTwiceInCheckpoint(LARGE_SIZE, LARGE_SIZE)
     checkpointed.load_state_dict(argument.state_dict())
     results = []
     for module in (argument, checkpointed):
         module.weight.grad = torch.ones_like(module.weight)
         with share_run_setup(CallModes.now()):
             subject = Subject(module)
-            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
+            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE))))
             assert subject.call.weight.grad is not None
             assert torch.equal(subject.call.weight.grad, module.weight.grad)
     assert describe_difference(results[0].gradients, results[1].gradients) is None
     gradients = [(result.gradients or {})["the parameter weight"] for result in results]
-    assert all(gradient is not None and gradient.numel() < LARGE * LARGE / 50 for gradient in gradients)
+    assert all(gradient is not None and gradient.numel() < LARGE_SIZE * LARGE_SIZE / 50 for gradient in gradients)
 
 
 def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(LARGE, LARGE, bias=False), torch.nn.Linear(LARGE, LARGE, bias=False))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(LARGE_SIZE, LARGE_SIZE, bias=False), torch.nn.Linear(LARGE_SIZE, LARGE_SIZE, bias=False)
+    )
     existing_gradients: list[int] = []
 
     def counting_clone(value: Any, **options: Any) -> Any:
@@ -190,7 +192,7 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(outcome, "clone", counting_clone)
     with share_run_setup(CallModes.now()):
         subject = Subject(model)
-        run(subject.call, subject, Arguments(torch.ones(2, LARGE)))
+        run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE)))
     assert existing_gradients == [1, 1]
 
 
@@ -240,7 +242,7 @@ def test_entry_without_enough_memory_is_not_run() -> None:
 
 
 def test_a_state_to_compare_keeps_no_copies_alive() -> None:
-    model = torch.nn.Linear(LARGE, LARGE)
+    model = torch.nn.Linear(LARGE_SIZE, LARGE_SIZE)
 
     def helper(x: torch.Tensor) -> torch.Tensor:
         return 1 + x @ model.weight
@@ -257,3 +259,32 @@ def test_a_state_to_compare_keeps_no_copies_alive() -> None:
         gc.collect()
         assert "helper" in state
         assert reference() is None
+
+
+def test_copies_share_the_memory_that_their_first_runs_create() -> None:
+    with share_run_setup(CallModes.now()):
+        shared_memory = current_setup().memory
+        first, second = (torch.full((LARGE_SIZE, LARGE_SIZE), value) for value in (1.0, 2.0))
+        first_view, second_view = first[1:], second[1:]
+        unrelated = torch.full((LARGE_SIZE, LARGE_SIZE), 3.0)
+        shared_memory.share_created([("state", first), ("state", first_view)])
+        first.zero_()
+        shared_memory.share_created([("state", second), ("state view", second_view), ("other", unrelated)])
+        assert first.data_ptr() == second.data_ptr() != unrelated.data_ptr()
+        assert first_view.data_ptr() == second_view.data_ptr()
+        assert bool((first == 1).all()), "the content when the memory was first shared is restored"
+        assert bool((unrelated == 3).all())
+        second_view.zero_()
+        unrelated.zero_()
+        shared_memory.restore()
+        assert bool((first == 1).all())
+        assert bool((unrelated == 3).all())
+
+
+def test_memory_that_a_run_creates_is_not_shared_if_saving_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "memory_limit", lambda _: 1 << 20)
+    with (
+        share_run_setup(CallModes.now()),
+        pytest.raises(MemoryError, match=r"creates takes 1\.4 MiB, but only 1\.0 MiB of the limit"),
+    ):
+        current_setup().memory.share_created([("state", torch.zeros(LARGE_SIZE, LARGE_SIZE))])

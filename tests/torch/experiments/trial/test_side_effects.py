@@ -50,7 +50,7 @@ programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 KINDS = ("file", "network", "process", "database", "state")
 #: Programs that are never called for real: they end the process or the test, fail in Dynamo, or wait for input.
 NEVER_REAL = {"exits", "ends_process", "dumps_array", "saves_traced_function", "asks_for_password"}
-PURE = [
+PURE_FUNCTIONS = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
     programs.marks_enumeration, programs.counts_in_thread_local, programs.writes_to_view,
@@ -63,7 +63,7 @@ SINGLE_CALLS: list[Callable[..., Any]] = [
     jupyter_graphbreak.try_remedies, jupyter_graphbreak.measure, jupyter_graphbreak.check,
     jupyter_graphbreak.compare_frontends,
 ]  # fmt: skip
-SIGNALLED: list[int] = []
+SIGNALS: list[int] = []
 #: Exit functions that the programs register. Those that libraries register on import are not effects.
 REGISTERED: list[Any] = []
 
@@ -78,7 +78,7 @@ def commented_effect(function: Callable[..., Any]) -> tuple[str, int] | None:
     return None
 
 
-WITH_EFFECTS = [
+FUNCTIONS_WITH_EFFECTS = [
     function
     for function in vars(programs).values()
     if inspect.isfunction(function)
@@ -88,7 +88,7 @@ WITH_EFFECTS = [
 #: `make test` runs one of sixteen functions.
 EFFECTS = [
     pytest.param(function, id=function.__name__, marks=[pytest.mark.exhaustive] if number % 16 else [])
-    for number, function in enumerate(WITH_EFFECTS)
+    for number, function in enumerate(FUNCTIONS_WITH_EFFECTS)
 ]
 
 
@@ -108,7 +108,7 @@ def restore_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(atexit, "register", torch.compiler.disable(register_and_count))
     webbrowser.register("test", None, webbrowser.GenericBrowser("true"), preferred=True)
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
-    signal.signal(signal.SIGUSR1, lambda number, _: SIGNALLED.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, _: SIGNALS.append(number))
     limit, path, precision = sys.getrecursionlimit(), list(sys.path), decimal.getcontext().prec
     matmul, benchmark, language = (
         torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, locale.setlocale(locale.LC_ALL),
@@ -155,7 +155,7 @@ def visible_state() -> dict[str, Any]:
         "position": programs.READ_FILE.tell(),
         "positions": (programs.ROWS.line_num, os.lseek(programs.DESCRIPTOR, 0, os.SEEK_CUR)),
         "left": programs.GENERATOR.gi_frame.f_lasti if programs.GENERATOR.gi_frame else None,
-        "signalled": len(SIGNALLED),
+        "signalled": len(SIGNALS),
         "input": sys.stdin.tell(),
         "environment": dict(os.environ),
         "handlers": [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)],
@@ -428,7 +428,10 @@ def test_lock_of_progress_bars_is_not_an_effect(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     "function",
-    [pytest.param(name, marks=[pytest.mark.exhaustive] if number else []) for number, name in enumerate(PURE)],
+    [
+        pytest.param(name, marks=[pytest.mark.exhaustive] if number else [])
+        for number, name in enumerate(PURE_FUNCTIONS)
+    ],
     ids=lambda function: function.__name__,
 )
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:

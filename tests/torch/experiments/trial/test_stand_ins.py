@@ -92,7 +92,7 @@ def counts(stream: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 #: For each kind of object: a function that uses it, a function that creates it, and the description of the effect.
-STOPPED: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] = {
+STOPPED_CALLS: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] = {
     "DataLoader": (takes_batch, lambda _: iter(DataLoader(TensorDataset(ONES))), "takes a batch from a DataLoader"),
     "file": (writes, lambda path: path.open("w"), "uses the open file"),
     "with file": (opens, lambda path: path.open("w"), "uses the open file"),
@@ -122,9 +122,9 @@ def breaks_of_run(fn: Callable[..., Any], *args: Any) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")
-@pytest.mark.parametrize("name", STOPPED)
+@pytest.mark.parametrize("name", STOPPED_CALLS)
 def test_the_breaks_of_a_stopped_call_are_those_of_the_real_call(name: str, tmp_path: Path) -> None:
-    fn, make, description = STOPPED[name]
+    fn, make, description = STOPPED_CALLS[name]
     report = jupyter_graphbreak.check(fn, make(tmp_path / "copied"), ONES)
     assert report.effects is not None
     (effect,) = report.effects

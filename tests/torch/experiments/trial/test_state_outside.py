@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS, Replacements
 
 #: Statements that change a library or the process, and an expression for what they change.
-STOPPED = {
+STOPPED_CHANGES = {
     "a module in sys.modules": ("sys.modules['made_here'] = MADE", "'made_here' in sys.modules"),
     "a module taken out of sys.modules": ("del sys.modules['own_made']", "'own_made' in sys.modules"),
     "a further name in sys.modules": ("s = sys; s.modules['made_here'] = json", "'made_here' in sys.modules"),
@@ -137,7 +137,7 @@ KINDS = {
     **dict.fromkeys(("a thread", "a process"), "process"),
 }  # fmt: skip
 #: Statements that a trial may run, because their changes can be undone, and an expression for what they change.
-UNDONE = {
+UNDONE_CHANGES = {
     "a module without a file": ("MADE.n += 1", "MADE.n"),
     "a list of a module without a file": ("MADE.items.append(1)", "MADE.items"),
     "code of a module without a file": ("MADE.bump()", "(MADE.n, MADE.items)"),
@@ -327,7 +327,7 @@ def has_handler(name):
     except LookupError:
         return False
 """
-DEFINES = """
+DEFINITIONS_TEXT = """
 import dataclasses, logging, torch
 from pathlib import Path
 LOG = logging.getLogger(__name__)
@@ -405,7 +405,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
     (folder / "own_keeps.py").write_text("import own\nLENGTH = own.ITEMS.append(3)\n")
     (folder / "own_decorates.py").write_text("import own\n@own.noted\ndef f():\n    return 1\n")
     (folder / "own_derives.py").write_text("import own\nclass New(own.Noted):\n    pass\n")
-    (folder / "own_defines.py").write_text(DEFINES)
+    (folder / "own_defines.py").write_text(DEFINITIONS_TEXT)
     program_names: list[str] = []
 
     def write_program(statement: str, changed: str) -> Any:
@@ -442,9 +442,9 @@ def run_trial(step: Callable[..., Any]) -> None:
     run(subject.call, subject, Arguments(torch.ones(3)), runs_backward=False)
 
 
-@pytest.mark.parametrize("case", STOPPED)
+@pytest.mark.parametrize("case", STOPPED_CHANGES)
 def test_a_trial_is_stopped_before_the_change(program: Callable[[str, str], Any], case: str) -> None:
-    module = program(*STOPPED[case])
+    module = program(*STOPPED_CHANGES[case])
     before = module.changed()
     with pytest.raises(TrialStoppedError) as stopped:
         run_trial(module.step)
@@ -455,9 +455,9 @@ def test_a_trial_is_stopped_before_the_change(program: Callable[[str, str], Any]
     assert effect.location.line == LINE
 
 
-@pytest.mark.parametrize("case", UNDONE)
+@pytest.mark.parametrize("case", UNDONE_CHANGES)
 def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None:
-    module = program(*UNDONE[case])
+    module = program(*UNDONE_CHANGES[case])
     before = module.changed()
     run_trial(module.step)
     assert module.changed() == before

@@ -216,22 +216,22 @@ class Meters(dict[str, float]):
         super().__setitem__(name, value)
 
 
-TICKING = {"all": [(Ticking(),)]}
+TICKING_OBJECTS = {"all": [(Ticking(),)]}
 METERS = Meters()
-RAW = bytearray(4)
-PART = memoryview(RAW)[1:3]
+RAW_BYTES = bytearray(4)
+BYTES_VIEW = memoryview(RAW_BYTES)[1:3]
 
 
 def test_objects_in_containers_change_copies() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        TICKING["all"][0][0].tick()
+        TICKING_OBJECTS["all"][0][0].tick()
         METERS["x"] = 1.0
-        PART[1] = 7
-        return x * RAW[2]
+        BYTES_VIEW[1] = 7
+        return x * RAW_BYTES[2]
 
     _, (first, _) = run_repeatedly(f, torch.ones(2))
     assert first.value.tolist() == [7.0, 7.0]
-    assert (Ticking.ticks, COUNT, Meters.sets, len(METERS), bytes(RAW)) == (0, 0, 0, 0, bytes(4))
+    assert (Ticking.ticks, COUNT, Meters.sets, len(METERS), bytes(RAW_BYTES)) == (0, 0, 0, 0, bytes(4))
 
 
 class Temporary:

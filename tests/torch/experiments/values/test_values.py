@@ -219,8 +219,8 @@ def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
     assert (values.call, values.calls) == (37, 40)
     assert findings(values) == [("forward", "nan", "log", line_of(Warming, "torch.log"), "A")]
     assert (
-        "The values are those of call 37 of 40 calls of Warming, the first whose result had NaN, "
-        "with its arguments as they were after it"
+        "The values are those of call 37 of 40 calls of Warming, the first whose result had NaN; "
+        "its arguments have the values that they had after the call"
     ) in sentences(report)
     with jupyter_graphbreak.capture(entries=True) as run:
         program(torch.full((3, 2), -1.0))

@@ -8,7 +8,7 @@ from jupyter_graphbreak.experiments.check.closeness import DoublePrecisionResult
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number
 
-LARGE = 1 << 18
+LARGE_SIZE = 1 << 18
 
 
 def _random_numbers(count: int, seed: int = 0) -> torch.Tensor:
@@ -37,7 +37,7 @@ def test_the_largest_number_is_that_of_all_finite_results() -> None:
 
 
 def test_a_large_result_is_compared_with_its_result_in_double_precision() -> None:
-    numbers = _random_numbers(LARGE - 1) * 100
+    numbers = _random_numbers(LARGE_SIZE - 1) * 100
     exact = DoublePrecisionResults(500.0, *(clone(value, digests={}) for value in (numbers, numbers * (1 + 1e-7))))
     eager = numbers.float()
     expected, rounded, wrong = (clone(value, digests={}) for value in (eager, eager + 4e-4, eager * 1.01))
@@ -46,7 +46,7 @@ def test_a_large_result_is_compared_with_its_result_in_double_precision() -> Non
 
 
 def test_large_results_in_half_precision_are_compared_with_digests() -> None:
-    numbers = _random_numbers(LARGE)
+    numbers = _random_numbers(LARGE_SIZE)
     exact = DoublePrecisionResults(5.0, *(clone(value, digests={}) for value in (numbers, numbers * (1 + 1e-3))))
     eager = numbers.bfloat16()
     compiled = (numbers * (1 + 2**-4)).bfloat16()

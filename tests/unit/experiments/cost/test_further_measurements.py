@@ -35,7 +35,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, 
     steady_state = cast("Any", SteadyState)(
         "the entry", eager=None, compiled=None, correspondence=SlowToCompile(), locate=None
     )
-    return with_further_measurements(COST, steady_state, elapsed_s=seconds, end=time.monotonic() + 1000.0)
+    return with_further_measurements(COST, steady_state, elapsed_s=seconds, deadline=time.monotonic() + 1000.0)
 
 
 def test_rows_fill_their_fields_in_order_and_can_read_earlier_results(

@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.recompiles.placement import add_dynamic_argu
 from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
-AS_TENSOR = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
+TENSOR_CONVERSION = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
 
 
 def f(x: Any, k: Any = 0) -> None:
@@ -155,7 +155,7 @@ def test_an_item_of_variadic_arguments_is_marked(text: str, parameter: str, key:
 
 
 def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:
-    assert insert_preparations("f(a, n + 1)", AS_TENSOR) == "f(a, tensor(n + 1))"
+    assert insert_preparations("f(a, n + 1)", TENSOR_CONVERSION) == "f(a, tensor(n + 1))"
 
 
 def test_torch_is_imported_if_the_code_has_not_imported_it() -> None:

@@ -205,10 +205,10 @@ def test_a_function_that_would_need_a_new_outer_variable_cannot_be_changed(tmp_p
             return inner, m
         """)  # fmt: skip
     inner, _ = module.outer(1)
-    codes = module.before.__code__, inner.__code__
+    code_objects = module.before.__code__, inner.__code__
     with pytest.raises(CannotApplyError, match="inner would need"), module.apply("x + n", "x + n + m"):
         pass
-    assert (module.before.__code__, inner.__code__) == codes
+    assert (module.before.__code__, inner.__code__) == code_objects
     assert inner(1) == 2
 
 

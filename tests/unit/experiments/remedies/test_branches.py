@@ -432,3 +432,16 @@ def test_a_test_for_indices_becomes_a_test_of_the_mask(assignment: str, test: st
 def test_other_numbers_of_elements_are_not_tests_of_a_mask(lines: str, test: str) -> None:
     text = f"import torch\ndef f(x):\n    {lines}\n    if {test}:\n        x = x + 1\n    return x\n"
     assert not any(".any()" in changed for changed in proposed_texts("branch", problem(text, test)))
+
+
+def test_a_skip_stays_within_the_condition_that_python_decides() -> None:
+    before = [
+        "for layer in self.layers:", "    if self.training and x.max() > 0:", "        continue", "    x = layer(x)",
+        "return x",
+    ]  # fmt: skip
+    after = [
+        "for layer in self.layers:", "    if self.training:", "        skip = x.max() > 0", "        x_before = x",
+        "    x = layer(x)", "    if self.training:", "        x = torch.where(skip, x_before, x)", "return x",
+    ]  # fmt: skip
+    text = make_function(*before)
+    assert proposed_texts("branch", problem(text, "x.max() > 0")) == [make_function(*after)]

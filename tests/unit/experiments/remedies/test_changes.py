@@ -107,7 +107,7 @@ def test_a_change_is_extended_by_proposals() -> None:
     change = Change().with_proposal(first).with_proposal(second)
     assert change.texts == {"s1": "two"}
     assert change.settings == {SETTING: ["builtins.print", "warnings.warn"], FLAG: True}
-    assert change.switch_codes == ("model.a = 1",)
+    assert change.switch_statements == ("model.a = 1",)
     assert change.compiles_inner_function
     assert change
     assert not Change()
@@ -127,7 +127,7 @@ def test_the_code_applies_the_settings() -> None:
         assert config.capture_scalar_outputs is True
         assert config.reorderable_logging_functions == {print, warnings.warn, logging.Logger.info}
     assert code_of(Change({"s1": "x"})) is None
-    assert code_of(Change(switch_codes=("model.config.layerdrop = 0.0",))) == "model.config.layerdrop = 0.0"
+    assert code_of(Change(switch_statements=("model.config.layerdrop = 0.0",))) == "model.config.layerdrop = 0.0"
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ HEAD = (
     "        out = torch.zeros_like(x)\n"
 )
 ROWS = "            rows = (chosen == e).any(-1).nonzero().flatten()\n"
-UPDATE = "            out.index_add_(0, rows, self.experts[e](x[rows]))\n"
-TAIL = "        return out\n"
+UPDATE_LINE = "            out.index_add_(0, rows, self.experts[e](x[rows]))\n"
+LAST_LINE = "        return out\n"
 
 
 def test_the_experts_that_occur_become_a_range() -> None:
     text = (
         f"{HEAD}        used = torch.unique(chosen)\n        for number in used:\n"
         f"            e = int(number.item())\n{ROWS}"
-        f"            if rows.numel() == 0:\n                continue\n{UPDATE}{TAIL}"
+        f"            if rows.numel() == 0:\n                continue\n{UPDATE_LINE}{LAST_LINE}"
     )
-    expected = f"{HEAD}        for e in range(len(self.experts)):\n{ROWS}{UPDATE}{TAIL}"
+    expected = f"{HEAD}        for e in range(len(self.experts)):\n{ROWS}{UPDATE_LINE}{LAST_LINE}"
     assert proposed_texts("experts", problem(text, "torch.unique(chosen)", "GB0036")) == [expected]
     assert proposed_texts("experts", problem(text, "number.item()", "GB0124")) == [expected]
 
@@ -42,7 +42,7 @@ def test_an_index_from_nonzero_keeps_its_dimension() -> None:
 def test_counts_that_only_skip_experts_are_dropped(test: str) -> None:
     counts = "        counts = torch.bincount(chosen.flatten(), minlength=4).tolist()\n"
     skip = f"            if {test}:\n                continue\n"
-    text = f"{HEAD}{counts}        for e in range(4):\n{skip}{ROWS}{UPDATE}{TAIL}"
+    text = f"{HEAD}{counts}        for e in range(4):\n{skip}{ROWS}{UPDATE_LINE}{LAST_LINE}"
     expected = text.replace(counts, "").replace(skip, "")
     assert proposed_texts("experts", problem(text, "torch.bincount(chosen.flatten(), minlength=4)", "GB0036")) == [
         expected
@@ -52,8 +52,8 @@ def test_counts_that_only_skip_experts_are_dropped(test: str) -> None:
 @pytest.mark.parametrize(
     ("body", "result"),
     [
-        (f"{ROWS}{UPDATE}            self.calls[e] += 1\n", "out"),
-        (f"{ROWS}{UPDATE}            sizes.append(rows.numel())\n", "out"),
+        (f"{ROWS}{UPDATE_LINE}            self.calls[e] += 1\n", "out"),
+        (f"{ROWS}{UPDATE_LINE}            sizes.append(rows.numel())\n", "out"),
         (f"{ROWS}            y = self.experts[e](x[rows])\n            out[rows] += y\n", "out + y.sum()"),
         ("            out += self.scale(e)\n            out[0] = self.experts[e](x)\n", "out"),
         (f"{ROWS}            out.index_add_(0, rows, x[rows] * self.weight[e])\n", "out"),

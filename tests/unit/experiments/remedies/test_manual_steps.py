@@ -14,12 +14,12 @@ from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Remedy
 from jupyter_graphbreak.report.schema import Advice, Break, Device, Frame, Report
 
-EMPTY = Report("ok", Device("cpu", "cpu"))
+EMPTY_REPORT = Report("ok", Device("cpu", "cpu"))
 
 
 def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] = ()) -> str:
     location = Location("s1", 1, 1, code=code) if code is not None else None
-    return manual_step_of_break(EMPTY, Break("b1", gb_id, "type", location, "resumed", hints=list(hints)))
+    return manual_step_of_break(EMPTY_REPORT, Break("b1", gb_id, "type", location, "resumed", hints=list(hints)))
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_the_step_names_the_decision(code: str, gb_id: str | None, words: str) -
 
 def test_the_cause_determines_the_step_on_a_line_of_pytorch_without_a_users_caller() -> None:
     hook = Break("b1", "GB0083", "type", Location("s1", 1, 1, code="BackwardHook(self)"), "resumed", owner="torch")
-    assert "remove the backward hook" in manual_step_of_break(EMPTY, hook)
+    assert "remove the backward hook" in manual_step_of_break(EMPTY_REPORT, hook)
     unknown = replace(hook, gb_id="GB0007")
-    assert manual_step_of_break(EMPTY, unknown).endswith("the line is PyTorch's.")
+    assert manual_step_of_break(EMPTY_REPORT, unknown).endswith("the line is PyTorch's.")
 
 
 def test_every_break_has_a_short_sentence() -> None:
@@ -74,11 +74,11 @@ def test_the_users_code_is_quoted_unchanged() -> None:
 
 def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
     branch = Break("b1", "GB0170", "type", None, "resumed")
-    assert "torch.where" in manual_step_of_break(EMPTY, branch)
-    step = manual_step_of_break(EMPTY, branch, ["Compute both branches with torch.where"])
+    assert "torch.where" in manual_step_of_break(EMPTY_REPORT, branch)
+    step = manual_step_of_break(EMPTY_REPORT, branch, ["Compute both branches with torch.where"])
     assert step.endswith("torch.where was tried and did not work.")
-    unaffected_step = manual_step_of_break(EMPTY, branch, ["Pass both branches to torch.cond"])
-    assert unaffected_step == manual_step_of_break(EMPTY, branch)
+    unaffected_step = manual_step_of_break(EMPTY_REPORT, branch, ["Pass both branches to torch.cond"])
+    assert unaffected_step == manual_step_of_break(EMPTY_REPORT, branch)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_step_does_not_repeat_a_candidate_that_failed() -> None:
 def test_the_step_of_a_branch_depends_on_its_use(use: BranchUse, part: str) -> None:
     advice = dict(known_cause("GB0170", "Data-dependent branching").advice_by_use)[use]
     branch = Break("b1", "GB0170", "type", None, "resumed", advice=[Advice(advice, "graphbreak")])
-    assert part in manual_step_of_break(EMPTY, branch)
+    assert part in manual_step_of_break(EMPTY_REPORT, branch)
 
 
 def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
@@ -112,11 +112,11 @@ def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
 
 
 def test_the_step_for_a_library_proposes_no_rewrite() -> None:
-    library = manual_step_of_break(EMPTY, Break("b1", "GB0170", "type", None, "resumed", owner="library"))
+    library = manual_step_of_break(EMPTY_REPORT, Break("b1", "GB0170", "type", None, "resumed", owner="library"))
     assert "Report it to the library" in library
     assert "torch.where" not in library
     assert "outside of the compiled function" in manual_step_of_break(
-        EMPTY, Break("b1", "GB0025", "", None, "resumed", owner="torch")
+        EMPTY_REPORT, Break("b1", "GB0025", "", None, "resumed", owner="torch")
     )
 
 
@@ -144,7 +144,7 @@ def test_the_step_for_a_library_names_the_users_call(outcome: Literal["resumed",
     ]
     break_ = Break("b1", None, "type", stack[-1], outcome, stack=stack, owner="library")
     report = replace(
-        EMPTY,
+        EMPTY_REPORT,
         sources=[Source("s1", "cell", "cell"), Source("s2", "x.py", "library")],
         frames=[Frame("0/0", "training_step", compiled, "entry", "compiled")],
         breaks=[break_],

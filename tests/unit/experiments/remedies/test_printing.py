@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families import printing
 from jupyter_graphbreak.report.location import Source
 from tests.support.break_problems import problem, proposals_of, proposed_texts
 
-PRINTING = '''\
+ORIGINAL_TEXT = '''\
 import torch
 
 @torch.compile(backend="eager")
@@ -25,7 +25,7 @@ def f(x, n: int = 3, *rest, k="(", **more) -> torch.Tensor:
 
 y = f(torch.ones(3))
 '''
-AFTER = '''\
+CHANGED_TEXT = '''\
 import torch
 
 @torch.compile(backend="eager")
@@ -53,8 +53,8 @@ y = f(torch.ones(3))
 
 
 def test_all_output_moves_after_the_call() -> None:
-    (first, *_) = proposals_of("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f("))
-    assert first.texts["s1"] == AFTER
+    (first, *_) = proposals_of("output", problem(ORIGINAL_TEXT, "x.sum().item()", "GB0124", entry="def f("))
+    assert first.texts["s1"] == CHANGED_TEXT
     assert first.compiles_inner_function
     assert first.title == "Print after the call"
 
@@ -281,7 +281,7 @@ def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
 
 
 def test_every_proposed_text_is_valid_python() -> None:
-    for text in proposed_texts("output", problem(PRINTING, "x.sum().item()", "GB0124", entry="def f(")):
+    for text in proposed_texts("output", problem(ORIGINAL_TEXT, "x.sum().item()", "GB0124", entry="def f(")):
         ast.parse(text)
 
 

@@ -67,7 +67,7 @@ def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, assum
     assert list(first.assumptions) == expected
 
 
-OPTIONAL = "import torch\ndef f(x, n=None):\n"
+OPTIONAL_PARAMETER = "import torch\ndef f(x, n=None):\n"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ OPTIONAL = "import torch\ndef f(x, n=None):\n"
     ],
 )
 def test_a_value_that_may_be_none_stays_protected(lines: list[str], assumed: str | None) -> None:
-    text = OPTIONAL + "".join(f"    {line}\n" for line in [*lines, "return x"])
+    text = OPTIONAL_PARAMETER + "".join(f"    {line}\n" for line in [*lines, "return x"])
     tests = (line.strip().removeprefix("if ").removesuffix(":") for line in lines if "x.sum()" in line)
     code = next(tests)
     first = proposals_of("branch", problem(text, code, entry="def f(x"))[0]

@@ -23,7 +23,7 @@ from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Break, Device, Report
 from tests.support.break_problems import location_of
 
-OLD = "def f(x):\n    y = x * 2\n    print(y.sum().item())\n    if y.sum() > 0:\n        y = y + 1\n    return y"
+OLD_TEXT = "def f(x):\n    y = x * 2\n    print(y.sum().item())\n    if y.sum() > 0:\n        y = y + 1\n    return y"
 FILES = {"s1": "f.py"}
 
 
@@ -36,48 +36,48 @@ def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
     return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=reported), FILES)
 
 
-BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
+REPORT_BEFORE = run(OLD_TEXT, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
 
 
 def compare_with_before(new: str, *after: RunBreaks) -> BreakComparison:
-    return compare_breaks([BEFORE], after, {"f.py": (OLD, new)})
+    return compare_breaks([REPORT_BEFORE], after, {"f.py": (OLD_TEXT, new)})
 
 
 def test_a_line_that_breaks_for_a_different_cause_is_not_fixed() -> None:
-    comparison = compare_with_before(OLD, run(OLD, ("print(y.sum().item())", "print")))
+    comparison = compare_with_before(OLD_TEXT, run(OLD_TEXT, ("print(y.sum().item())", "print")))
     assert comparison.removed_break_ids == {"b2"}
     assert comparison.breaks_with_different_cause["b1"].gb_type == "print"
     assert comparison.new_breaks == []
 
 
 def test_a_replaced_line_counts_as_the_same_line() -> None:
-    new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
+    new = OLD_TEXT.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
     comparison = compare_with_before(new, run(new, ("y.sum().item()", "other")))
     assert comparison.removed_break_ids == {"b2"}
 
 
 def test_a_break_on_any_input_counts() -> None:
-    comparison = compare_with_before(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
+    comparison = compare_with_before(OLD_TEXT, run(OLD_TEXT), run(OLD_TEXT, ("y.sum() > 0", "branch")))
     assert comparison.removed_break_ids == {"b1"}
 
 
 def test_a_break_on_an_inserted_line_is_new() -> None:
-    new = OLD.replace("    return y", "    print(y)\n    return y")
+    new = OLD_TEXT.replace("    return y", "    print(y)\n    return y")
     comparison = compare_with_before(new, run(new, ("print(y)\n", "print")))
     assert comparison.removed_break_ids == {"b1", "b2"}
     assert [graph_break.gb_type for graph_break in comparison.new_breaks] == ["print"]
 
 
 def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
-    other_run = run(OLD, ("y = x * 2", "elsewhere"))
-    comparison = compare_breaks([BEFORE, other_run], [other_run], {})
+    other_run = run(OLD_TEXT, ("y = x * 2", "elsewhere"))
+    comparison = compare_breaks([REPORT_BEFORE, other_run], [other_run], {})
     assert comparison.removed_break_ids == {"b1", "b2"}
     assert comparison.new_breaks == []
 
 
 def test_breaks_follow_a_moved_block() -> None:
     body = "    if y.sum() > 0:\n        y = y + 1\n    return y"
-    head, _ = OLD.split(body)
+    head, _ = OLD_TEXT.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
     comparison = compare_with_before(new, run(new, ("y.sum() > 0", "branch")))
     assert comparison.removed_break_ids == {"b1"}
@@ -116,11 +116,13 @@ def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> N
 
 
 def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:
-    new = OLD.replace("    y = x * 2", "    y = x\n    y = y + x").replace("    return y", "    print(y)\n    return y")
+    new = OLD_TEXT.replace("    y = x * 2", "    y = x\n    y = y + x").replace(
+        "    return y", "    print(y)\n    return y"
+    )
     changed_run = run(new, ("y.sum() > 0", "branch"), ("print(y)\n", "print"))
     unchanged_break, inserted_break = changed_run.report.breaks
-    line = OLD.split("\n").index("    if y.sum() > 0:") + 1
-    texts = {"f.py": (OLD, new)}
+    line = OLD_TEXT.split("\n").index("    if y.sum() > 0:") + 1
+    texts = {"f.py": (OLD_TEXT, new)}
     assert break_summary(unchanged_break, [changed_run], texts).startswith(f"on line {line}, ")
     line = new.split("\n").index("    print(y)") + 1
     assert break_summary(inserted_break, [changed_run], texts).startswith(f"on line {line} of the changed code, ")
@@ -166,7 +168,7 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
 ) -> None:
     expected = Result(error=_error_of(operation))
     case: Any = SimpleNamespace(
-        expected_result=expected, input=SimpleNamespace(counts_errors_only=False, different_kind=different_kind)
+        expected_result=expected, input=SimpleNamespace(compares_errors_only=False, different_kind=different_kind)
     )
     diffs = [Difference("exception", "returns 1, but the original raises")]
     assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if is_difference else [])

@@ -47,8 +47,8 @@ def test_an_expression_with_a_call_is_not_repeated_in_an_output_size() -> None:
 
 def test_new_names_differ_from_existing_names() -> None:
     text = f"{HEAD}def f(x, given):\n    return x[: given[0].item()], x[given[1].item() :]\n"
-    codes = ["given[0].item()", "given[1].item()"]
-    (only,) = proposed_texts("sizes", problem(text, codes, "GB0124", entry="def f("))
+    expressions = ["given[0].item()", "given[1].item()"]
+    (only,) = proposed_texts("sizes", problem(text, expressions, "GB0124", entry="def f("))
     assert "    given_2 = given[0].item()\n    given_3 = given[1].item()\n" in only
     assert "return x[: given_2], x[given_3 :]" in only
 

@@ -191,11 +191,14 @@ class HasAttribute(torch.Tensor):
 
 
 SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2], [1, 0]]), torch.ones(2), (3, 2))
-LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dtype=torch.int64)]), torch.ones(9))
+LARGE_SPARSE_TENSOR = torch.sparse_coo_tensor(
+    torch.stack([torch.arange(9), torch.zeros(9, dtype=torch.int64)]), torch.ones(9)
+)
 
 
 @pytest.mark.parametrize(
-    "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(BoxTensor)]
+    "tensor",
+    [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE_SPARSE_TENSOR, torch.ones(3, 2).as_subclass(BoxTensor)],
 )
 def test_unusual_tensors_are_written_with_their_class_and_layout(tensor: torch.Tensor) -> None:
     tensor_copy = eval(ast.unparse(ScriptWriter().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})  # noqa: S307 - our own

@@ -26,7 +26,7 @@ _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dyna
 #: A frame of a printed traceback.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
 #: The live code objects that have a number, by address: a reference and the unique number.
-_NUMBERED_CODES: dict[int, tuple[weakref.ref[CodeType], int]] = {}
+_NUMBERED_CODE: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
 #: The files and folders whose code runs between a call in the program and the observed code of torch or this package.
 _MACHINERY_PATHS = (
@@ -52,10 +52,10 @@ def identity(code: CodeType) -> dict[str, Any]:
 def code_number(code: CodeType) -> int:
     """Return a unique number for a code object; unlike its address, the number is never reused."""
     address = id(code)
-    numbered_code = _NUMBERED_CODES.get(address)
+    numbered_code = _NUMBERED_CODE.get(address)
     if numbered_code is None or numbered_code[0]() is not code:
-        numbered_code = weakref.ref(code, lambda _: _NUMBERED_CODES.pop(address, None)), next(_code_numbers)
-        _NUMBERED_CODES[address] = numbered_code
+        numbered_code = weakref.ref(code, lambda _: _NUMBERED_CODE.pop(address, None)), next(_code_numbers)
+        _NUMBERED_CODE[address] = numbered_code
     return numbered_code[1]
 
 

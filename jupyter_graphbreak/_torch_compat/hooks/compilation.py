@@ -41,6 +41,7 @@ from jupyter_graphbreak.records.additions import (
     ResumeCreated,
     SettingsInForce,
 )
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,6 +57,8 @@ _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 #: The name of the function that PyTorch calls when it does not use a CUDA graph. Many modules import it, and modules
 #: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
 _SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
+#: The reason why a graph for the CPU has no CUDA graph, although it was compiled with the mode for CUDA graphs.
+_NO_GPU = 'it runs on the CPU, but CUDA graphs need a GPU: mode="reduce-overhead" changes nothing here'
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
@@ -302,7 +305,8 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         yield
 
 
-def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     """Record which graphs run without a CUDA graph, and why."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
@@ -313,4 +317,15 @@ def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
         reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    return observe_calls(module, "get_metrics_context", observer, before=observation)
+    def observation_without_gpu(call: WatchedCall) -> CudagraphSkipped | None:
+        """Record a graph for the CPU: PyTorch does not log that it gets no CUDA graph."""
+        devices = set(attribute_of(call.argument("self"), "device_types") or ())
+        return CudagraphSkipped(reason=_NO_GPU) if config.triton.cudagraphs and devices == {"cpu"} else None
+
+    config = importlib.import_module("torch._inductor.config")
+    graph_class = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+    with (
+        observe_calls(module, "get_metrics_context", observer, before=observation),
+        observe_calls(graph_class, "post_compile", observer, before=observation_without_gpu),
+    ):
+        yield

@@ -469,7 +469,7 @@ class Search:
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
-        if inner_calls.share < _SUFFICIENT_SHARE and self._are_without_cost(goals):
+        if inner_calls.share < _SUFFICIENT_SHARE and self._breaks_cost_no_graph():
             return  # more than the part is compiled without any change
         if proposal is not None and not goals <= inner_calls.breaks:
             candidate = self._run_candidate(goals - inner_calls.breaks, [proposal], proposal.title)
@@ -482,10 +482,10 @@ class Search:
             if is_as_expected or not candidate.works:
                 self.candidates.append(candidate)
 
-    def _are_without_cost(self, break_ids: frozenset[str]) -> bool:
-        """Return whether breaks split no graph, make no function run eagerly, and are not in a backward pass."""
+    def _breaks_cost_no_graph(self) -> bool:
+        """Return whether all breaks split no graph, make no function run eagerly, and are not in a backward pass."""
         report = self.runner.original.report
-        costs = [break_.cost for break_ in report.breaks if break_.id in break_ids]
+        costs = [break_.cost for break_ in report.breaks]
         return (
             bool(report.graphs)
             and all(cost is not None and not cost.graphs and not cost.eager for cost in costs)

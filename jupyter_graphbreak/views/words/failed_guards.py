@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.guards import (
     plain_guard,
     tensor_index_advice,
 )
+from jupyter_graphbreak.report.schema import GuardFailure
 from jupyter_graphbreak.views.words.locations import line_text, text_of_function
 from jupyter_graphbreak.views.words.plain_text import join_with_and
 from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_on_number, is_number, owner_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import HeadKind, Location, Source
-    from jupyter_graphbreak.report.schema import GuardFailure, Report
+    from jupyter_graphbreak.report.schema import Report, RunError
 
     #: A guard that failed.
     _Failure = GuardFailure | BlockDifference
@@ -126,6 +127,9 @@ _ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later v
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
+#: The error of the stance that forbids recompiles, and a guard in its message: "- 0/0: n == 1   # def f(x, n): ...".
+_STANCE_ERROR = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
+_GUARD_IN_ERROR = re.compile(r"^ *- \d+/\d+: (?P<guard>\S[^\n]*?)(?: {2,}#[^\n]*)?$", re.MULTILINE)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 
@@ -228,6 +232,15 @@ def failed_guards(
     return [
         replace(guard, advice="") if guard.advice in all_advice[:index] else guard for index, guard in enumerate(guards)
     ]
+
+
+def error_text(error: RunError) -> str:
+    """Return the error that ended a run: its type and message, or the guards that required a forbidden recompile."""
+    guards = [match["guard"] for match in _GUARD_IN_ERROR.finditer(error.message)]
+    if not error.message.startswith(_STANCE_ERROR) or not guards:
+        return f"{error.type}: {error.message}" if error.message else error.type
+    variations = [guard.variation for guard in failed_guards((0, GuardFailure(guard)) for guard in guards)]
+    return f"{error.type}: the stance 'fail_on_recompile' forbids a recompile, but {join_with_and(variations)}"
 
 
 def _size_with_constant_result(failure: _Failure) -> str:
@@ -506,7 +519,10 @@ def _advice_on_object(guard: str) -> str:
         return f"pass a tensor each time: `{wrong_type['name']} = torch.as_tensor({wrong_type['name']})`"
     identity = _IDENTITY_GUARD.fullmatch(guard)
     if identity is not None and identity["kind"] == "obj" and not identity["name"].startswith(BREAK_RESULT_PREFIX):
-        return "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls"
+        return (
+            "nothing, if there are few objects, such as the members of an enum: each has its own graph; otherwise "
+            "create it once, before the calls"
+        )
     return ""
 
 

@@ -146,6 +146,12 @@ def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 
 
+def is_of_optimizer(report: Report, location: Location | None) -> bool:
+    """Return whether a location is in the code of torch's optimizers."""
+    source = _library_source(report, location)
+    return source is not None and (source.path or "").startswith("torch/optim/")
+
+
 def is_wrapper_of_step(report: Report, location: Location | None) -> bool:
     """Return whether a location is in torch's wrapper around the ``step()`` of an optimizer."""
     source = _library_source(report, location)

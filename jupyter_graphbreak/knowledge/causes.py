@@ -1552,13 +1552,13 @@ CALLS = (
     ),
     KnownCall(
         # Dynamo handles a number that Python's `random` draws as a tensor.
-        pattern=r"^(?:torch(?:\.nn\.functional)?|F)\.(?!equal\b|allclose\b)\w+\((?!.*\brandom\b)",
+        pattern=r"^(?!.*(?:\brandom\b|\bnp\.|\b(?:equal|allclose|item|tolist|bool|float|int)\()).*\w\(.*\)$",
         context="_local_scalar_dense",
         causes=("GB0033",),
         title="Number for an operation, from a tensor or Python's `random`",
         advice=(
-            "the operation needs one of its arguments as a number while Dynamo traces: compute or draw that number "
-            "before the call and pass it as an argument"
+            "the operation needs numbers while Dynamo traces: compute or draw them before the call and pass them as "
+            f"arguments; for numbers from a tensor, you can also set {_CAPTURE_SCALARS}"
         ),
     ),
     KnownCall(
@@ -1607,6 +1607,12 @@ CALLS = (
             "Fix the other breaks of this function first: one of them may cause this one. Otherwise, decide whether to "
             "loop over a list."
         ),
+    ),
+    KnownCall(
+        pattern=r"\bstr\(.*(?:\.size\(|\.shape\b)",
+        causes=("GB0059",),
+        title="`str` of a size",
+        advice="use the size itself, for example tuple(x.shape) as a key: Dynamo does not turn a size into a string",
     ),
     KnownCall(
         # Until Python 3.11, functools.cached_property holds a lock while it computes the value.

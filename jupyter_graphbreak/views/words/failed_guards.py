@@ -115,6 +115,8 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 #: The advice for a container that grows with each call, and the methods that make it grow.
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 _FILLING_METHODS = ("append", "extend", "insert")
+#: The advice for a value that code on the line of a break computes, which has no name.
+_ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -647,7 +649,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         )
     if name.startswith(BREAK_RESULT_PREFIX):
         setting = "; or use `torch.compile(..., dynamic=True)`" if can_be_dynamic else ""
-        return f"remove the break: this also prevents recompiles of this function{setting}"
+        return f"{_ADVICE_ON_BREAK_RESULT}{setting}"
     if "." in name and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     return ""
@@ -656,4 +658,6 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
 def _advice_on_text_or_flag(name: str, value: str) -> str:
     if value in _OPPOSITE_FLAG:
         return _ADVICE_ON_FLAG
+    if name.startswith(BREAK_RESULT_PREFIX):
+        return _ADVICE_ON_BREAK_RESULT
     return f"each value of `{name}` has its own graph: if there are many, branch on it outside the compiled function"

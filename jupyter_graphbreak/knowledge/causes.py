@@ -307,8 +307,8 @@ CAUSES = (
         title="Number, list or boolean computed from a tensor",
         former_messages=("data dependent operator: aten...",),
         advice=(
-            "for torch.equal(a, b) write (a == b).all() and keep it a tensor; else compute it outside of the compiled "
-            "function"
+            f"{_CAPTURE_SCALARS_ADVICE}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; else compute "
+            "it outside of the compiled function"
         ),
         setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,

@@ -57,6 +57,8 @@ _DISPATCH_KEYS = re.compile(
     r"tensor '(?P<name>.+)' dispatch key set mismatch\. expected DispatchKeySet\((?P<old>[^)]*)\), "
     r"actual DispatchKeySet\((?P<new>[^)]*)\)"
 )
+#: A guard on where a tensor begins in its storage: "2 <= x.storage_offset()".
+_OFFSET_GUARD = re.compile(r"(?:\d+ <= )?(?P<name>[\w.\[\]'\"]+)\.storage_offset\(\)(?: (?:==|!=|<=) \d+)?")
 #: A guard on whether a value is None: "mask is None", "mask is not None".
 _NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
@@ -468,6 +470,13 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
     if bound := _SIZE_BOUND.fullmatch(guard):
         varied_size = _name_of_size(bound["name"], bound["index"])
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+    if match := _OFFSET_GUARD.fullmatch(guard):
+        name = match["name"]
+        advice = (
+            f"a slice such as `y[:, -1:]` begins inside of a larger tensor: copy it before the call, `{name}.clone()`"
+        )
+        is_passed = not is_library and not is_inner and not name.startswith(BREAK_RESULT_PREFIX)
+        return _Variation(f"the offset of {name} in its storage", "", None, advice if is_passed else "")
     if match := _KEY_COUNT_GUARD.fullmatch(guard):
         advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
         return _Variation(match["name"], match["value"], None, advice)

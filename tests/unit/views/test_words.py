@@ -516,6 +516,11 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "nothing: the first step creates the optimizer's state, so this happens once",
         ),
         (
+            report_with_recompiles("2 <= L['x'].storage_offset()"),
+            "the offset of x in its storage",
+            "a slice such as `y[:, -1:]` begins inside of a larger tensor: copy it before the call, `x.clone()`",
+        ),
+        (
             report_with_recompiles("L['args'][0].state[list(dict.keys(L['args'][0].state))[0]]['step'] == 1"),
             "a count in the optimizer's state is 0 or 1 at first",
             "nothing: 0 and 1 get their own graphs, and all later values share one, as expected",

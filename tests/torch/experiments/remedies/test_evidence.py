@@ -69,6 +69,12 @@ def divide_if_positive(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
+def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    """Multiply by one of two Python floats, which are doubles."""
+    scale = 0.1 if flag else 0.3
+    return x.reshape(2) * scale
+
+
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -145,3 +151,13 @@ def test_one_of_two_tensors_of_integers_may_be_floating_point() -> None:
     working = [remedy for remedy in remedies if remedy.verdict in WORKING and "torch.where" in remedy.title]
     assert [remedy.verdict for remedy in working] == ["works on what ran"]
     assert (working[0].reason or "").endswith("with n as float32, negated")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "verdict"), [(torch.float32, "works on what ran"), (torch.float64, "another result")]
+)
+def test_a_tensor_of_a_float_is_less_precise_than_a_double(dtype: torch.dtype, verdict: str) -> None:
+    remedies = remedies_of(scale_by_flag, torch.tensor([1, 3], dtype=dtype), torch.tensor(True))
+    remedy = next(remedy for remedy in remedies if remedy.title == "Compute both branches with torch.where")
+    assert remedy.verdict == verdict
+    assert "computes a double in single precision" in (remedy.reason or "")

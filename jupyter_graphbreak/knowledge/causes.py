@@ -307,8 +307,8 @@ CAUSES = (
         title="Number, list or boolean computed from a tensor",
         former_messages=("data dependent operator: aten...",),
         advice=(
-            f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
-            "else compute it outside of the compiled function"
+            f"{_CAPTURE_SCALARS_ADVICE}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; else compute "
+            "it outside of the compiled function"
         ),
         setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
@@ -384,7 +384,7 @@ CAUSES = (
         "GB0040",
         ("Encountered aliasing during higher order op tracing",),
         title="`torch.cond` or a loop operator that returns its operand",
-        advice="return x.clone() instead of x",
+        advice="return x.clone() instead of x or a view of x",
         page="messages.md#while-dynamo-traces",
     ),
     KnownCause(
@@ -1533,6 +1533,15 @@ CALLS = (
         manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
+        pattern=r"\.tolist\(",
+        causes=("GB0033",),
+        title="List made of a tensor by `.tolist()`",
+        advice=(
+            f"{_CAPTURE_SCALARS_ADVICE}s; if the code tests or loops over them, compute the list before the call and "
+            "pass it as an argument, or work with the whole tensor and a mask"
+        ),
+    ),
+    KnownCall(
         pattern=r"^[\w.]+\[.+\]$",
         causes=("GB0033",),
         title="Tensor used as an index",
@@ -1685,6 +1694,19 @@ CALLS = (
         manual_step=ManualStep(
             "Write the `forward` of the autograd.Function with @staticmethod and without `cls`: Dynamo passes the "
             "class twice."
+        ),
+    ),
+    KnownCall(
+        pattern=r"\bpack(?:_padded)?_sequence\(|\bpad_packed_sequence\(",
+        causes=("GB0007", "GB0008", "GB0014"),
+        title="Packed sequences for an RNN",
+        advice=(
+            "compile what is before and after the RNN; or run the RNN on the padded sequences, and take each last "
+            "state with out[torch.arange(len(lengths)), lengths - 1]"
+        ),
+        manual_step=ManualStep(
+            "Decide whether to compile only what is before and after the RNN, or whether it can run on the padded "
+            "sequences: packing needs the lengths on the host."
         ),
     ),
     KnownCall(

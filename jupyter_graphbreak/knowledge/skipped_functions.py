@@ -69,13 +69,13 @@ _RESET_DYNAMO = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call: compiling failed, it had no tensor operation, or, before torch 2.14, "
-    "a mode such as a FLOP counter was on",
+    "a mode such as a FLOP counter was active",
     _RESET_DYNAMO,
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
-    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
+    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was active",
     f"{_RESET_DYNAMO}; torch 2.14 and newer compile it again",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )

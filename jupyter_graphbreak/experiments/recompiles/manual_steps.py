@@ -53,7 +53,10 @@ _INFERENCE_STEP = (
     "graph, as expected."
 )
 _TRAINING_STEP = "Training or evaluation selects between two branches, and each has its own graph, as expected."
-_OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
+_OBJECT_STEP = (
+    "`{name}` is a different object in some calls: that is expected if there are few, such as the members of an enum. "
+    "Otherwise, create it once, before the loop."
+)
 _OPTIMIZER_STEP = "`{name}` is a different optimizer in some calls, and each has its own graph, as expected."
 _FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
@@ -317,7 +320,7 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
-            "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
+            "A number bound by `functools.partial` varies: compile the function itself once, with `dynamic=True`, "
             "and pass the number on every call."
         )
     return ""

@@ -420,7 +420,6 @@ class CallTrials:
     def _why_compilation_is_worse(self, replay_result: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replay_result.counts[0], self.original.counts[0]
-        # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, given_up_before = (

@@ -54,7 +54,7 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
-#: A part with fewer of the operations is less than what breaks leave compiled if they cost no graph.
+#: If the breaks cost nothing, a part is worth compiling only if it performs at least this share of the operations.
 _SUFFICIENT_SHARE = 0.5
 #: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
@@ -128,8 +128,8 @@ class Search:
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
         that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
-        trials and at least half of the breaks are in libraries. It precedes the individual breaks if there are many,
-        and last otherwise.
+        trials and at least half of the breaks are in libraries. In any other case, it comes before the individual
+        breaks if there are many, and last if not.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
@@ -469,8 +469,8 @@ class Search:
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
-        if inner_calls.share < _SUFFICIENT_SHARE and self._cost_no_graph(goals):
-            return  # what is compiled today is more than the part
+        if inner_calls.share < _SUFFICIENT_SHARE and self._breaks_cost_no_graph():
+            return  # more than the part is compiled without any change
         if proposal is not None and not goals <= inner_calls.breaks:
             candidate = self._run_candidate(goals - inner_calls.breaks, [proposal], proposal.title)
             new_report = candidate.result.report
@@ -482,10 +482,10 @@ class Search:
             if is_as_expected or not candidate.works:
                 self.candidates.append(candidate)
 
-    def _cost_no_graph(self, break_ids: frozenset[str]) -> bool:
-        """Return whether breaks split no graph, make no function run eagerly, and are not in a backward pass."""
+    def _breaks_cost_no_graph(self) -> bool:
+        """Return whether all breaks split no graph, make no function run eagerly, and are not in a backward pass."""
         report = self.runner.original.report
-        costs = [break_.cost for break_ in report.breaks if break_.id in break_ids]
+        costs = [break_.cost for break_ in report.breaks]
         return (
             bool(report.graphs)
             and all(cost is not None and not cost.graphs and not cost.eager for cost in costs)
@@ -600,7 +600,7 @@ def _is_sufficient(candidate: Candidate) -> bool:
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Return whether a proposal makes all settings of a change and further settings."""
+    """Return whether a proposal contains all settings of a change and further settings."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 

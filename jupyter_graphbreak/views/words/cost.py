@@ -37,7 +37,7 @@ _MIN_BLOCK_SAVING = 0.4
 
 
 def startup_sentence(report: Report) -> str:
-    """Say which functions took longest to compile; empty if compiling took little time.
+    """Return which functions took longest to compile; empty if compiling took little time.
 
     For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
     s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
@@ -429,7 +429,7 @@ def break_time_text(report: Report, break_: Break) -> str:
 
 
 def measured_cost_text(report: Report, break_: Break) -> str:
-    """Say how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if it saves none or is unknown."""
+    """Return how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if none or unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
         return ""
@@ -441,7 +441,7 @@ def measured_cost_text(report: Report, break_: Break) -> str:
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:
-    """Say how a remedy changes the time of a call; empty if that was not measured."""
+    """Return how a remedy changes the time of a call; empty if that was not measured."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None:
         return ""
@@ -451,7 +451,7 @@ def time_change_text(report: Report, remedy: Remedy) -> str:
 
 
 def slowdown_text(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
+    """Return how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""

@@ -178,6 +178,14 @@ def test_a_change_is_shown_by_its_lines() -> None:
     ]
 
 
+def test_a_change_of_several_cells_names_each_cell() -> None:
+    sources = [Source("s1", "Cell In[2]", "cell"), Source("s2", "Cell In[1]", "cell")]
+    report = replace(remedies(), sources=sources)
+    remedy = make_remedy(edits=[Edit("s2", 3, 3, "@torch.compile", ""), Edit("s1", 4, 3, "", "net.compile()")])
+    places = [line.text for line in change_lines(report, remedy) if line.sign == "@"]
+    assert places == ["Cell In[1], line 3", "Cell In[2], before line 4"]
+
+
 def test_a_change_of_a_file_is_its_patch() -> None:
     report = remedies()
     lines = change_lines(report, remedy_with_id(report, "m11"))

@@ -548,7 +548,10 @@ CAUSES = (
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
         title="Function disabled with `torch.compiler.disable`",
-        former_messages=("call torch._dynamo.disable() wrapped function",),
+        former_messages=(
+            "call torch._dynamo.disable() wrapped function",
+            "inline in skipfiles: ... | _fn .../torch/_dynamo/eval_frame.py",
+        ),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED_STEP,
         is_deliberate=True,

@@ -1584,6 +1584,15 @@ CALLS = (
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
     ),
     KnownCall(
+        pattern=r"^int\(.*\.max\(\)(?:\.item\(\))?\)$",
+        causes=("GB0124",),
+        advice=(
+            "if this is a size, such as a number of nodes or the largest length, take it from x.shape, or compute it "
+            "before the call and pass it as an argument; otherwise keep the value as a tensor, or "
+            f"{_CAPTURE_SCALARS_ADVICE}"
+        ),
+    ),
+    KnownCall(
         context=_RANDOM_NUMBER,
         causes=("GB0213",),
         title="Arithmetic with a Python random number",

@@ -64,12 +64,15 @@ class Program(NamedTuple):
         The names of its arguments; empty if the compiled call is the same as that of an earlier program.
     has_state : bool
         Whether the call uses the optimizer's state.
+    is_first_step : bool
+        Whether the call also creates this state.
     """
 
     cell: str
     function: str = "model"
     arguments: tuple[str, ...] = ()
     has_state: bool = False
+    is_first_step: bool = False
 
 
 PROGRAMS = {
@@ -80,6 +83,10 @@ PROGRAMS = {
         "value = CALL(model, optimizer, x)", "train", ("model", "optimizer", "x"), has_state=True
     ),
     "compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True),
+    "first compiled AdamW": Program(
+        "value = CALL(model, optimizer, x)", "train", ("model", "optimizer", "x"), has_state=True, is_first_step=True
+    ),
+    "first compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True, is_first_step=True),
 }
 #: The cell without the package, and the magic on a line, which copies the model before the call.
 WITHOUT, LINE = "without", "--frontends on a line"
@@ -161,14 +168,15 @@ def define_names(shell: Any, width: int, program: Program) -> int:
     model = shell.user_ns["Stack"](width)
     optimizer = torch.optim.AdamW(model.parameters())
     x = torch.rand(_BATCH, width)
-    if program.has_state or "optimizer" in program.cell:  # the optimizer makes its state in the first step
+    uses_optimizer = program.has_state or "optimizer" in program.cell
+    if uses_optimizer and not program.is_first_step:  # the optimizer creates its state in the first step
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
         optimizer.zero_grad()
     shell.user_ns.update(model=model, optimizer=optimizer, x=x)
-    states = [value for state in optimizer.state.values() for value in state.values()] if program.has_state else []
-    return sum(tensor.nbytes for tensor in (*model.parameters(), x, *states))
+    # AdamW's state has two tensors for each parameter.
+    return int(x.nbytes + sum(parameter.nbytes for parameter in model.parameters()) * (3 if program.has_state else 1))
 
 
 def reset_peak() -> int:

@@ -127,7 +127,7 @@ class FrontendExamination:
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         code_objects = [*user_code_objects(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
-        with separate_cache(code_objects), capture_effects() as effects:
+        with separate_cache(code_objects), capture_effects() as effects, self._subject.restore_on_exit():
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as error:
@@ -332,7 +332,8 @@ def compare(
     with sandbox_runs(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first_arguments, example))
         changes = sorted(eager.changed_names)
-        cases = eager.cases(further_arguments)
+        with eager.subject.restore_on_exit():
+            cases = eager.cases(further_arguments)
         for name, capture in capture_functions(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, errors_to_raise=(TrialStoppedError,)):

@@ -84,7 +84,8 @@ _PYTHON_NUMBER_STEP = ManualStep(
     "or whether the code that uses it can compute with the tensor instead."
 )
 _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
-    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data."
+    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data; "
+    "or, if the selection is the result, as in a detector, select after the call."
 )
 #: Dynamo's name for a number that Python's `random` draws in compiled code.
 _RANDOM_NUMBER = "UnspecializedPythonVariable"
@@ -338,7 +339,8 @@ CAUSES = (
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
-            "torch.where(mask, x, 0).sum() for x[mask].sum()"
+            "torch.where(mask, x, 0).sum() for x[mask].sum(); if the selection is the result, as in a detector, select "
+            "after the call"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
@@ -382,7 +384,7 @@ CAUSES = (
         "GB0040",
         ("Encountered aliasing during higher order op tracing",),
         title="`torch.cond` or a loop operator that returns its operand",
-        advice="return x.clone() instead of x",
+        advice="return x.clone() instead of x or a view of x",
         page="messages.md#while-dynamo-traces",
     ),
     KnownCause(
@@ -1444,11 +1446,8 @@ CAUSES = (
     KnownCause(
         "GB8335",
         ("Generator reconstruction with mutations",),
-        title="Generator that changes objects, in use across a break",
-        advice=(
-            "consume the generator before the break, for example with list(...), or make it change "
-            "nothing outside itself"
-        ),
+        title="Generator in use across a break",
+        advice=skipped_functions.LIVE_GENERATOR.way_out,
         manual_step=_GENERATOR_STEP,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
@@ -1552,6 +1551,17 @@ CALLS = (
         ),
     ),
     KnownCall(
+        # Dynamo handles a number that Python's `random` draws as a tensor.
+        pattern=r"^(?!.*(?:\brandom\b|\bnp\.|\b(?:equal|allclose|item|tolist|bool|float|int)\()).*\w\(.*\)$",
+        context="_local_scalar_dense",
+        causes=("GB0033",),
+        title="Number for an operation, from a tensor or Python's `random`",
+        advice=(
+            "the operation needs numbers while Dynamo traces: compute or draw them before the call and pass them as "
+            f"arguments; for numbers from a tensor, you can also set {_CAPTURE_SCALARS}"
+        ),
+    ),
+    KnownCall(
         pattern=r"^[\w.]+\[[^\[\]:]+\]$",
         causes=("GB0070", "GB0124"),
         title="Python list indexed with a tensor",
@@ -1599,6 +1609,26 @@ CALLS = (
         ),
     ),
     KnownCall(
+        pattern=r"\bstr\(.*(?:\.size\(|\.shape\b)",
+        causes=("GB0059",),
+        title="`str` of a size",
+        advice="use the size itself, for example tuple(x.shape) as a key: Dynamo does not turn a size into a string",
+    ),
+    KnownCall(
+        # Until Python 3.11, functools.cached_property holds a lock while it computes the value.
+        pattern=r"^with self\.lock:[\s\S]*\bself\.attrname\b",
+        causes=("GB0142",),
+        title="First read of a `functools.cached_property`",
+        advice=(
+            "read the property once before the first compiled call, which then finds the stored value; or compute the "
+            "value in __init__"
+        ),
+        manual_step=ManualStep(
+            "Read the property once before the first compiled call, which then finds the stored value; or compute the "
+            "value in __init__."
+        ),
+    ),
+    KnownCall(
         pattern="",  # any code
         causes=("UserError",),
         title="Number from a tensor that Dynamo needs while tracing",
@@ -1632,6 +1662,20 @@ CALLS = (
             "Decide how many different values can occur: torch.nn.functional.one_hot(x, n).sum(0) counts them in a "
             "tensor of fixed size."
         ),
+    ),
+    KnownCall(
+        pattern=r"\bcreate_graph\s*=\s*True",
+        causes=("GB9186",),
+        title="`torch.autograd.grad` with `create_graph=True`",
+        advice=(
+            "compute this gradient inside the compiled function, with torch.func.grad; or set "
+            f"{_TRACE_AUTOGRAD}. A gradient of compiled code's gradient is an error, except with the backend eager"
+        ),
+        manual_step=ManualStep(
+            "Decide whether torch.func.grad can compute this gradient inside the compiled function; otherwise leave "
+            "the model that it differentiates uncompiled here: only the backend eager allows a gradient of a gradient."
+        ),
+        page="training.md#a-gradient-of-a-gradient",
     ),
     KnownCall(
         pattern=r"orig_fwd\(",
@@ -1847,7 +1891,13 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     )
     if (call := next(calls_for_cause, None)) is not None:
         manual_step = call.manual_step or cause.manual_step
-        return replace(cause, title=call.title or cause.title, advice=call.advice, manual_step=manual_step)
+        return replace(
+            cause,
+            title=call.title or cause.title,
+            advice=call.advice,
+            manual_step=manual_step,
+            page=call.page or cause.page,
+        )
     called_name = _called_function_name(context)
     names = {called_name, called_name.rpartition(".")[2]}
     calls = (call for call in CALLS if cause.is_named_by_call and not names.isdisjoint(call.names))

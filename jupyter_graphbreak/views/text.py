@@ -232,7 +232,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
                 without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None and not is_tried and remedies.decisions:
-                continue  # the other break's card says it
+                continue  # the entry of the other break names the reason
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")

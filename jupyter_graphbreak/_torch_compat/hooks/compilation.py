@@ -12,7 +12,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, owner_of_log_graph_break
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-_SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
@@ -87,7 +86,8 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", record_changed_settings)
         observer.scopes.begin_trace()
-        site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
+        site = fullgraph_site(observer) if one_graph else None
         code = call.argument("code")
         local = functools.partial(observer.local_variable, call.caller)
         owner = _module_of_method(code, local)
@@ -165,9 +165,7 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
     """Record the exact expression of a break, and the settings in force there."""
-    module = importlib.import_module(_SYMBOLIC_CONVERT)
-    # It is a method of the tracer since torch 2.10, and was a function of the module before.
-    owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
+    owner = owner_of_log_graph_break()
     return patch_attribute(owner, "log_graph_break", wrap_log_graph_break(owner.log_graph_break, observer))
 
 
@@ -211,7 +209,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
 
     def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
-        one_graph = observer.local_variable(call.caller, "one_graph")  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
         if setting is None:
             setting = _error_on_graph_break()

@@ -57,6 +57,8 @@ _REJECTED_MARK_ERROR = "ConstraintViolationError"
 #: PyTorch's message if the code turns a marked size into a constant, and the pattern of a line in the message's stacks.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
+#: The smallest share of the compilations after the first call that a change must avoid.
+_MIN_AVOIDED_SHARE = 0.2
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes near constants in the code, and the largest such size, unless the run used a
@@ -400,11 +402,13 @@ class CallTrials:
         prevents_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
-        if (
-            not prevents_recompiles
-            and (compilations_after, unseen_compilations) >= (compilations_before, unseen_before)
-            and not is_limit_raised
-        ):
+        prevents_some = avoids_enough_compilations(
+            compilations_before - self.frame_count_of_first_call,
+            compilations_before - compilations_after,
+            unseen_before,
+            unseen_compilations,
+        )
+        if not prevents_recompiles and not prevents_some and not is_limit_raised:
             return CandidateTrial(candidate, "break stays", None, difference_texts, evidence)
         is_partial = unseen_compilations > 0 or (not prevents_recompiles and compilations_after > compilations_before)
         verdict: RemedyVerdict = (
@@ -416,7 +420,6 @@ class CallTrials:
     def _why_compilation_is_worse(self, replay_result: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return the reason why the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replay_result.counts[0], self.original.counts[0]
-        # PyTorch does not count all breaks, but each break splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, given_up_before = (
@@ -464,6 +467,21 @@ class CallTrials:
             if unseen_count
             else None,
         )
+
+
+def avoids_enough_compilations(avoidable: int, avoided: int, unseen_before: int, unseen_after: int) -> bool:
+    """Return whether a change that leaves some recompiles is worth making.
+
+    Parameters
+    ----------
+    avoidable : int
+        The number of compilations after the first call of the run.
+    avoided : int
+        The number of compilations in the run that the change avoids.
+    unseen_before, unseen_after : int
+        The number of compilations in calls with sizes and values that the run never used.
+    """
+    return avoided >= max(1, _MIN_AVOIDED_SHARE * avoidable) or (avoided == 0 and unseen_after == 0 < unseen_before)
 
 
 def _calls_with_abandoned_functions(counts: Sequence[CompilationCounts]) -> list[int]:

@@ -47,7 +47,7 @@ _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part with a break worth mentioning.
 _MIN_SHARE_WITH_ONE_BREAK = 0.2
 #: Parts with breaks are searched for only if parts without breaks perform less than this share of the operations.
-#: If the entry runs no layers with parameters, parts that perform less are not worth compiling.
+#: In an entry without layers that have parameters, a part that performs less is not worth compiling.
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
@@ -126,7 +126,10 @@ def find_inner_calls(
             paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
             return subject.call(*args, **kwargs)
 
-        with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
+        with (
+            record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root),
+            subject.restore_on_exit(),
+        ):
             original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
     all_break_ids = {break_.id for break_ in report.breaks}

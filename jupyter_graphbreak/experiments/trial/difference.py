@@ -292,11 +292,12 @@ def _is_dense_float(tensor: torch.Tensor) -> bool:
 
 
 def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    gradients = actual.gradients
-    has_only_zeros = (
-        expected.gradients is None
-        and gradients is not None
-        and not any(gradient is not None and bool(gradient.count_nonzero()) for gradient in gradients.values())
+    # `_gradient_differences` compares the gradients that the original has as well.
+    original_gradients = expected.gradients or {}
+    has_only_zeros = actual.gradients is not None and not any(
+        gradient is not None and bool(gradient.count_nonzero())
+        for path, gradient in actual.gradients.items()
+        if original_gradients.get(path) is None
     )
     for path, is_required in expected.requires_grad.items():
         if actual.requires_grad.get(path, is_required) is not is_required:

@@ -256,6 +256,15 @@ def _save_content(storage: torch.UntypedStorage) -> _CopiedStorage:
     return _CopiedStorage(storage.clone(), storage)
 
 
+def release_content(tensors: Iterable[torch.Tensor]) -> None:
+    """Make large tensors empty, and release their memory unless other tensors use it."""
+    with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
+        for tensor in filter(is_plain_tensor, tensors):
+            storage = storage_to_share(tensor.detach())
+            if storage is not None and storage.nbytes() >= _MIN_SHARED_BYTES:
+                tensor.data = tensor.new_empty(0)
+
+
 def _discard_content(storage: torch.UntypedStorage) -> None:
     """Return the memory of a storage to the system, if the system can do so while the storage keeps its address."""
     if storage.device.type != "cpu" or not sys.platform.startswith("linux"):
@@ -271,7 +280,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
     """Return the C library's function that releases free memory, or ``None`` if there is none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # not on every system
+    except (OSError, AttributeError, TypeError):  # some systems lack it
         return None
     return trim
 
@@ -319,7 +328,7 @@ def _free_on_machine() -> int:
             return int(line.split()[1]) * 1024
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system; assume 4 GiB
+    except (AttributeError, ValueError, OSError):  # some systems lack it: assume 4 GiB
         return 4 << 30
 
 

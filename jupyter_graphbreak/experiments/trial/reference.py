@@ -221,7 +221,7 @@ class Reference:
     def repeat_on_new_copies(self) -> Result:
         """Call new copies of the function and its objects with the first input, and return the result."""
         other = Subject(self.fn, self.first_input.arguments)
-        with force_eager_on_thread(), announce_sleep():
+        with force_eager_on_thread(), announce_sleep(), other.restore_on_exit():
             return run(other.call, other, other.replace_with_copies(self.first_input.arguments))
 
     def rounding_errors(self, case: ReferenceCase) -> dict[int, RoundingErrors]:

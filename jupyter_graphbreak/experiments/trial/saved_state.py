@@ -50,6 +50,7 @@ class SavedState:
         self._is_saved_elsewhere = is_saved_elsewhere
         self._contents: list[tuple[Any, Any]] = []
         self._slot_descriptors: list[tuple[Any, Any, Any]] = []
+        self._optimizers: list[torch.optim.Optimizer] = []
         self._tensors: list[tuple[torch.Tensor, torch.Tensor, bool, torch.Tensor | None]] = []
         self._memory: dict[int, tuple[torch.Tensor, Any]] = {}
         self._visited_objects: dict[int, Any] = {id(value): value for value in excluded_objects}
@@ -60,6 +61,8 @@ class SavedState:
                 if id(value) in self._visited_objects or not is_data(value):
                     continue
                 self._visited_objects[id(value)] = value
+                if is_instance(value, torch.optim.Optimizer):
+                    self._optimizers.append(value)
                 pending += self._save(value)
 
     def restore(self) -> None:
@@ -86,6 +89,21 @@ class SavedState:
                 if tensor.requires_grad != requires_grad:
                     tensor.requires_grad_(requires_grad)
                 tensor.grad = grad
+
+    def new_optimizer_tensors(self) -> list[torch.Tensor]:
+        """Return the tensors that runs have added to the states of optimizers."""
+        states = [
+            state
+            for optimizer in self._optimizers
+            for state in vars(optimizer).get("state", {}).values()
+            if is_instance(state, dict)
+        ]
+        return [
+            part
+            for state in states
+            for part in state.values()
+            if is_instance(part, torch.Tensor) and id(part) not in self._visited_objects
+        ]
 
     def storages(self) -> list[torch.UntypedStorage]:
         """Return the storages of the saved tensors."""

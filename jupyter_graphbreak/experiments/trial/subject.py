@@ -20,7 +20,7 @@ from jupyter_graphbreak._torch_compat.call_modes import DEFAULT_MODES, CallModes
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
-from jupyter_graphbreak.experiments.trial.memory import SharedMemory
+from jupyter_graphbreak.experiments.trial.memory import SharedMemory, release_content
 from jupyter_graphbreak.experiments.trial.named_objects import named_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
@@ -300,8 +300,18 @@ class Subject:
 
     def restore(self) -> None:
         """Undo the changes that runs have made, and return to the system the memory that they have freed."""
+        new_tensors = self._saved_state.new_optimizer_tensors()
         self.undo_changes()
+        release_content(new_tensors)  # compiled code may keep the tensors, although it is not used without them
         self.memory.return_free_memory()
+
+    @contextlib.contextmanager
+    def restore_on_exit(self) -> Iterator[None]:
+        """Restore the subject when the context is closed, which frees what the last run has created."""
+        try:
+            yield
+        finally:
+            self.restore()
 
     def undo_changes(self) -> None:
         """Restore the initial state in place, because captured programs refer to the objects."""

@@ -37,7 +37,7 @@ _MIN_BLOCK_SAVING = 0.4
 
 
 def startup_sentence(report: Report) -> str:
-    """Say which functions took longest to compile; empty if compiling took little time.
+    """Return which functions took longest to compile; empty if compiling took little time.
 
     For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
     s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
@@ -140,7 +140,8 @@ class RepeatedBlock:
 def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
-    Operations are identified by line and target. An operation that recurs at equal distances belongs to such a block.
+    Operations are identified by line and target. An operation that recurs at equal distances, with the same operations
+    in between, belongs to such a block.
     The location of the block is that of its first operation in the function that spans most of the block.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
@@ -151,6 +152,9 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     for positions in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(positions)}
         if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
+            continue
+        targets = [[op.target for op in graph.ops[number:later]] for number, later in itertools.pairwise(positions)]
+        if any(copy != targets[0] for copy in targets):
             continue
         covered_ops = distances.pop() * len(positions)
         if covered_ops <= len(graph.ops) and (largest is None or covered_ops > largest[0]):
@@ -429,7 +433,7 @@ def break_time_text(report: Report, break_: Break) -> str:
 
 
 def measured_cost_text(report: Report, break_: Break) -> str:
-    """Say how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if it saves none or is unknown."""
+    """Return how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if none or unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
         return ""
@@ -441,7 +445,7 @@ def measured_cost_text(report: Report, break_: Break) -> str:
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:
-    """Say how a remedy changes the time of a call; empty if that was not measured."""
+    """Return how a remedy changes the time of a call; empty if that was not measured."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None:
         return ""
@@ -451,7 +455,7 @@ def time_change_text(report: Report, remedy: Remedy) -> str:
 
 
 def slowdown_text(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
+    """Return how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""

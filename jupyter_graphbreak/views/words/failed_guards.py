@@ -117,6 +117,8 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 #: The advice for a container that grows with each call, and the methods that make it grow.
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 _FILLING_METHODS = ("append", "extend", "insert")
+#: The advice for a value that code on the line of a break computes, which has no name.
+_ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -643,20 +645,20 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number(value):
         return "" if is_library else _advice_on_text_or_flag(name, value)
-    is_settable = value not in {"0", "1"}  # with `dynamic=True`
+    can_be_dynamic = value not in {"0", "1"}  # 0 and 1 stay constants even with `dynamic=True`
     if is_library:
         if (group := _GROUP_NUMBER.search(name)) is not None:
             tensor = f"`{group['key']}=torch.tensor({value})`"
             in_place = "change it in place, as PyTorch's schedulers do"
             return f"pass a tensor to the optimizer ({tensor}) and {in_place}; or leave its `step()` uncompiled"
-        return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
+        return "use `torch.compile(..., dynamic=True)`" if can_be_dynamic and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "; or use `torch.compile(..., dynamic=True)`" if is_settable else ""
-        return f"remove the break: this also prevents recompiles of this function{setting}"
+        setting = "; or use `torch.compile(..., dynamic=True)`" if can_be_dynamic else ""
+        return f"{_ADVICE_ON_BREAK_RESULT}{setting}"
     if "." in name and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     return ""
@@ -665,4 +667,6 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
 def _advice_on_text_or_flag(name: str, value: str) -> str:
     if value in _OPPOSITE_FLAG:
         return _ADVICE_ON_FLAG
+    if name.startswith(BREAK_RESULT_PREFIX):
+        return _ADVICE_ON_BREAK_RESULT
     return f"each value of `{name}` has its own graph: if there are many, branch on it outside the compiled function"

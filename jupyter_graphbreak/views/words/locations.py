@@ -155,8 +155,8 @@ def is_of_optimizer(report: Report, location: Location | None) -> bool:
 def is_wrapper_of_step(report: Report, location: Location | None) -> bool:
     """Return whether a location is in torch's wrapper around the ``step()`` of an optimizer."""
     source = _library_source(report, location)
-    is_of_optimizer = source is not None and source.path == "torch/optim/optimizer.py"
-    return is_of_optimizer and location is not None and (location.function or "").endswith("wrapper")
+    is_in_optimizer = source is not None and source.path == "torch/optim/optimizer.py"
+    return is_in_optimizer and location is not None and (location.function or "").endswith("wrapper")
 
 
 def called_object_name(report: Report, frame: Frame) -> str:

@@ -147,7 +147,7 @@ class Recompilation:
         return f"{times}, then reached the limit and runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
-        """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
+        """Return how often a guard failed: "3 of 4 times"; empty for a single recompile."""
         total = len(self.frames)
         if total == 1:
             return ""

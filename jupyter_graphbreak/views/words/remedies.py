@@ -313,7 +313,7 @@ def _difference_groups(old: list[str], new: list[str]) -> Iterable[list[tuple[st
 
 
 def code_of(remedy: Remedy) -> str:
-    """Return the code that applies a remedy: its own code, or else statements that make its settings."""
+    """Return the code that applies a remedy: its own code, or else statements that change its settings."""
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())

@@ -174,7 +174,7 @@ def _known_bug_advice(error: RunError) -> str:
     """
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
-    return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
+    return f" If this error does not occur without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:
@@ -307,7 +307,7 @@ def _no_working_change_text(report: Report) -> str:
 
 
 def _part_advice(report: Report) -> str:
-    """Say which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
+    """Return which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -410,7 +410,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
 
 
 def _varied_text(function: Recompilation) -> str:
-    """Say what varied between the calls to a function, as the end of a sentence: ": scale varied"; empty if unknown."""
+    """Return what varied between calls to a function, as a sentence ending: ": scale varied"; empty if unknown."""
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     # Several settings may change together in one call, and one of them alone in another.

@@ -322,6 +322,16 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     assert largest_repeated_block(layers(1)) is None
 
 
+def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
+    targets = ["query", "attention", "dropout", "norm", "linear", "relu", "dropout", "norm"]
+    location = Location("s1", 27, 27, 4, 9, "forward")
+    ops = [Op(f"v{number}", target, location) for number, target in enumerate(targets * 2)]
+    assert largest_repeated_block(Graph("A", "graph", "0/0", ops)) is None
+    block = largest_repeated_block(Graph("A", "graph", "0/0", [*ops, *ops]))
+    assert block is not None
+    assert (block.copy_count, block.share) == (4, 1.0)
+
+
 def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     report = with_entry(cost())

@@ -345,6 +345,11 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "remove the break: this also prevents recompiles of this function",
         ),
         (
+            report_with_recompiles("___stack2 == '2'"),
+            "a value on the line of the break: '2' -> different value",
+            "remove the break: this also prevents recompiles of this function",
+        ),
+        (
             report_with_recompiles("k == 1"),
             "k: 1 -> different value",
             "use `torch.compile(..., dynamic=True)`",

@@ -1,4 +1,4 @@
-"""Differences that compiling alone causes are no evidence against a change. Results without values are none for it."""
+"""Differences due to compiling alone are not evidence against a change, and results without values not for it."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ def add_copied_gradient(x: torch.Tensor) -> torch.Tensor:
     """Add the gradient of a copy, if the copy has one."""
     gradient = copy.deepcopy(x).grad
     return x * 2 if gradient is None else x * 2 + gradient
+
+
+def print_before_change(x: torch.Tensor) -> torch.Tensor:
+    """Print the numbers before they change. For floating-point tensors, ``float()`` returns the argument itself."""
+    y = x.float()
+    print("before", y)  # noqa: T201
+    x.clamp_(min=0)
+    return y * 2
 
 
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
@@ -102,3 +110,10 @@ def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
             assert (remedy.reason or "").endswith("with tensors that have a .grad")
     (working_remedy, *_) = remedies_of(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
     assert working_remedy.verdict == "works"
+
+
+def test_output_that_shows_a_later_change_of_other_tensors_works_on_what_ran() -> None:
+    remedies = remedies_of(print_before_change, torch.tensor([1, -2, 3]))
+    (moved,) = [remedy for remedy in remedies if "move print to the end" in remedy.title]
+    assert moved.verdict == "works on what ran"
+    assert (moved.reason or "").endswith("with float32 tensors")

@@ -288,3 +288,23 @@ def test_memory_that_a_run_creates_is_not_shared_if_saving_it_takes_too_much(mon
         pytest.raises(MemoryError, match=r"creates takes 1\.4 MiB, but only 1\.0 MiB of the limit"),
     ):
         current_setup().memory.share_created([("state", torch.zeros(LARGE_SIZE, LARGE_SIZE))])
+
+
+def test_a_restored_subject_keeps_nothing_of_the_state_that_an_optimizer_has_created() -> None:
+    layer = torch.nn.Linear(LARGE_SIZE, LARGE_SIZE, bias=False)
+    optimizer = torch.optim.Adam(layer.parameters())
+
+    def step(x: torch.Tensor) -> None:
+        layer(x).sum().backward()
+        optimizer.step()
+
+    with share_run_setup(CallModes.now()):
+        subject = Subject(step, Arguments(torch.ones(1, LARGE_SIZE)))
+        copied_optimizer = subject.call.__closure__[1].cell_contents
+        with subject.restore_on_exit():
+            run(subject.call, subject, Arguments(torch.ones(1, LARGE_SIZE)))
+            (state,) = copied_optimizer.state.values()  # as compiled code keeps its tensors
+            assert state["exp_avg"].nbytes == layer.weight.nbytes
+        assert not copied_optimizer.state
+        assert state["exp_avg"].untyped_storage().nbytes() == state["exp_avg_sq"].untyped_storage().nbytes() == 0
+        assert torch.equal(state["step"], torch.ones(()))

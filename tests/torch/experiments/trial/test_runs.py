@@ -224,6 +224,15 @@ def requires_grad() -> Any:
 
 
 @case(
+    "needless gradient",
+    "makes the result[1] require a gradient, but in the original it requires none",
+    torch.ones(2, requires_grad=True),
+)
+def further_result_with_a_gradient_of_zeros() -> Any:
+    return lambda x: (x * 2, torch.zeros(())), lambda x: (x * 2, torch.where(x.sum() > 9, x.sum(), 0.0))
+
+
+@case(
     "lost alias",
     "makes the result a new tensor, but in the original it is the argument x, so that changing one in place",
 )

@@ -634,3 +634,22 @@ def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run()
         assert not torch.equal(arguments.args[0].weight, before)
         assert torch.equal(subject.arguments.args[0].weight, before)
     assert torch.equal(model.weight, before)
+
+
+class OptimizerWithoutState(torch.optim.Optimizer):
+    """An optimizer that has not called the constructor of its base class, as wrappers of optimizers may do."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+
+def test_an_optimizer_without_the_usual_attributes_is_restored() -> None:
+    optimizer = OptimizerWithoutState()
+
+    def step() -> None:
+        optimizer.steps += 1
+
+    subject = Subject(step)
+    subject.call()
+    subject.restore()
+    assert subject.call.__closure__[0].cell_contents.steps == 0

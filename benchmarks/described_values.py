@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 #: Maximum depth of descriptions.
 MAX_DEPTH = 6
-#: Attributes that PyTorch adds to compiled objects, and hooks, which are counted.
+#: Prefixes of attributes to ignore: those that PyTorch adds to compiled objects, and ``_backward_hooks``, whose hooks
+#: are only counted.
 _IGNORED = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 
 

@@ -16,8 +16,10 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The number of calls in one measurement, and the number of measurements.
-CALLS, ROUNDS = 20, 30
+#: The number of calls in one measurement.
+CALLS = 20
+#: The number of measurements.
+ROUNDS = 30
 
 
 def milliseconds(*functions: Callable[[], object]) -> list[float]:

@@ -519,7 +519,7 @@ def former_messages_table() -> str:
 
 
 def _former(cause: KnownCause) -> list[str]:
-    former = [cause.former_text] if cause.former_text else []
+    former = [cause.former_message_prefix] if cause.former_message_prefix else []
     return [f"`{message}`" for message in (*cause.also_reported_as, *former, *cause.former_messages)]
 
 

@@ -342,7 +342,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
     Parameters
     ----------
     earlier_versions : callable
-        Returns the ids of the guard managers of the versions of a code object that were compiled before.
+        For a code object, returns the guard manager ids of its earlier compiled versions.
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)

@@ -1,4 +1,4 @@
-"""Access PyTorch's structured trace in this process: its logger, its envelopes, and the choice of entries to create."""
+"""Access PyTorch's structured trace in this process: its logger, the context of entries, and the kinds to create."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 
-def envelope() -> dict[str, Any]:
+def current_compile_context() -> dict[str, Any]:
     """Return the context of the current compilation on this thread, with the keys of the trace."""
     contexts = getattr(importlib.import_module("torch._guards"), "CompileContext", None)
     current = getattr(contexts, "current_trace_id", None)
@@ -35,7 +35,7 @@ def envelope() -> dict[str, Any]:
 
 def current_compile_id() -> str:
     """Return the id of the frame that this thread compiles, as in a report."""
-    context = envelope()
+    context = current_compile_context()
     return f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}"
 
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import GraphStacks
     from jupyter_graphbreak.report.location import Location
 
-#: The beginning of PyTorch's reason for not using a CUDA graph, and the words before the stack of the cause.
+#: The beginning of PyTorch's reason for not using a CUDA graph.
 _CUDAGRAPH_SKIP = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+#: The words before the stack of the cause.
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 _LOCATION_COMMENT = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE

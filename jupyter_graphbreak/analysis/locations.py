@@ -211,8 +211,10 @@ _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
 #: A location contains at most this many characters of its expression; the source has the full text.
 _MAX_CODE_LENGTH = 2000
-#: The number of library lines shown before and after a break, and before and after any other location in the report.
-_LINES_AROUND_BREAK, _LINES_AROUND_LOCATION = 10, 3
+#: The number of library lines shown before and after a break.
+_LINES_AROUND_BREAK = 10
+#: The number of library lines shown before and after any other location in the report.
+_LINES_AROUND_LOCATION = 3
 #: The beginning of a statement whose head is reached again after its body.
 _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 

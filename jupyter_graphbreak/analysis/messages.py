@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.causes import cause_name_of_former_text, known_cause
+from jupyter_graphbreak.knowledge.causes import cause_name_of_former_message, known_cause
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 
@@ -187,7 +187,7 @@ def _cause(text: str, exception: str | None) -> Cause:
         # Not in the registry's format: the text becomes the explanation, and the exception's class becomes the name
         # unless the text is known.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
-        name = cause_name_of_former_text(first) or exception
+        name = cause_name_of_former_message(first) or exception
         violation = _CONSTRAINT_VIOLATION.match(first)
         first = violation["details"] if violation is not None else first
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)

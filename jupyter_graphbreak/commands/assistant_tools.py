@@ -47,13 +47,15 @@ if TYPE_CHECKING:
 
 #: The maximum number of reports to keep; an older report must be created again.
 _MAX_REPORTS = 32
-#: The limits of an answer: the entries of each list, and the characters of each string.
+#: The maximum number of entries in each list of an answer.
 _MAX_ENTRIES = 20
+#: The maximum number of characters in each string of an answer.
 _MAX_TEXT_LENGTH = 400
-#: The maximum length, in characters, of one part of a report, and of a patch or the end of a program's output; the
-#: maximum size, in bytes, of a report file.
+#: The maximum number of characters in one part of a report.
 _MAX_PART_LENGTH = 20_000
+#: The maximum number of characters in a patch, or of the end of a program's output.
 _MAX_OUTPUT_LENGTH = 2_000
+#: The maximum size of a report file in bytes.
 _MAX_FILE_BYTES = 512 << 20
 _COMMAND_LINE = "from jupyter_graphbreak.cli import main; main()"
 

@@ -24,8 +24,9 @@ from jupyter_graphbreak.records.records import is_resume_name, original_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
+#: Folders whose frames only run compiled code.
 _MACHINERY_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
+#: The beginning of the file name of a graph's code.
 _GRAPH_FILE_PREFIX = "<eval_with_key>"
 #: The folder of the code that calls an Inductor or AOTAutograd graph.
 _GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep

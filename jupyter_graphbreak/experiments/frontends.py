@@ -104,8 +104,9 @@ def capture_functions(backend: str) -> list[tuple[str, Capture]]:
 #: The random seed during capture. Runs use different seeds, so that they draw the numbers of the capture only if the
 #: program contains these numbers.
 _CAPTURE_SEED = 2
-#: The kinds of differences, besides different values, that make a program wrong, and the kinds that a note mentions.
+#: The kinds of differences, besides different values, that make a program wrong.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
+#: The kinds of differences that a note mentions.
 _NOTED_KINDS = {"aliasing", "lost alias", "zero gradient", "needless gradient"}
 
 
@@ -388,7 +389,7 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
 
 
 class CopiedCalls(NamedTuple):
-    """Copies of a function, of its inputs, of their large memory, and of the objects that uncopied code refers to."""
+    """Copies of a function, its inputs, the memory of large tensors, and the objects that uncopied code refers to."""
 
     call: Callable[..., Any]
     inputs: list[Arguments]

@@ -1105,7 +1105,7 @@ CAUSES = (
         ),
         setting_advice=_IGNORE_LOGGING_ADVICE,
         manual_step=_OUTPUT_STEP,
-        former_text="Logger not supported for non-export cases",
+        former_message_prefix="Logger not supported for non-export cases",
         since="2.10",
     ),
     KnownCause(
@@ -1123,7 +1123,7 @@ CAUSES = (
         title="NumPy function without a torch equivalent",
         advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
         manual_step=_NUMPY_STEP,
-        former_text="Can't find numpy function",
+        former_message_prefix="Can't find numpy function",
         since="2.10",
     ),
     KnownCause(
@@ -1131,7 +1131,7 @@ CAUSES = (
         ("attempted to reorder a debugging function that can't actually be reordered",),
         title="`print` or logging of a value that is neither a tensor nor a string",
         advice="pass only constants, tensors, or f-strings made of them; or print the value after the call",
-        former_text="Reordering debugging function",
+        former_message_prefix="Reordering debugging function",
         since="2.10",
     ),
     KnownCause(
@@ -1159,7 +1159,7 @@ CAUSES = (
         advice=f"set {_INLINE_MODULES}",
         setting_advice=f"set {_INLINE_MODULES}",
         settings=((_INLINE_MODULES,),),
-        former_text="torch.func.functional_call capture is disabled",
+        former_message_prefix="torch.func.functional_call capture is disabled",
         since="2.10",
     ),
     KnownCause(
@@ -1940,9 +1940,13 @@ def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
     return step is not None and step.decides_compiled_region
 
 
-def cause_name_of_former_text(text: str) -> str | None:
+def cause_name_of_former_message(text: str) -> str | None:
     """Return the cause's name for an older PyTorch message with neither an id nor a name; ``None`` if unknown."""
-    former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
+    former = (
+        cause
+        for cause in CAUSES
+        if cause.former_message_prefix is not None and text.startswith(cause.former_message_prefix)
+    )
     return next((cause.names[0] for cause in former), None)
 
 

@@ -163,7 +163,7 @@ class KnownCause:
         Whether ``fullgraph=True`` always captures the code, since torch 2.10.
     is_safe : bool or None
         Whether results, gradients and output stay the same whenever the advice removes the break; ``None`` if unknown.
-    former_text : str or None
+    former_message_prefix : str or None
         The beginning of PyTorch's message before the cause had an id and a name.
     former_messages : tuple of str
         Messages of releases that had no ids, which people still quote and search for; the pages show them.
@@ -192,7 +192,7 @@ class KnownCause:
     is_deliberate: bool = False
     is_captured_by_fullgraph: bool = False
     is_safe: bool | None = None
-    former_text: str | None = None
+    former_message_prefix: str | None = None
     former_messages: tuple[str, ...] = ()
     since: str | None = None
     until: str | None = None

@@ -45,7 +45,12 @@ from jupyter_graphbreak._torch_compat.hooks.remembered_skips import watch_rememb
 from jupyter_graphbreak._torch_compat.hooks.saving import watch_saving
 from jupyter_graphbreak._torch_compat.hooks.scopes import watch_scopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import identity
-from jupyter_graphbreak._torch_compat.structured_trace import envelope, interned_name, restrict_trace, trace_logger
+from jupyter_graphbreak._torch_compat.structured_trace import (
+    current_compile_context,
+    interned_name,
+    restrict_trace,
+    trace_logger,
+)
 from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.records import additions
@@ -110,7 +115,7 @@ class Recording:
         """Append an addition, in the context of the compilation in progress on this thread."""
         context: dict[str, Any] = {}
         try:
-            context = envelope()
+            context = current_compile_context()
         except Exception as error:  # noqa: BLE001 - the record is still worth keeping, outside any compilation
             self.note_lost("context", error)
         self.append(Record({addition.kind: msgspec.to_builtins(addition), **context}))

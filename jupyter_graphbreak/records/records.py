@@ -48,6 +48,7 @@ _METRIC_FIELDS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "ent
 #: The fields that a report needs about a size that PyTorch turns into a constant: the names of the size in guards, and
 #: the stack at the line that requires the constant.
 _SPECIALIZATION_FIELDS = ("sources", "user_stack")
+#: The field with the seconds that compiling a frame takes.
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason that invalidates code compiled in a trial; it is not a reason for a recompile of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"

@@ -431,7 +431,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
         The state of AOTAutograd's cache. ``hit``: it has the graph. ``miss``: it lacks the graph. ``bypass``: it cannot
         keep the graph, so every start compiles it. ``off``: it is not used.
     reason : str or None
-        The reason why the graph is not in the cache, or why only its code is not in Inductor's cache.
+        The reason why AOTAutograd's cache lacks the graph, or why Inductor's cache lacks its code.
     location : Location or None
         The operation that makes PyTorch bypass the cache.
     """

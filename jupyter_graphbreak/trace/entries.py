@@ -41,7 +41,7 @@ _UNNAMED_ARTIFACT = {"name": ""}
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One entry: the id of its process (0 if unknown), its record, and the number of bytes of its envelope."""
+    """One entry: the id of its process (0 if unknown), its record, and the length of its JSON in bytes."""
 
     process: int
     record: Record
@@ -57,9 +57,9 @@ class Tally:
     entry_count : int
         The number of all entries, including kinds that were not requested.
     unreadable_count : int
-        The number of entries whose envelope is not JSON, or is too long.
+        The number of entries whose first line contains no valid JSON, or is too long.
     malformed_count : int
-        The number of entries whose envelope does not have the form that PyTorch writes.
+        The number of entries whose JSON does not have the form that PyTorch writes.
     damaged_count : int
         The number of payloads that do not match their checksum.
     stray_line_count : int
@@ -236,7 +236,8 @@ def resumed_line(listing: str) -> int | None:
     """Return the line on which a resume function continues; ``None`` if its listing has an unknown form.
 
     A resume function begins with code that Dynamo inserts between two assignments to a variable. It then jumps to the
-    instruction of the copied function at which it continues. Torch 2.13 and newer releases log its bytecode.
+    instruction of the copied function at which it continues. Torch 2.13 and newer releases log the bytecode of resume
+    functions.
 
     Parameters
     ----------

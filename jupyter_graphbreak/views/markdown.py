@@ -21,12 +21,24 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: The maximum number of lines, of characters of a line, and of characters of a table cell.
-_MAX_LINES, _MAX_LINE_LENGTH, _MAX_CELL_LENGTH = 200, 1_000, 400
+#: The maximum number of lines in a code block.
+_MAX_LINES = 200
+#: The maximum number of characters in a line.
+_MAX_LINE_LENGTH = 1_000
+#: The maximum number of characters in a table cell.
+_MAX_CELL_LENGTH = 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
-#: The maximum number of reports, of breaks and of remedies per report, of characters of one code block, and of
-#: differences per remedy. GitHub limits a comment to 65,536 characters.
-_MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT_LENGTH, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
+# GitHub limits a comment to 65,536 characters.
+#: The maximum number of reports.
+_MAX_REPORTS = 50
+#: The maximum number of breaks per report.
+_MAX_BREAKS = 50
+#: The maximum number of remedies per report.
+_MAX_REMEDIES = 5
+#: The maximum number of characters in one code block.
+_MAX_TEXT_LENGTH = 8_000
+#: The maximum number of differences per remedy.
+_MAX_DIFFERENCES = 20
 
 
 def render_markdown(

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 _SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
 _PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
-#: The maximum number of fixes per break, of characters per fix, and of characters of all fixes. Longer fixes are left
-#: out.
-_MAX_FIXES, _MAX_FIX_LENGTH, _MAX_TOTAL_FIX_LENGTH = 20, 200_000, 4_000_000
+#: The maximum number of fixes per break.
+_MAX_FIXES = 20
+#: The maximum number of characters in a fix. Longer fixes are left out.
+_MAX_FIX_LENGTH = 200_000
+#: The maximum number of characters in all fixes together.
+_MAX_TOTAL_FIX_LENGTH = 4_000_000
 
 
 def render_sarif(

@@ -148,8 +148,9 @@ def _rest_lines(total: int, limit: int, description: str = "more", indent: str =
 
 #: The maximum number of remedies that work to list and, if none works, of failed ones.
 _MAX_REMEDIES, _MAX_FAILED_REMEDIES = 4, 3
-#: The outcome of a failed trial is cut to about this many characters, and a change to this many lines.
+#: The outcome of a failed trial is cut to about this many characters.
 _MAX_TRIAL_LENGTH = 160
+#: A change is cut to this many lines.
 _MAX_REMEDY_LINES = 12
 #: If a change is too long, each block of removed lines is cut to this many lines.
 _MAX_REMOVED_LINES = 2
@@ -188,9 +189,9 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     return [*untried, *trials] or no_trials
 
 
-def remedy_lines_of_function(report: Report, skipped: Skipped) -> list[str]:
+def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[str]:
     """Return lines on the remedies for a function that runs eagerly without a break."""
-    remedies = remedies_for_frame(report, skipped)
+    remedies = remedies_for_frame(report, eager_function)
     return _trial_lines(report, remedies, None) if remedies is not None else []
 
 
@@ -278,12 +279,17 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-#: The maximum number of source lines in total; in a long source, the number before and after each marked line.
+#: The maximum number of source lines in total.
 _MAX_LINES = 48
+#: In a long source, the number of lines before and after each marked line.
 _CONTEXT_LINES = 2
-#: The maximum and minimum number of calls of one stack to name, and the maximum number of characters of a source line.
-_MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
-#: The maximum number of breaks with one cause to list, and of breaks of one line to underline.
+#: The maximum number of calls of one stack to name.
+_MAX_CALLS = 40
+#: The minimum number of calls of one stack to name.
+_MIN_CALLS = 2
+#: The maximum number of characters in a source line.
+_MAX_LINE_CHARS = 2_000
+#: The maximum number of breaks to list for one cause or to underline on one line.
 _MAX_LISTED_BREAKS = 5
 #: The maximum number of differences between compiled and eager paths to list.
 _MAX_PATHS = 5

@@ -19,7 +19,7 @@ from notebooks import cause_pages, constructs, known_bugs
 ROOT = Path(cause_pages.__file__).parents[1]
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
-#: The address of a page in a string of the code, such as `page="recompiles.md#raising-the-limit"`.
+#: A page address in a string literal, such as `page="recompiles.md#raising-the-limit"`.
 _ADDRESS = re.compile(r"[\"(]((?:causes/)?[a-z]\w*)\.md(?:#([\w-]+))?[\")]")
 
 

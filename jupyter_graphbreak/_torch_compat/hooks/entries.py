@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Emit, WatchedCall
 
-#: The maximum number of frames that are searched for the wrapper of a compiled function, and from there for its caller.
+#: The maximum number of frames to search for the wrapper of a compiled function, and then again for its caller.
 _MAX_FRAMES = 60
 #: The files whose frames are between user code and the wrapper.
 _FILES_OUTSIDE_WRAPPER = (

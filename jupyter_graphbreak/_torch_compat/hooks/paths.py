@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 _OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
-#: Instructions that return from the function, and those that raise an exception.
+#: Instructions that return from the function.
 _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
+#: Instructions that raise an exception.
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
 #: The maximum number of a function's instructions in which to search for the one at which two branches join.
 _MAX_INSTRUCTIONS = 20_000
-#: The maximum number of values to follow at the same time, and of lines of one branch to record.
-_MAX_FOLLOWED_VALUES, _MAX_LINES = 1_000, 2_000
+#: The maximum number of values to follow at the same time.
+_MAX_FOLLOWED_VALUES = 1_000
+#: The maximum number of lines of one branch to record.
+_MAX_LINES = 2_000
 
 
 def watch_paths(observer: Observer) -> AbstractContextManager[None]:

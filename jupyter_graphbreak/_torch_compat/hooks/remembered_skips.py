@@ -53,7 +53,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:
-            if not observer.covers_this_thread():  # a different thread, whose skips this run does not see
+            if not observer.covers_this_thread():  # another thread, whose skips this run does not see
                 calls.suspect(code for code in (code,) if _can_be_entry(code))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("input_codes.add", error)

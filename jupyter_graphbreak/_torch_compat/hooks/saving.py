@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
-#: The maximum number of keys of a dict, and of levels of nested dicts, to examine.
-_MAX_KEYS, _MAX_LEVELS = 1000, 3
+#: The maximum number of keys to examine in a dict.
+_MAX_KEYS = 1000
+#: The maximum number of levels of nested dicts to examine.
+_MAX_LEVELS = 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 

@@ -61,9 +61,12 @@ _SIMPLER_BACKENDS: dict[CompilationStep, tuple[str, ...]] = {
     "aot_eager": ("eager",),
     "eager": (),
 }
-#: The time limit in seconds, and the minimum and maximum numbers of runs, for timing a call.
+#: The time limit in seconds for timing a call.
 _MAX_TIMING_S = 0.3
-_MIN_TIMED_CALLS, _MAX_TIMED_CALLS = 5, 100
+#: The minimum number of runs for timing a call.
+_MIN_TIMED_CALLS = 5
+#: The maximum number of runs for timing a call.
+_MAX_TIMED_CALLS = 100
 
 
 @dataclass(frozen=True)

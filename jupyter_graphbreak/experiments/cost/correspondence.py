@@ -60,12 +60,15 @@ class Correspondence:
         )
 
     def original_source(self, ident: str) -> str | None:
-        """Return the original run's id for a source of the repeated run; ``None`` if its report lacks the source."""
+        """Return the original run's id for a source of the repeated run; ``None`` if there is no such source."""
         name = self._names_on_copies(ident)
         return next((source.id for source in self.run_report.sources if self._names_in_run(source.id) == name), None)
 
     def original_location(self, location: Location | None) -> Location | None:
-        """Return a location of the repeated run with the original run's id; ``None`` if its report lacks the source."""
+        """Translate a location of the repeated run to the source id in the original run's report.
+
+        Return ``None`` if that report lacks the source.
+        """
         source = self.original_source(location.source) if location is not None else None
         return replace(location, source=source) if location is not None and source is not None else None
 

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 #: The number of consecutive calls. Memory that the first call keeps is ignored, because that call may
 #: fill a cache.
 _CALL_COUNT = 6
-#: The profiler's ranges in which a call runs, and in which garbage is collected after the last call.
-_CALL_RANGE, _END_RANGE = "graphbreak call in a row", "graphbreak end of calls"
+#: The profiler's range in which a call runs.
+_CALL_RANGE = "graphbreak call in a row"
+#: The profiler's range in which garbage is collected after the last call.
+_END_RANGE = "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.guard_trees import FrameGuards, GuardNode
     from jupyter_graphbreak.experiments.trial.effect_locations import Locate
 
-#: The maximum number of objects to list, and the minimum share of the time of a frame's guards.
+#: The maximum number of objects to list.
 _MAX_GUARDS = 10
+#: The minimum share of the time of a frame's guards for an object to be listed.
 _NOTABLE_SHARE = 0.02
 #: If one part of an object takes more than this share of the object's time, the parts are listed separately.
 _DOMINANT_SHARE = 0.5
-#: The number of batches in which checks are timed, and the time of a batch, for all guards and for a single guard.
+#: The number of batches in which all guards are timed together, and the time of one batch.
 _BATCHES, _BATCH_NS = 15, 300_000
+#: The number of batches in which a single guard is timed, and the time of one batch.
 _SINGLE_BATCHES, _SINGLE_BATCH_NS = 5, 5_000
 #: All guards are timed after each of at most ``_MAX_CALLS`` calls, within a time limit in nanoseconds. Of these times,
 #: at least ``_MIN_TIMES`` are kept.

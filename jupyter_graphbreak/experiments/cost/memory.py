@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     _ShapeAndDtype = tuple[tuple[int, ...], torch.dtype]
 
 _Key = TypeVar("_Key")
-#: The maximum number of lines to list, and the maximum number of entries of a stack.
+#: The maximum number of lines to list.
 _MAX_LINES = 20
+#: The maximum number of entries in a stack.
 _MAX_FRAMES = 50
 
 

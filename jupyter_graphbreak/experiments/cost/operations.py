@@ -32,11 +32,11 @@ _SLOW_US = 200.0
 #: differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
-#: The number of runs in which operations are timed one by one, and the minimum number of times of one operation alone.
+#: The number of runs in which operations are timed one by one; comparing one operation needs as many timings.
 _RUN_COUNT = 3
-#: The maximum number of operations of a graph that are compiled alone, slowest first, and each one's minimum share of
-#: the time.
+#: The maximum number of a graph's operations to compile alone, slowest first.
 _MAX_COMPILED = 8
+#: The minimum share of the time for an operation to be compiled alone.
 _MIN_SHARE = 0.01
 #: No further operation is compiled if the slow ones found so far explain all but this share of the graph's time.
 _MAX_UNEXPLAINED_SHARE = 0.3

@@ -28,16 +28,21 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.additions import Addition
 
-#: The minimum number of runs of each variant, unless a deadline passes, and the default maximum.
+#: The minimum number of runs of each variant, unless a deadline passes.
 MIN_RUNS = 7
+#: The default maximum number of runs of each variant.
 MAX_RUNS = 300
-#: The minimum number of runs of each variant if the deadline passes, and if the time limit is reached.
+#: The minimum number of runs of each variant if the deadline passes.
 _MIN_RUNS_AFTER_DEADLINE = 3
+#: The minimum number of runs of each variant if the time limit is reached.
 _MIN_RUNS_AFTER_TIME_LIMIT = 1
 
-#: The time in seconds for comparing two calls, and the minimum and maximum number of pairs of calls.
+#: The time in seconds for comparing two calls.
 _RATIO_S = 2.0
-_MIN_PAIRS, _MAX_PAIRS = 7, 40
+#: The minimum number of pairs of calls for such a comparison.
+_MIN_PAIRS = 7
+#: The maximum number of pairs of calls for such a comparison.
+_MAX_PAIRS = 40
 #: A ratio is reported if its uncertainty is at most this share of the ratio, or half of the ratio's distance from 1.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1

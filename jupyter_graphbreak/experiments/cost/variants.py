@@ -454,7 +454,10 @@ class Variant:
             self._restore_arguments()
 
     def _restore_arguments(self) -> None:
-        """Restore the arguments in place, or make new copies if that is not possible; large memory is not restored."""
+        """Restore the arguments in place, or copy them again if that is impossible.
+
+        The memory of large tensors is not restored.
+        """
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
         else:

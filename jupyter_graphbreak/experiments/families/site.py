@@ -116,7 +116,7 @@ def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | No
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
-    """Return the site of a location; ``None`` if its text is not available or not Python."""
+    """Return the site of a location; ``None`` if the text of the source is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
     draft = draft_of(text, problem.taken_names) if text is not None else None
     if location is None or draft is None:

@@ -136,7 +136,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
         source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)
     }
     all_drafts = (site.draft, *other_drafts.values())
-    # One cell may create or rename the object that a different cell compiles.
+    # One cell may create or rename the object that another cell compiles.
     names = _names_assigned_from(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_in_unsupported_form(draft, compiled_names) for draft in all_drafts):

@@ -265,8 +265,8 @@ def _sentence_about_size(size: Size) -> str:
             "that batch, or leave it out (`drop_last=True` of a `DataLoader`)."
         )
     return (
-        f"Dimension {size.dim} of `{size}` varies: keep it the same, such as by padding, or move the code that depends "
-        "on it out of the compiled function."
+        f"Dimension {size.dim} of `{size}` varies: keep it constant, for example by padding, or move the code that "
+        "depends on it out of the compiled function."
     )
 
 
@@ -361,8 +361,8 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
     if line.library_file is not None:
         return (
             f"Line {line.line} of {line.library_file}, `{code}`, turns a size or a number into a constant: each value "
-            "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
-            "it to the library."
+            "has its own graph. The line is a library's: pass the same size each time, for example by padding, or "
+            "report it to the library."
         )
     if line.head == "loop":
         return (

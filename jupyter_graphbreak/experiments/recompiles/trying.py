@@ -53,16 +53,17 @@ if TYPE_CHECKING:
 
 #: PyTorch's error if the code turns a marked size into a constant.
 _REJECTED_MARK_ERROR = "ConstraintViolationError"
-#: PyTorch's message if the code turns a marked size into a constant, and the pattern of a line in the message's stacks.
+#: PyTorch's message if the code turns a marked size into a constant.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
+#: A line in the stacks of this message.
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The smallest share of the compilations after the first call that a change must avoid.
 _MIN_AVOIDED_SHARE = 0.2
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
-#: The maximum number of calls with sizes near constants in the code, and the largest such size, unless the run used a
-#: larger size.
+#: The maximum number of calls with sizes near constants in the code.
 _MAX_AROUND_CONSTANTS = 4
+#: The largest such size, unless the run used a larger size.
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers for which edge values are tried.
 _MAX_EDGE_NUMBERS = 2

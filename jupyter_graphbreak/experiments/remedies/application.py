@@ -40,8 +40,9 @@ class ThreadRunsChangeError(CannotApplyError):
     """A change cannot be applied now because one of the user's other threads would run the changed code."""
 
 
-#: Patterns for the names that code compiles, and for the names that it assigns at the top level.
+#: The names that code compiles.
 _COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
+#: The names that code assigns at the top level.
 _ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 
 

@@ -143,6 +143,10 @@ def _out_of_time_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: running it on copies took all the available time."
 
 
+def _not_started_message(entry: Entry) -> str:
+    return f"Nothing was tried for {entry.function}: the time limit was reached before it could run."
+
+
 def _uncompiled_function(fn: Any) -> Any:
     inner = compiled_callable(fn)
     return fn if inner is None else inner
@@ -190,7 +194,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             is_last = index == len(entries) - 1 and not _has_breaks_only_in_recompiles(report)
             entry_deadline = deadline if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
             if left_s <= 0 and (is_later or not own_edits):
-                reasons += [] if is_later else [_out_of_time_message(entry)]
+                reasons += [] if is_later else [_not_started_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():

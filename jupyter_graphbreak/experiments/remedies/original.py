@@ -89,8 +89,9 @@ def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
 _MAX_INPUTS = 6
 #: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
-#: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
+#: The maximum size in bytes of the results on edge inputs.
 _MAX_KEPT_BYTES = 1 << 26
+#: The number of these results to keep in any case.
 _MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.06
@@ -101,10 +102,11 @@ _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
-#: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
-#: differs from the original only when compiled, and the third one to its inputs of different kinds.
+#: The maximum number of edge inputs for which a program is compiled.
 _MAX_EDGE_CASES = 6
+#: The same maximum for a program that differs from the original only when compiled.
 _MAX_EDGE_CASES_OF_SETTINGS = 10
+#: The maximum number of edge inputs of different kinds for such a program.
 _MAX_DIFFERENT_KINDS = 8
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
@@ -112,8 +114,9 @@ _MAX_STATE_NUMBERS = 2
 _MAX_EMPTY_TENSORS = 2
 #: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions.
 _KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
+#: The end of the descriptions of edge inputs with NaN.
 _NAN_SUFFIX = " nan"
 #: Words that occur in conditions on sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")

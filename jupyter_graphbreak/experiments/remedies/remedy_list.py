@@ -276,15 +276,15 @@ def _frames_within(report: Report, ident: str) -> set[str]:
     return frame_ids
 
 
-def _merge_over_calls(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
+def _merge_over_calls(remedies: list[Remedy], entry_by_remedy_id: Mapping[str, Entry]) -> list[Remedy]:
     """Merge equal changes that were tried with different calls to one entry, and keep the worse verdict."""
     remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
-        entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
+        entry, change = entry_by_remedy_id[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
         key = (entry.frame_id, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
-        if entries[earlier_remedy.id] is not entry:
+        if entry_by_remedy_id[earlier_remedy.id] is not entry:
             worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))
             breaks = list(dict.fromkeys([*earlier_remedy.breaks, *remedy.breaks]))
             remedies_by_change[key] = replace(worse_remedy, id=earlier_remedy.id, breaks=breaks)

@@ -43,21 +43,23 @@ _FEW_TRIALS = 5
 _MAX_STEPS = 3
 #: The maximum number of further steps after all working candidates have been combined.
 _MAX_STEPS_TOGETHER = 12
-#: The shares of the time after which the search stops applying all settings at once, fixing individual breaks, and
-#: combining remedies; the rest is for compiling a part of the entry instead.
+#: The share of the time after which the search stops applying all settings at once.
 _SHARE_AT_ONCE = 0.3
+#: The share of the time after which the search stops fixing individual breaks.
 _SHARE_OF_SINGLE_BREAKS = 0.65
+#: The share of the time after which the search stops combining remedies; the rest is for compiling a part of the entry.
 _SHARE_OF_COMBINING = 0.8
-#: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
-#: if it is tried before the individual breaks because there are many.
+#: The share of the remaining time that compiling a part may take if it is tried first.
 _SHARE_OF_PART_FIRST = 0.4
+#: The same share if it is tried before the individual breaks because there are many.
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
 #: If the breaks cost nothing, a part is worth compiling only if it performs at least this share of the operations.
 _SUFFICIENT_SHARE = 0.5
-#: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
+#: The family of the user's own edits.
 _OWN_EDIT_FAMILY = "own"
+#: The time in seconds that an edit by the user may take even if no time is left.
 OWN_EDIT_S = 60.0
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, RecordedEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The default time limit for one reproducer, in seconds, and the share of the limit after which reducing ends.
+#: The default time limit for one reproducer in seconds.
 PATIENCE_S = 90.0
+#: The share of the limit after which reducing ends.
 _SHARE_OF_REDUCTION = 0.6
 #: The maximum number of scripts to try until one reproduces the finding.
 _MAX_SCRIPTS = 24

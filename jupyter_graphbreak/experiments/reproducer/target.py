@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 #: The ids of an error and of a wrong result, which are also kinds of findings.
 ERROR, CHECK = "error", "check"
-#: The exception that the script raises if its two results differ, and the function that the script calls to compare.
-WRONG_RESULT_ERROR, COMPARISON_FUNCTION = "AssertionError", "assert_close"
+#: The exception that the script raises if its two results differ.
+WRONG_RESULT_ERROR = "AssertionError"
+#: The function that the script calls to compare its two results.
+COMPARISON_FUNCTION = "assert_close"
 _MAX_TITLE_LENGTH = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
 

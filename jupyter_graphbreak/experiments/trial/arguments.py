@@ -24,7 +24,7 @@ class Arguments:
         return [*self.args, *self.kwargs.values()]
 
     def to_positional(self, fn: Callable[..., Any]) -> Arguments:
-        """Return the arguments, as many by position as the signature allows, or unchanged if they do not fit it."""
+        """Pass as many arguments by position as the signature allows. Arguments that do not fit it stay unchanged."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):

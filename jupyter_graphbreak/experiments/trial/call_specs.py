@@ -34,21 +34,25 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
     from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
-#: The maximum number of different calls to remember for one entry, and the maximum that applies to calls that
-#: compile something.
+#: The maximum number of different calls to remember for one entry.
 _MAX_CALLS = 64
+#: The maximum number of different calls at which a call that compiles something is still remembered.
 _MAX_COMPILING_CALLS = 96
-#: The maximum number of calls to examine before they run, and the maximum number of those whose state is also examined.
-#: The latter is lower until a call other than the first compiles something.
+#: The maximum number of calls to examine before they run.
 _MAX_EXAMINED_CALLS = 256
+#: The maximum number of these calls whose state is also examined.
 _MAX_CALLS_WITH_STATE = 32
+#: The same maximum until a call other than the first compiles something.
 _MAX_CALLS_WITH_STATE_AT_FIRST = 4
-#: The maximum size in bytes of a tensor whose data is copied, and of all these copies together.
+#: The maximum size in bytes of a tensor whose data is copied.
 _MAX_TENSOR_BYTES = 1 << 16
+#: The maximum size in bytes of all these copies together.
 _MAX_COPIED_BYTES = 1 << 25
-#: The maximum depth of containers and objects, and the maximum numbers of values and of functions to examine.
+#: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6
+#: The maximum number of values to examine.
 _MAX_VALUES = 2_000
+#: The maximum number of functions to examine.
 _MAX_FUNCTIONS = 100
 _PLAIN_TYPES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a global variable, in a function and at the top level of a cell.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: If a storage is larger than this and a view uses only a small part of it, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
-#: The memo key of the set of keys of memory that no run has changed.
+#: The memo entry that holds the keys of the memory that no run has changed.
 UNCHANGED_MEMORY = "unchanged"
 _MEMORY_STREAMS = (io.StringIO, io.BytesIO)
 #: Python's hash modules, whose objects only their own ``copy`` method can copy.
@@ -66,7 +66,7 @@ class UncopiedObject(NamedTuple):
 
 
 class MemoryProvider:
-    """Provides the memory for copies of tensors, for example to let several copies share large memory."""
+    """Provides the memory for copies of tensors, for example to let several copies share that of a large tensor."""
 
     def copy_storage(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return a copy of a tensor's storage, or ``None`` if the caller has to copy it."""
@@ -566,8 +566,10 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 _MIN_ELEMENTS = 1 << 18
 
 
-#: The number of neighboring elements in a row, and the number of weighted sums that a row is reduced to.
-_ROW_ELEMENTS, _ROW_SUMS = 1024, 8
+#: The number of neighboring elements in a row.
+_ROW_ELEMENTS = 1024
+#: The number of weighted sums to which a row is reduced.
+_ROW_SUMS = 8
 
 
 #: The number of rows to reduce at once.

@@ -72,8 +72,9 @@ if TYPE_CHECKING:
     #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
-#: The maximum number of sizes to change, and of edge inputs with random tensors.
+#: The maximum number of sizes to change.
 _MAX_SIZES = 2
+#: The maximum number of edge inputs with random tensors.
 _MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _EDGE_DTYPES = {True: (torch.int64, torch.float64, torch.float16, torch.bool), False: (torch.float32, torch.int32)}
@@ -94,18 +95,22 @@ _TENSORS_WITH_GRAD = "tensors that have a .grad"
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
 _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
-#: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
+#: Numbers that a caller may pass for a parameter that is ``None``.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
+#: The maximum number of such parameters.
 _MAX_OPTIONAL_PARAMETERS = 3
 #: The maximum number of tensors among which every pair is made to share memory.
 _MAX_SHARING_TENSORS = 3
-#: The maximum number of constants in the code to use as elements or as lengths, and of tables whose lengths are used.
+#: The maximum number of constants in the code to use as elements or lengths.
 _MAX_CODE_NUMBERS = 8
+#: The maximum number of tables whose lengths are used.
 _MAX_LOOKUP_TABLES = 4
-#: The largest length to take from the code, its maximum ratio to the original length, and the maximum number of
-#: elements of a tensor with such a length. These limits prevent runs that take much longer than the original one.
+# The next three limits prevent runs that take much longer than the original one.
+#: The largest length to take from the code.
 _MAX_LENGTH = 4096
+#: The maximum ratio of such a length to the original length.
 _MAX_GROWTH = 64
+#: The maximum number of elements of a tensor with such a length.
 _MAX_ELEMENTS = 1 << 16
 #: Names that code uses to read the number in a tensor.
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})

@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 
 #: The processor time in seconds after which no further input is derived.
 _MAX_SECONDS = 2.0
-#: The maximum number of random seeds to try for different paths through the function, and the maximum processor time
-#: in seconds for trying them.
-_MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
+#: The maximum number of random seeds to try for different paths through the function.
+_MAX_SEEDS = 24
+#: The maximum processor time in seconds for trying them.
+_MAX_SECONDS_FOR_SEEDS = 0.5
 #: A function is slow if a call takes this many seconds of processor time. It then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
 #: The maximum number of sizes of the first input to shrink.
 _MAX_SHRUNK_SIZES = 3
-#: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
+#: The smallest size to which a dimension shrinks.
 _MIN_SIZE = 2
+#: The smallest size that is worth shrinking.
 _MIN_SHRINKABLE = 8
 #: A further size to try, because networks for images halve sizes several times.
 _DIVISIBLE_SIZE = 16

@@ -72,7 +72,10 @@ class TrialStoppedError(Exception):
 
 
 class EffectRefusedError(BaseException):
-    """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
+    """Raised in user code to stop it before it has a side effect.
+
+    It is not an ``Exception``, so that few handlers catch it.
+    """
 
     def __init__(self, effect: ObservedEffect) -> None:
         super().__init__(f"A trial was stopped: it {effect.description}.")

@@ -84,7 +84,7 @@ def share_run_setup(
     Parameters
     ----------
     storage_copies : iterable of StorageCopy
-        The copies of large memory from before the call.
+        The copies of large tensors' memory from before the call.
     name_snapshot : NameSnapshot, optional
         The values that names referred to when the call started.
     """
@@ -263,7 +263,7 @@ class Subject:
     def save_arguments(self, arguments: Arguments) -> SavedState:
         """Save the content of a run's arguments, except the state, to restore it in place.
 
-        :meth:`restore_memory_of_arguments` restores large memory.
+        :meth:`restore_memory_of_arguments` restores the memory of large tensors.
         """
         state_keys = self._state_keys()
         return SavedState(
@@ -273,7 +273,7 @@ class Subject:
         )
 
     def restore_memory_of_arguments(self) -> bool:
-        """Undo changes to large memory that is not part of the state, and return whether there were any."""
+        """Undo changes to the memory of large tensors that are not part of the state; return whether there were any."""
         state_keys = self._state_keys()
         return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
 

@@ -56,7 +56,7 @@ def randomize_within_range(value: torch.Tensor) -> torch.Tensor:
 
 
 def multiply_by_ten(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor times ten, or a tensor of flags unchanged."""
+    """Return a tensor times ten. A tensor of flags stays unchanged."""
     return value if value.dtype == torch.bool else value * 10
 
 
@@ -73,7 +73,10 @@ def randomize(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
 
 
 def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a tensor filled with a number, truncated for an integer dtype, or unchanged if out of its range."""
+    """Return a copy of a tensor filled with a number, which is truncated for an integer dtype.
+
+    Return the tensor itself if its dtype cannot hold the number.
+    """
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
         return value  # an integer cannot have this value
     try:
@@ -83,7 +86,7 @@ def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def replace_first(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a floating-point tensor with its first element replaced, or any other tensor unchanged."""
+    """Return a floating-point tensor with its first element replaced. Any other or empty tensor stays unchanged."""
     if not value.is_floating_point() or not value.numel():
         return value
     result = value.detach().clone()
@@ -167,7 +170,7 @@ def first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers whose products overflow the dtype, and other tensors unchanged. Python's integers never overflow.
+    """Return integers whose products overflow the dtype, as Python's do not. Other tensors stay unchanged.
 
     The value is negative if the maximum is large: a program that uses it as a size would otherwise exhaust the memory.
     """
@@ -178,7 +181,7 @@ def with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
 
 
 def with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which only the first element is positive, or an unsigned or empty tensor unchanged."""
+    """Return a tensor in which only the first element is positive. An unsigned or empty tensor stays unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1

@@ -188,7 +188,7 @@ def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset
     Parameters
     ----------
     one, other : mapping
-        The results of both runs, by name. A path begins with its name.
+        The results of both runs, by name. Each path begins with the name of its result.
     """
     comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
@@ -462,7 +462,7 @@ def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
 
 
 def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
-    """Return the content of a stream in memory, and its position, or ``None`` if it is closed."""
+    """Return the content and the position of a stream in memory; ``None`` if the stream is closed."""
     return None if stream is None or stream.closed else (stream.getvalue(), stream.tell())
 
 

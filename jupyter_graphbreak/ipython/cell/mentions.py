@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 #: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
-#: The maximum number of keys of a dict that are examined, and of its values that are dicts.
+#: The maximum number of keys to examine in a dict, and in each dict among its values.
 _MAX_KEYS = 1000
 
 

@@ -28,19 +28,27 @@ if TYPE_CHECKING:
 
 #: The reader's sources with at most this many lines are shown without folding.
 _MAX_UNFOLDED_LINES = 40
-#: The minimum number of lines to fold, in the reader's sources and in libraries.
-_MIN_FOLDED_LINES, _MIN_FOLDED_LIBRARY_LINES = 6, 3
-#: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
-#: leads to a break.
-_LINES_NEAR_BREAK, _LINES_NEAR_LIBRARY_BREAK, _LINES_NEAR_CALL = 3, 1, 1
-#: The number of graph letters that fit in the gutter of one line, and in the title of folded lines.
+#: The minimum number of lines to fold in the reader's sources.
+_MIN_FOLDED_LINES = 6
+#: The minimum number of lines to fold in libraries.
+_MIN_FOLDED_LIBRARY_LINES = 3
+#: The number of lines that stay visible around a break in the reader's sources.
+_LINES_NEAR_BREAK = 3
+#: The number of lines that stay visible around a break in a library.
+_LINES_NEAR_LIBRARY_BREAK = 1
+#: The number of lines that stay visible around a call that leads to a break.
+_LINES_NEAR_CALL = 1
+#: The number of graph letters that fit in the gutter of one line.
 _MAX_LETTERS = 3
+#: The number of graph letters that fit in the title of folded lines.
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
 #: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
-#: The maximum number of breaks of one line to number in its gutter, and to explain in notes below it.
-_MAX_SIGNS, _MAX_NOTES = 20, 20
+#: The maximum number of a line's breaks to number in its gutter.
+_MAX_SIGNS = 20
+#: The maximum number of a line's breaks to explain in notes below it.
+_MAX_NOTES = 20
 
 
 @dataclass(frozen=True, slots=True)

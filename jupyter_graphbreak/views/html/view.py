@@ -94,8 +94,7 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: The maximum number of eager functions and of resume functions that are listed for a break, and of calls for a step of
-#: the run.
+#: The maximum number of names in one list: a break's eager functions or resume functions, or the calls of one step.
 _MAX_NAMES = 8
 #: The maximum number of calls to show with the statement that compiles them, if they were compiled for the report.
 _MAX_COMPILABLE_CALLS = 4

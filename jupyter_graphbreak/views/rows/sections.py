@@ -113,8 +113,10 @@ def _cudagraph_skip_sentences(report: Report) -> list[str]:
 
 #: The maximum number of rows per section: front ends read no more than this, and saved outputs must stay small.
 MAX_ROWS = 5_000
-#: The maximum number of characters of a label or detail, and of a paragraph.
-_MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
+#: The maximum number of characters in a label or a detail.
+_MAX_LABEL_LENGTH = 300
+#: The maximum number of characters in a paragraph.
+_MAX_PARAGRAPH_LENGTH = 1_000
 _T = TypeVar("_T")
 #: The maximum number of guards of one function to list.
 _MAX_GUARDS = 10

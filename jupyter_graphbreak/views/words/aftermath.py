@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
-#: The maximum number of resume functions, and of eager functions, to list.
+#: The maximum number of resume functions or eager functions to list.
 _MAX_NAMES = 3
 _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
+#: The maximum number of functions to name.
 _MAX_NAMED_FUNCTIONS = 3
+#: The minimum compile time in seconds that is worth a sentence.
 _MIN_COMPILE_S = 1.0
 #: Shorter times, in seconds, would be shown as zero.
 _MIN_SHOWN_S = 0.05
@@ -203,8 +204,10 @@ _ADVICE_ON_SMALL_CALLS = (
 )
 #: Calls in the run take longer than in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
-#: The maximum number of entries, and of remedies of one entry, to describe.
-_MAX_ENTRIES, _MAX_REMEDIED = 50, 20
+#: The maximum number of entries to describe.
+_MAX_ENTRIES = 50
+#: The maximum number of an entry's remedies to describe.
+_MAX_REMEDIED = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,10 @@ _MIN_SHOWN_RATIO = 1.1
 _NOTABLE_START_S = 1.0
 #: The maximum number of listed graphs that no cache can keep.
 _MAX_BYPASSED_GRAPHS = 3
-#: The maximum number of slow operations to list, and a lower bound of times to divide by.
-_MAX_OPS, _MIN_US = 5, 0.1
+#: The maximum number of slow operations to list.
+_MAX_OPS = 5
+#: A lower bound, in microseconds, for times to divide by.
+_MIN_US = 0.1
 #: The maximum number of alternatives of an entry to describe.
 _MAX_ALTERNATIVES = 5
 _UNNOTICED_CHANGES = {

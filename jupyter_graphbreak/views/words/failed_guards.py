@@ -114,8 +114,9 @@ _ADVICE_ON_EMPTY_CONTAINER = (
 )
 #: The advice for guards that a condition creates.
 _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is expected"
-#: The advice for a container that grows with each call, and the methods that make it grow.
+#: The advice for a container that grows with each call.
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
+#: The methods that make a container grow.
 _FILLING_METHODS = ("append", "extend", "insert")
 #: The advice for a value that code on the line of a break computes, which has no name.
 _ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
@@ -131,8 +132,9 @@ _ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later v
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
-#: The error of the stance that forbids recompiles, and a guard in its message: "- 0/0: n == 1   # def f(x, n): ...".
+#: The error of the stance that forbids recompiles.
 _STANCE_ERROR = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
+#: A guard in the message of this error: "- 0/0: n == 1   # def f(x, n): ...".
 _GUARD_IN_ERROR = re.compile(r"^ *- \d+/\d+: (?P<guard>\S[^\n]*?)(?: {2,}#[^\n]*)?$", re.MULTILINE)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2

@@ -38,8 +38,9 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: The number of unchanged lines shown before and after a change.
 _CONTEXT_LINES = 2
-#: The maximum number of remedies to consider for one break, and for combinations.
+#: The maximum number of remedies to consider for one break.
 _MAX_REMEDIES_OF_BREAK = 100
+#: The maximum number of remedies to consider for combinations.
 _MAX_REMEDIES_TO_COMBINE = 200
 #: A remedy with more edits than this is not combined with others; none that we propose has this many.
 _MAX_EDITS = 20
@@ -355,7 +356,7 @@ def _make_comment(report: Report, remedy: Remedy, inserted_as: Literal["cell", "
     target = target_text(report, remedy)
     verb = "prevents the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
-    differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
+    differences = [f"Differences: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edits_note = ", undo the edits of the other cells" if "cell" in kinds else ""

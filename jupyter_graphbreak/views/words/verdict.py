@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 RunOutcome = Literal["good", "bad", "error", "plain"]
 #: The separators in a piece of advice, before its reason and before its alternatives.
 _ADVICE_DETAIL_SEPARATOR = re.compile(r": |; or ")
-#: Common names of wrappers, which mean nothing to a reader, and the maximum number of nested wrappers to look through.
+#: Common names of wrappers, which mean nothing to a reader.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
+#: The maximum number of nested wrappers to look through.
 _MAX_WRAPPERS = 5
 #: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"

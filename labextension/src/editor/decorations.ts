@@ -21,7 +21,7 @@ import {
 } from './descriptions';
 import { type IMark, containsSelection } from './positions';
 
-/** The number of graphs, and of breaks, that fit in the gutter of one line. */
+/** The number of graphs, or of breaks, that fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
 
 /** The maximum number of characters of a graph's id on the page; the style sheet shows fewer. */

@@ -9,14 +9,16 @@ import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** The maximum numbers of breaks on a line, and of breaks to which its calls lead, that are listed beside the line. */
+/** The maximum number of a line's breaks to list beside it. */
 const MAX_BESIDE = 2;
+
+/** The maximum number of breaks to which a line's calls lead that are listed beside it. */
 const MAX_LEADS_TO = 6;
 
-/** The maximum number of breaks, and of graphs, that a tooltip lists. */
+/** The maximum number of breaks, or of graphs, that a tooltip lists. */
 const MAX_IN_TOOLTIP = 10;
 
-/** The maximum number of characters of a heading, and of a note beside a line. */
+/** The maximum number of characters in a heading or in a note beside a line. */
 const MAX_HEADING_LENGTH = 200;
 
 /** A piece of the note beside a line, its class, and the selection that a click on it makes. */

@@ -8,8 +8,10 @@ import { startColumn } from '../report/columns';
 import type { Spot } from '../report/types';
 import { currentLine, isReveal } from './markstate';
 
-/** The maximum number of animation frames to wait, and the number of consecutive frames in view that suffice. */
+/** The maximum number of animation frames to wait. */
 const MAX_FRAMES = 60;
+
+/** The number of consecutive frames in view that suffice. */
 const STABLE_FRAMES = 3;
 
 /**

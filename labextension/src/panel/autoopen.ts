@@ -4,8 +4,10 @@ import type { ISignal } from '@lumino/signaling';
 
 import type { NotebookReports } from '../notebook/notebookreports';
 
-/** The time after the end of a run within which its report may appear, and the time between two checks, in milliseconds. */
+/** The time in milliseconds after the end of a run within which its report may appear. */
 const LATE_MS = 2000;
+
+/** The time in milliseconds between two checks. */
 const STEP_MS = 100;
 
 export class AutoOpen {

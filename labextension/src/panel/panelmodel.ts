@@ -6,7 +6,7 @@ import { type IRun, isSameSelection, type ISelection } from '../notebook/runs';
 import { type IRow, type IRowOptions, makeRows } from './rows';
 import { keysOf, type Sort } from './tree';
 
-/** The number of rows that are on the page initially, and that each button press adds. */
+/** The number of rows on the page at first; each button press adds as many. */
 export const PAGE_SIZE = 500;
 
 /** The state of the panel, which is immutable. */

@@ -21,8 +21,10 @@ interface ISchema {
 /** The maximum number of entries of each top-level list, such as the breaks. */
 export const MAX_PARTS = 5_000;
 
-/** The maximum numbers of entries of one nested list, such as the operations of a graph, and of all nested lists. */
+/** The maximum number of entries in one nested list, such as the operations of a graph. */
 const MAX_NESTED = 20_000;
+
+/** The maximum number of entries in all nested lists together. */
 const MAX_ALL_NESTED = 400_000;
 
 /**

@@ -14,7 +14,7 @@ import type {
   Source
 } from './types';
 
-/** The maximum number of graphs, and of breaks, of a line; `totalOf` returns their original number. */
+/** The maximum number of a line's graphs, or of its breaks; `totalOf` returns their original number. */
 const MAX_ON_LINE = 50;
 
 /** The maximum number of lines of a source that all breaks, scopes and functions may span in total. */

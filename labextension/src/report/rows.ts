@@ -9,13 +9,19 @@ import { orderedBreaks, totalOf } from './lookup';
 import { clip } from './shown';
 import type { Location, Report, Row, Rows, Section, Spot } from './types';
 
-/** The maximum numbers of characters of a sign, of a label or a detail, and of a paragraph. */
+/** The maximum number of characters in a sign. */
 const MAX_SIGN_LENGTH = 20;
+
+/** The maximum number of characters in a label or a detail. */
 const MAX_LABEL_LENGTH = 1_000;
+
+/** The maximum number of characters in a paragraph. */
 const MAX_PARAGRAPH_LENGTH = 2_000;
 
-/** The maximum numbers of details and paragraphs of a row, and of sections. */
+/** The maximum number of rows about the whole report, and of details or paragraphs of a row. */
 const MAX_TEXTS = 40;
+
+/** The maximum number of sections. */
 const MAX_SECTIONS = 100;
 
 /** A valid style name. */

@@ -149,7 +149,7 @@ net = Net()
 def f(x):
     net.layers[0].register_forward_hook(lambda module, args, result: result * 2)
     return net(x)
-# %% `register_full_backward_hook`, `register_full_backward_pre_hook` of a module
+# %% `register_full_backward_hook`, `register_full_backward_pre_hook` on a module
 # says: backward hooks, full_backward_pre_hook induces a graph break
 # says: call_method NNModuleVariable() _get_backward_hooks [] {}
 # do: With `torch._dynamo.config.compiled_autograd = True` there is one graph; or compile the code around this module.
@@ -158,7 +158,7 @@ net.layers[0].register_full_backward_hook(lambda module, grad, out: None)
 net.layers[1].register_full_backward_pre_hook(lambda module, out: None)
 def f(x):
     return net(x)
-# %% `x.register_hook(...)` of an intermediate tensor
+# %% `x.register_hook(...)` on an intermediate tensor
 # says: Tensor.register_hook, call_method TensorVariable() register_hook
 args = (torch.ones(2, requires_grad=True),)
 def f(x):

@@ -165,7 +165,7 @@ LOCAL = threading.local()
 LOCAL.n = 2
 def f(x):
     return x * LOCAL.n
-# %% `variable.get()` of a `contextvars.ContextVar`
+# %% `variable.get()` on a `contextvars.ContextVar`
 # says: call_method UserDefinedObjectVariable(ContextVar) get
 # do: Pass the value as an argument.
 import contextvars

@@ -35,14 +35,14 @@ def f(x):
     y = torch.empty_like(x)
     torch.add(x, 1, out=y)
     return y
-# %% `torch.add(x, 1, out=y)` of another size
+# %% `torch.add(x, 1, out=y)` of a different size
 # says: out variants with resizing on graph inputs
 # do: Use `y = torch.add(x, 1)`.
 args = (torch.ones(2), torch.empty(0))
 def f(x, y):
     torch.add(x, 1, out=y)
     return y * 2
-# %% `x.unsqueeze_(0)` of a tensor made inside
+# %% `x.unsqueeze_(0)` on a tensor made inside
 # says: call_method TensorVariable() unsqueeze_
 def f(x):
     y = x.clone()

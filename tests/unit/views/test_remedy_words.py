@@ -428,7 +428,7 @@ def test_the_comment_of_a_cell_says_what_it_does_and_how_to_undo_it(remedy: Reme
 
 def test_the_comment_of_a_cell_names_differences() -> None:
     remedy = make_remedy("works but differs", kind="switch", code="...", differences=["prints nothing"])
-    assert comment_for_cell(two_breaks(), remedy)[1] == "What differs: prints nothing."
+    assert comment_for_cell(two_breaks(), remedy)[1] == "Differences: prints nothing."
 
 
 def test_copied_code_says_what_it_does_and_how_to_undo_it() -> None:

@@ -28,7 +28,7 @@ REPORT = Report("ok", Device("auto", "cpu"))
 class Block(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.nothing = torch.nn.Identity()
+        self.unused_identity = torch.nn.Identity()
         self.weight = torch.nn.Parameter(torch.rand(256, 256) / 256)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

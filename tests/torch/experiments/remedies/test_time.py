@@ -233,9 +233,16 @@ def test_front_ends_reached_in_time_have_verdicts(monkeypatch: pytest.MonkeyPatc
 
 
 def test_analyses_of_a_run_respect_their_time_limit() -> None:
-    compiled = torch.compile(three_breaks, backend="eager")
+    @torch.compile(backend="eager")
+    def one_break(x: torch.Tensor) -> torch.Tensor:
+        torch._dynamo.graph_break()
+        return x + 1
+
     with jupyter_graphbreak.capture(entries=True) as run:
-        compiled(torch.ones(3))
+        one_break(torch.ones(3))
+    reasons = [remedy.reason for remedy in run.try_remedies(seconds=0.0).remedies or []]
+    assert len(reasons) == 1
+    assert str(reasons[0]).endswith("one_break: the time limit was reached before it could run.")
     assert "time was up" in run.check(seconds=0.0).diagnostics[-1].message
     assert "time was up" in run.measure(seconds=0.0).diagnostics[-1].message
 

@@ -117,7 +117,7 @@ def saved_bytes(call: Callable[[], object], known: set[int]) -> int:
 
 
 def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
-    """Return the peak of the eager and of the compiled call, and what they save."""
+    """Return the peak of the eager and of the compiled call, and the bytes that each keeps for the backward pass."""
     known = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
     peaks, results = [], []
     for call in (model, torch.compile(model)):

@@ -30,7 +30,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
     for number, (first, second) in enumerate(zip(plain, explained, strict=True), start=1):
         if all("RecursionError" in str(seen.parts.get("error")) for seen in (first, second)):
             break  # *Limits* names the recursion depth, on which earlier side effects depend
-        fails = _fails_in_a_graph(first, second)
+        fails = _raises_same_error_as_function(first, second)
         parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (first, second)]
         for name in first.parts:
             if first.parts[name] != second.parts[name] and not (fails and name in {"names", "history"}):
@@ -66,7 +66,7 @@ def _is_known(plain: str, explained: str) -> bool:
     return " 0 0 " in explained and _FRAMES.sub("", plain) == _FRAMES.sub("", explained)
 
 
-def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
+def _raises_same_error_as_function(plain: Seen, explained: Seen) -> bool:
     """Return whether a cell fails with the same error alone and as one function."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
     return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed_lines(*errors))

@@ -162,7 +162,7 @@ class Outcome(NamedTuple):
     has_report: bool
     is_reported: bool
     #: Whether the report of the next run is the same as without a fault.
-    is_next_right: bool
+    is_next_report_right: bool
 
 
 @functools.cache
@@ -333,7 +333,7 @@ def outcome(
 ) -> Outcome:
     """Compare a run with a fault with runs without one."""
     if isinstance(faulty, str):
-        return Outcome(location, [faulty], has_report=False, is_reported=False, is_next_right=False)
+        return Outcome(location, [faulty], has_report=False, is_reported=False, is_next_report_right=False)
     our_lines = [line for line in faulty[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
     for seen in faulty:
         seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in our_lines]
@@ -348,15 +348,15 @@ def outcome_of_interrupt(
 ) -> Outcome:
     """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(seen, str):
-        return Outcome(location, [seen], has_report=False, is_reported=False, is_next_right=False)
+        return Outcome(location, [seen], has_report=False, is_reported=False, is_next_report_right=False)
     is_reported = "KeyboardInterrupt" in str(seen[0].parts["error"])
     after = [
         Seen({name: run_seen[1].parts[name] for name in ("output", "result", "error", "settings")} | run_seen[3].parts)
         for run_seen in (plain, seen)
     ]
-    is_next_right = seen[1].parts["report"] == without_fault[1].parts["report"]
+    is_next_report_right = seen[1].parts["report"] == without_fault[1].parts["report"]
     return Outcome(
-        location, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_right
+        location, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_report_right
     )
 
 
@@ -387,7 +387,7 @@ def main() -> None:
     late_results = [result for result in outcomes if result.location.file.startswith(("analysis", "views"))]
     unchanged_count = sum(not result.seen for result in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {unchanged_count} times,")
-    print(f"the next report was right {sum(result.is_next_right for result in outcomes)} times,")
+    print(f"the next report was right {sum(result.is_next_report_right for result in outcomes)} times,")
     print(f"and the fault was noted {sum(result.is_reported for result in outcomes)} times.")
     report_count = sum(result.has_report for result in late_results)
     print(f"Of {len(late_results)} faults in analysis and views, {report_count} left a report.")
@@ -419,7 +419,7 @@ def outcomes_of_faults(
         faulty = run_in_fork(functools.partial(run, shell, cells, options, cause_fault(location), plain=False))
         result = judge(location, plain, without_fault, faulty)
         outcomes.append(result)
-        if result.seen or not result.is_next_right or not result.is_reported:
+        if result.seen or not result.is_next_report_right or not result.is_reported:
             print(f"\n{name}, {location.file}:{location.line} {location.name}: {', '.join(_problems(result))}")
             print("\n".join(result.seen[: arguments.lines]), flush=True)
     return outcomes
@@ -428,7 +428,7 @@ def outcomes_of_faults(
 def _problems(result: Outcome) -> Iterator[str]:
     if result.seen:
         yield "the user saw something else"
-    if not result.is_next_right:
+    if not result.is_next_report_right:
         yield "the next report was wrong"
     if not result.is_reported:
         yield "the fault was not reported"

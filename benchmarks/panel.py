@@ -80,13 +80,13 @@ def main() -> int:
 def _save(lab: Lab, name: str, cell_count: int, report_count: int, break_count: int) -> None:
     numbers = set(range(0, cell_count, cell_count // report_count)[:report_count])
     cells = [
-        _report(f"{name} {number}", break_count) if number in numbers else f"x = {number}"
+        _make_report(f"{name} {number}", break_count) if number in numbers else f"x = {number}"
         for number in range(cell_count)
     ]
     lab.save(name, *cells)
 
 
-def _report(title: str, break_count: int) -> Report:
+def _make_report(title: str, break_count: int) -> Report:
     """Return a report of a cell whose first line has a comment of its own."""
     report = big(breaks=break_count, ops=break_count * 10)
     (source,) = report.sources

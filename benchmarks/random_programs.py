@@ -137,10 +137,10 @@ class Writer:
                 references[number] = name
             return name
         if is_name:
-            return self._name(kind)
+            return self._choose_name(kind)
         return self._expression(kind)
 
-    def _name(self, kind: str) -> str:
+    def _choose_name(self, kind: str) -> str:
         if not self._names[kind]:
             raise MissingNameError(kind)
         return self._random.choice(self._names[kind])

@@ -158,11 +158,11 @@ def write_table(results: list[Result]) -> None:
     rows = {(row[0], row[1]): row for row in _ROW.findall(table)}
     rows |= {(result.torch, result.python): tuple(map(str, result)) for result in results}
     lines = ["| torch | Python | passed | failed | skipped | date |", "| --- | --- | --- | --- | --- | --- |"]
-    lines += [f"| {' | '.join(rows[key])} |" for key in sorted(rows, key=_in_order)]
+    lines += [f"| {' | '.join(rows[key])} |" for key in sorted(rows, key=_version_numbers)]
     readme.write_text("\n".join((before + begin, *lines, end + after)), encoding="utf-8")
 
 
-def _in_order(versions: tuple[str, str]) -> list[list[int]]:
+def _version_numbers(versions: tuple[str, str]) -> list[list[int]]:
     return [[int(number) for number in version.split(".")] for version in versions]
 
 

@@ -57,20 +57,20 @@ def print_guard_times() -> None:
     options: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     with_guards, with_filter = torch.compile(guarded), torch.compile(filtered, options=options)
 
-    def all_guards() -> None:
+    def call_with_all_guards() -> None:
         for _ in range(CALLS):
             with_guards(x)
 
-    def no_module_guards() -> None:
+    def call_with_filtered_guards() -> None:
         for _ in range(CALLS):
             with_filter(x)
 
-    def guards_skipped() -> None:
+    def call_without_guards() -> None:
         with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
-            all_guards()
+            call_with_all_guards()
 
     all_us, filtered_us, none_us = (
-        1e3 * ms / CALLS for ms in milliseconds(all_guards, no_module_guards, guards_skipped)
+        1e3 * ms / CALLS for ms in milliseconds(call_with_all_guards, call_with_filtered_guards, call_without_guards)
     )
     print(f"60 layers: all guards {all_us:.0f} us, none on modules {filtered_us:.0f} us, skipped {none_us:.0f} us")
 

@@ -23,6 +23,8 @@ _RECOMPILES = Path(__file__).parent / "recompile_examples"
 _BYPASSES = Path(__file__).parent / "bypass_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
+#: A line of code for a summary: short, and neither plain arithmetic nor a call such as ``return double(x)``.
+_TELLING_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
 #: The examples by what the code does, in the order of the page that lists them.
 KINDS = {
     "It needs a number that depends on a tensor's values": (
@@ -273,6 +275,19 @@ _GENERAL_HINTS = {
     "This graph break is fundamental": _MOVE_IT,
     "It may be possible to write Dynamo": _MOVE_IT,
 }
+#: What to do about a rare cause, where a program shows a better way than the general one.
+_RARE_ADVICE = {
+    "GB0144": "Remove `jvp` from the `autograd.Function`: the graph needs `forward` and `backward` only.",
+    "GB0145": "Call the method of the `autograd.Function` `backward` instead of `vjp`.",
+    "GB0310": "Pass a bool, or a tensor with one element, as the condition of `torch.cond`.",
+    "GB0311": "Pass the arguments of the branches of `torch.cond` as a tuple: `(x,)`.",
+    "GB0313": "Return the same structure of tensors from both branches of `torch.cond`.",
+    "GB0314": "Return tensors: `torch.tensor(1.5)` instead of `1.5`.",
+    "GB0350": "Return tensors from both branches of `torch.cond`, instead of `None` or a string.",
+    "GB2464": "Return the argument that `mark_dirty` names.",
+    "GB4372": "Pass the arguments of `apply` by position: `forward(ctx, x, scale=2)` without `*`.",
+    "GB7054": "Call `torch.autograd.grad(loss, y)` for a tensor that is not a leaf.",
+}
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
 
 
@@ -416,7 +431,7 @@ def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> 
         ]
         parts += [
             f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
-            f"*What to do*: {(general or [_MOVE_IT])[0]}",
+            f"*What to do*: {_RARE_ADVICE.get(ident) or (general or [_MOVE_IT])[0]}",
             *_explained(
                 {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
             ),
@@ -626,7 +641,22 @@ def _in_short(shown: Sequence[Example]) -> str:
 
 
 def _titles(example: Example) -> str:
-    return "; ".join(f"{fix.title} (*{'safe' if fix.is_safe else 'changes something'}*)" for fix in example.fixes)
+    parts = []
+    for fix in example.fixes:
+        line = _changed_line(example.code, fix.code)
+        code = f": `{line}`" if line and "`" not in fix.title else ""
+        parts.append(f"{fix.title}{code} (*{'safe' if fix.is_safe else 'changes something'}*)")
+    return "; ".join(parts)
+
+
+def _changed_line(before: str, after: str) -> str | None:
+    """Return what a fix computes or sets, if it is one short line that says more than the fix's title."""
+    known = {line.strip() for line in before.splitlines()}
+    lines = [line.strip() for line in after.splitlines() if line.strip() and line.strip() not in known]
+    changed = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
+    if len(changed) != 1 or not _TELLING_LINE.fullmatch(changed[0]):
+        return None
+    return changed[0].removeprefix("return ")
 
 
 def _slug(title: str) -> str:

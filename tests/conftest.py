@@ -154,7 +154,7 @@ def build_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     path = [str(Path(python).parent), str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(path), "PYTHON_EXEC": python}  # the latter is for torchrun
     del environment[warm_processes.FEW_INPUTS]  # the pages show verdicts as users get them
-    # Build in one process and at low priority, because the tests have time limits. Cells have none.
+    # Build in one process and at low priority, because the tests have time limits. The pages' cells have none.
     command: list[str | Path] = ["sh", "-c", 'nice "$@" > "$0/log" 2>&1; echo $? > "$0/status"', folder]
     command += [sys.executable, "-m", "sphinx", "-E", "-W", "--keep-going", "-b", "html"]
     command += ["-D", "nb_execution_timeout=-1"]

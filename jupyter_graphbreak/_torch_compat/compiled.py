@@ -11,7 +11,13 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patch_attribute, patch_on_thread, replace_result, report_to_run
+from jupyter_graphbreak._torch_compat.patching import (
+    patch_attribute,
+    patch_on_thread,
+    redirect_calls_on_thread,
+    replace_result,
+    report_to_run,
+)
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -270,7 +276,7 @@ def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
         Returns the count so far.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # not in this PyTorch
+    if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
         yield lambda: None
         return
     counts: list[None] = []
@@ -350,15 +356,36 @@ class CompilationCounts(NamedTuple):
         return CompilationCounts(*(later - earlier_count for later, earlier_count in zip(self, earlier, strict=True)))
 
 
-def compilation_counts() -> CompilationCounts:
-    """Return Dynamo's counts so far."""
+@contextlib.contextmanager
+def watch_compilations() -> Iterator[Callable[[], CompilationCounts]]:
+    """Yield a function that returns Dynamo's counts so far, on the thread that opens the context."""
+    # Dynamo's own counter lacks conditions and the breaks after which Dynamo skips the rest of a function.
+    break_count = 0
+    owner = owner_of_log_graph_break()
+    signature = inspect.signature(owner.log_graph_break)
+
+    def plan(*args: Any, **kwargs: Any) -> None:
+        nonlocal break_count
+        error = signature.bind(*args, **kwargs).arguments.get("exc")  # torch >= 2.11
+        break_count += not getattr(error, "logged", False)
+
+    with redirect_calls_on_thread(owner, "log_graph_break", plan):
+        yield lambda: _compilation_counts(break_count)
+
+
+def owner_of_log_graph_break() -> Any:
+    """Return the object whose attribute ``log_graph_break`` Dynamo calls for each break."""
+    module = importlib.import_module("torch._dynamo.symbolic_convert")
+    # It is a method of the tracer since torch 2.10, and was a function of the module before.
+    tracer = module.InstructionTranslatorBase
+    return tracer if hasattr(tracer, "log_graph_break") else module
+
+
+def _compilation_counts(break_count: int) -> CompilationCounts:
     counters = importlib.import_module("torch._dynamo.utils").counters
     # Dynamo counts a frame that it did not need to compile, such as one without tensors, as "ok".
     compilations = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
     abandoned = counters["frames"]["total"] - counters["frames"]["ok"]
     return CompilationCounts(
-        sum(compilations.values()) - abandoned,
-        counters["stats"]["unique_graphs"],
-        sum(counters["graph_break"].values()),
-        abandoned,
+        sum(compilations.values()) - abandoned, counters["stats"]["unique_graphs"], break_count, abandoned
     )

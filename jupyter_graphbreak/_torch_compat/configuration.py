@@ -235,7 +235,7 @@ def save_generator_states() -> Callable[[], None]:
     return restore
 
 
-def stance() -> str:
+def current_stance() -> str:
     """Return the current stance of ``torch.compiler``; ``default`` if this PyTorch has no stances."""
     current = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_stance", None)
     return str(getattr(current, "stance", "default"))
@@ -251,7 +251,7 @@ def why_compile_is_disabled() -> str:
         return sentence.format("TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable")
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         return sentence.format("TORCHDYNAMO_DISABLE=1")
-    if (current := stance()) == "default":
+    if (current := current_stance()) == "default":
         return ""
     effect = "nothing is compiled" if current == "force_eager" else "it decides what is compiled"
     return f'The stance is "{current}" (torch.compiler.set_stance): {effect}.'
@@ -266,7 +266,7 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
     str
         The user's stance if it prevents the backend from having an effect, else the empty string.
     """
-    current = stance()
+    current = current_stance()
     if backend is None or current != "default":
         yield current if backend is not None else ""
         return
@@ -281,7 +281,7 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
             return result
         # Unlike a stance with a backend, this keeps fullgraph=True and does not affect other threads.
         clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
-        if clone is None:  # not in this PyTorch
+        if clone is None:  # this PyTorch lacks it
             return frames._create_wrapped_callback(compiler)
         return catch_errors_wrapper(clone(compiler), callback.hooks)
 

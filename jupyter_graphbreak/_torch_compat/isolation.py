@@ -196,7 +196,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
         stored_value = None
         try:
             stored_value = _stored_value(self, inst)
-        except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use PyTorch's own lookup
+        except (AttributeError, KeyError, TypeError):  # this PyTorch stores it elsewhere: use its own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
             report_to_run("reading new globals", fault)

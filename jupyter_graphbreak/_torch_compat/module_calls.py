@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable, skip_functions
-from jupyter_graphbreak._torch_compat.configuration import stance
+from jupyter_graphbreak._torch_compat.configuration import current_stance
 from jupyter_graphbreak._torch_compat.patching import active_function, patch_attribute, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.attributes import is_instance
@@ -333,7 +333,7 @@ def why_not_compiled(module: torch.nn.Module) -> str | None:
         return "a TorchDispatchMode was active, under which PyTorch compiles nothing"
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a torch.func transform called it, and the transform itself was not compiled"
-    if (current := stance()) != "default":
+    if (current := current_stance()) != "default":
         return f'the stance is "{current}"'
     return "something else traced it" if is_traced_or_disabled() else None
 
@@ -347,7 +347,7 @@ def is_lazy_module(module: torch.nn.Module) -> bool:
 def is_traced_or_disabled() -> bool:
     """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
     return bool(
-        stance() != "default"
+        current_stance() != "default"
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0

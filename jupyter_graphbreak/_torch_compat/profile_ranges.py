@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _REGION_NAME = re.compile(r"^Torch-Compiled Region: (\S+)$")
 _GRAPH_RANGE_NAME = re.compile(r"^graphbreak graph (\d+)$")
-#: Any line: kineto writes to the standard error of the process when it starts and stops.
+#: Matches any line, because kineto writes to the standard error of the process when it starts and stops.
 _KINETO_MESSAGE = re.compile(rb"")
 #: While the profiler counts memory, the allocator writes this line if memory is freed that was allocated before
 #: (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.

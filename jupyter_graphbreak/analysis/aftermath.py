@@ -235,7 +235,7 @@ def _fill_in_values(reason: SkipReason, **values: str) -> SkipReason:
 
 
 def enclosing_block(source: Source, line: int) -> SkipKind | None:
-    """Return the kind of the block around a line that keeps a frame from resuming, if there is such a block."""
+    """Return the kind of the block that keeps a frame from resuming after a break on a line; ``None`` without one."""
     return next((_block_in(tree, line) for tree in _trees_at(source, line)), None)
 
 

@@ -359,7 +359,7 @@ class BreakTable:
         for function in skipped:
             skipped_by_break.setdefault(function.break_, []).append(function.id)
         return [
-            self._report_break(
+            self._make_break(
                 folded_break, resumes_by_break.get(folded_break.ident, []), skipped_by_break.get(folded_break.ident, [])
             )
             for folded_break in self._breaks
@@ -440,7 +440,7 @@ class BreakTable:
             breaks.append(folded_break.ident)
         return folded_break
 
-    def _report_break(self, folded_break: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+    def _make_break(self, folded_break: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
         cause = folded_break.first_event.message.cause
         setting = folded_break.occurrences[-1].setting
         owner = self._sources.owner(_stack_to_break(folded_break.first_event))

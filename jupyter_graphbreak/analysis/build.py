@@ -249,7 +249,7 @@ class _PartBuilder:
         return self.build(part, build, empty)
 
     def for_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
-        """Call a function with each item; continue with the next item if it fails."""
+        """Call a function with each item; if a call fails, continue with the next item."""
         for item in items:
             self.build(part, functools.partial(add, item), None)
 

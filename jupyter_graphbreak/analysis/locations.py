@@ -132,7 +132,7 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     while pending:
         node, in_loop = pending.pop()
         if isinstance(node, ast.If | ast.While | ast.Assert):
-            use = "error" if isinstance(node, ast.Assert) else _use_of(node, in_loop=in_loop)
+            use = "error" if isinstance(node, ast.Assert) else _use_of_branch(node, in_loop=in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -142,7 +142,7 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     return uses
 
 
-def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
+def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
     if isinstance(branch, ast.While):
         return "end of a loop"
     last = branch.body[-1]
@@ -158,7 +158,7 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
 
 
 def _contains_none(result: ast.expr | None) -> bool:
-    """Return whether a returned value is ``None``, or a tuple with ``None``: it is no tensor to choose."""
+    """Return whether a returned value is ``None`` or a tuple with ``None``, between which no tensor can be selected."""
     match result:
         case None | ast.Constant(None):
             return True

@@ -51,7 +51,7 @@ class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_field
     gb_id: str = ""
 
 
-class AllowedEager(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
+class AllowedEagerFunction(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
     """A function that may run eagerly for a reason other than a break; ``reason`` is the kind of the reason."""
 
     path: str = ""
@@ -85,7 +85,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_recompiles: int = 0
     libraries: dict[str, str] = {}
     breaks: list[AllowedBreak] = msgspec.field(default=[], name="break")
-    eager: list[AllowedEager] = []
+    eager: list[AllowedEagerFunction] = []
     recompiles: list[AllowedRecompiles] = []
 
 
@@ -150,13 +150,13 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     """
     reports = list(reports)
     breaks: Counter[AllowedBreak] = Counter()
-    eager: Counter[AllowedEager] = Counter()
+    eager: Counter[AllowedEagerFunction] = Counter()
     recompiles: Counter[tuple[str, str]] = Counter()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
         breaks |= Counter(baseline_entries(report))
         eager |= Counter(
-            AllowedEager(*_path_and_function(paths, skipped.location, skipped.function), skipped.kind)
+            AllowedEagerFunction(*_path_and_function(paths, skipped.location, skipped.function), skipped.kind)
             for skipped in report.skipped
             if skipped.break_ is None
         )

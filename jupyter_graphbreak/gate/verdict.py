@@ -15,7 +15,7 @@ import msgspec
 
 from jupyter_graphbreak.gate.baseline import (
     AllowedBreak,
-    AllowedEager,
+    AllowedEagerFunction,
     AllowedRecompiles,
     Baseline,
     baseline_entries,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Report
 
-_Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
+_Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEagerFunction, AllowedRecompiles)
 _Keys: TypeAlias = "tuple[tuple[Callable[[_Allowed], Hashable], bool], ...]"
 #: The ways to pair old and new entries, most certain first: a function that returns the key for pairing, and
 #: whether to pair only entries whose function no longer exists.
@@ -42,7 +42,7 @@ _BREAK_KEYS_ACROSS_RELEASES: _Keys[AllowedBreak] = (
     *_BREAK_KEYS,
     (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False),
 )
-_EAGER_KEYS: _Keys[AllowedEager] = (
+_EAGER_KEYS: _Keys[AllowedEagerFunction] = (
     (lambda allowed: allowed, False),
     (lambda allowed: (allowed.function, allowed.reason), True),
     (lambda allowed: (allowed.path, allowed.reason), True),
@@ -68,7 +68,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    newly_eager : list of AllowedEager
+    newly_eager : list of AllowedEagerFunction
         The functions that run eagerly for a reason other than a break although the baseline does not allow it.
     gone_breaks : list of AllowedBreak
         The allowed breaks that no longer occur.
@@ -79,7 +79,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
     """
 
     new_breaks: list[AllowedBreak]
-    newly_eager: list[AllowedEager]
+    newly_eager: list[AllowedEagerFunction]
     more_recompiles: list[MoreRecompiles]
     gone_breaks: list[AllowedBreak]
     allowed_count: int
@@ -97,7 +97,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     current_baseline = baseline_of(reports)
     existing_functions = _existing_functions(reports)
 
-    def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
+    def is_gone(old: AllowedBreak | AllowedEagerFunction | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing_functions
 
     is_same_release = _release_of(baseline.torch) == _release_of(current_baseline.torch)

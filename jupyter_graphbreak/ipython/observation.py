@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.results import Frontends, Job
 
+#: The stance with which code must have been compiled earlier.
+_FORBIDS_COMPILING = "fail_on_recompile"
 #: The time limit, in seconds, of a cell and its reruns together. If the cell takes long, its reruns still get
 #: ``_MIN_RERUNS_S``. No rerun gets more than ``_MAX_RERUN_S``.
 _MAX_TOTAL_S = 140.0
@@ -123,7 +125,7 @@ class Observation:
             raise
 
     def _start(self, cells: CellTexts, choice: DeviceChoice | None, mentioned_objects: dict[str, Any]) -> None:
-        from jupyter_graphbreak._torch_compat.configuration import force_backend
+        from jupyter_graphbreak._torch_compat.configuration import current_stance, force_backend
         from jupyter_graphbreak._torch_compat.default_device import use_default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import note_earlier_processes, trace_child_processes
@@ -143,7 +145,11 @@ class Observation:
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_all_compiled_code()
-            forget_compiled_code(*mentioned_objects.values())
+            # With this stance, the first compilation raises an error, too.
+            running_cell = cells.find(cells.running_filename or "")
+            text = running_cell.text if running_cell is not None else ""
+            if current_stance() != _FORBIDS_COMPILING and _FORBIDS_COMPILING not in text:
+                forget_compiled_code(*mentioned_objects.values())
             self._compiled_objects = {
                 name: weakref.ref(value) for name, value in mentioned_objects.items() if is_compiled(value)
             }

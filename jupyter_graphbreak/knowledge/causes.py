@@ -84,7 +84,8 @@ _PYTHON_NUMBER_STEP = ManualStep(
     "or whether the code that uses it can compute with the tensor instead."
 )
 _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
-    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data."
+    "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data; "
+    "or, if the selection is the result, as in a detector, select after the call."
 )
 #: Dynamo's name for a number that Python's `random` draws in compiled code.
 _RANDOM_NUMBER = "UnspecializedPythonVariable"
@@ -306,8 +307,8 @@ CAUSES = (
         title="Number, list or boolean computed from a tensor",
         former_messages=("data dependent operator: aten...",),
         advice=(
-            f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
-            "else compute it outside of the compiled function"
+            f"{_CAPTURE_SCALARS_ADVICE}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; else compute "
+            "it outside of the compiled function"
         ),
         setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
@@ -338,7 +339,8 @@ CAUSES = (
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
-            "torch.where(mask, x, 0).sum() for x[mask].sum()"
+            "torch.where(mask, x, 0).sum() for x[mask].sum(); if the selection is the result, as in a detector, select "
+            "after the call"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
@@ -382,7 +384,7 @@ CAUSES = (
         "GB0040",
         ("Encountered aliasing during higher order op tracing",),
         title="`torch.cond` or a loop operator that returns its operand",
-        advice="return x.clone() instead of x",
+        advice="return x.clone() instead of x or a view of x",
         page="messages.md#while-dynamo-traces",
     ),
     KnownCause(
@@ -546,7 +548,10 @@ CAUSES = (
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
         title="Function disabled with `torch.compiler.disable`",
-        former_messages=("call torch._dynamo.disable() wrapped function",),
+        former_messages=(
+            "call torch._dynamo.disable() wrapped function",
+            "inline in skipfiles: ... | _fn .../torch/_dynamo/eval_frame.py",
+        ),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED_STEP,
         is_deliberate=True,
@@ -1444,11 +1449,8 @@ CAUSES = (
     KnownCause(
         "GB8335",
         ("Generator reconstruction with mutations",),
-        title="Generator that changes objects, in use across a break",
-        advice=(
-            "consume the generator before the break, for example with list(...), or make it change "
-            "nothing outside itself"
-        ),
+        title="Generator in use across a break",
+        advice=skipped_functions.LIVE_GENERATOR.way_out,
         manual_step=_GENERATOR_STEP,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
@@ -1534,12 +1536,32 @@ CALLS = (
         manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
+        pattern=r"\.tolist\(",
+        causes=("GB0033",),
+        title="List made of a tensor by `.tolist()`",
+        advice=(
+            f"{_CAPTURE_SCALARS_ADVICE}s; if the code tests or loops over them, compute the list before the call and "
+            "pass it as an argument, or work with the whole tensor and a mask"
+        ),
+    ),
+    KnownCall(
         pattern=r"^[\w.]+\[.+\]$",
         causes=("GB0033",),
         title="Tensor used as an index",
         advice=(
             "x[i] needs the number in i: index with a tensor of one element, x[i.reshape(1)][0], or use "
             "torch.index_select"
+        ),
+    ),
+    KnownCall(
+        # Dynamo handles a number that Python's `random` draws as a tensor.
+        pattern=r"^(?!.*(?:\brandom\b|\bnp\.|\b(?:equal|allclose|item|tolist|bool|float|int)\()).*\w\(.*\)$",
+        context="_local_scalar_dense",
+        causes=("GB0033",),
+        title="Number for an operation, from a tensor or Python's `random`",
+        advice=(
+            "the operation needs numbers while Dynamo traces: compute or draw them before the call and pass them as "
+            f"arguments; for numbers from a tensor, you can also set {_CAPTURE_SCALARS}"
         ),
     ),
     KnownCall(
@@ -1560,6 +1582,15 @@ CALLS = (
             "call"
         ),
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
+    ),
+    KnownCall(
+        pattern=r"^int\(.*\.max\(\)(?:\.item\(\))?\)$",
+        causes=("GB0124",),
+        advice=(
+            "if this is a size, such as a number of nodes or the largest length, take it from x.shape, or compute it "
+            "before the call and pass it as an argument; otherwise keep the value as a tensor, or "
+            f"{_CAPTURE_SCALARS_ADVICE}"
+        ),
     ),
     KnownCall(
         context=_RANDOM_NUMBER,
@@ -1587,6 +1618,26 @@ CALLS = (
         manual_step=ManualStep(
             "Fix the other breaks of this function first: one of them may cause this one. Otherwise, decide whether to "
             "loop over a list."
+        ),
+    ),
+    KnownCall(
+        pattern=r"\bstr\(.*(?:\.size\(|\.shape\b)",
+        causes=("GB0059",),
+        title="`str` of a size",
+        advice="use the size itself, for example tuple(x.shape) as a key: Dynamo does not turn a size into a string",
+    ),
+    KnownCall(
+        # Until Python 3.11, functools.cached_property holds a lock while it computes the value.
+        pattern=r"^with self\.lock:[\s\S]*\bself\.attrname\b",
+        causes=("GB0142",),
+        title="First read of a `functools.cached_property`",
+        advice=(
+            "read the property once before the first compiled call, which then finds the stored value; or compute the "
+            "value in __init__"
+        ),
+        manual_step=ManualStep(
+            "Read the property once before the first compiled call, which then finds the stored value; or compute the "
+            "value in __init__."
         ),
     ),
     KnownCall(
@@ -1625,6 +1676,20 @@ CALLS = (
         ),
     ),
     KnownCall(
+        pattern=r"\bcreate_graph\s*=\s*True",
+        causes=("GB9186",),
+        title="`torch.autograd.grad` with `create_graph=True`",
+        advice=(
+            "compute this gradient inside the compiled function, with torch.func.grad; or set "
+            f"{_TRACE_AUTOGRAD}. A gradient of compiled code's gradient is an error, except with the backend eager"
+        ),
+        manual_step=ManualStep(
+            "Decide whether torch.func.grad can compute this gradient inside the compiled function; otherwise leave "
+            "the model that it differentiates uncompiled here: only the backend eager allows a gradient of a gradient."
+        ),
+        page="training.md#a-gradient-of-a-gradient",
+    ),
+    KnownCall(
         pattern=r"orig_fwd\(",
         causes=("GB7312",),
         title="`forward` of an `autograd.Function` as a class method",
@@ -1632,6 +1697,19 @@ CALLS = (
         manual_step=ManualStep(
             "Write the `forward` of the autograd.Function with @staticmethod and without `cls`: Dynamo passes the "
             "class twice."
+        ),
+    ),
+    KnownCall(
+        pattern=r"\bpack(?:_padded)?_sequence\(|\bpad_packed_sequence\(",
+        causes=("GB0007", "GB0008", "GB0014"),
+        title="Packed sequences for an RNN",
+        advice=(
+            "compile what is before and after the RNN; or run the RNN on the padded sequences, and take each last "
+            "state with out[torch.arange(len(lengths)), lengths - 1]"
+        ),
+        manual_step=ManualStep(
+            "Decide whether to compile only what is before and after the RNN, or whether it can run on the padded "
+            "sequences: packing needs the lengths on the host."
         ),
     ),
     KnownCall(
@@ -1825,7 +1903,13 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     )
     if (call := next(calls_for_cause, None)) is not None:
         manual_step = call.manual_step or cause.manual_step
-        return replace(cause, title=call.title or cause.title, advice=call.advice, manual_step=manual_step)
+        return replace(
+            cause,
+            title=call.title or cause.title,
+            advice=call.advice,
+            manual_step=manual_step,
+            page=call.page or cause.page,
+        )
     called_name = _called_function_name(context)
     names = {called_name, called_name.rpartition(".")[2]}
     calls = (call for call in CALLS if cause.is_named_by_call and not names.isdisjoint(call.names))

@@ -36,12 +36,12 @@ class OwnerAdvice:
 
 
 OPTIMIZER_ADVICE = (
-    "PyTorch breaks in its optimizers on purpose, and still compiles the update as one graph: leave it, or call the "
+    "PyTorch's optimizers break on purpose, and the update is still compiled as one graph: leave it, or call the "
     "optimizer after the compiled function"
 )
 OPTIMIZER_MANUAL_STEP = (
-    "Leave it, or call the optimizer after the compiled function: PyTorch breaks in its optimizers on purpose, and "
-    "still compiles the update as one graph."
+    "Leave it, or call the optimizer after the compiled function: PyTorch's optimizers break on purpose, and the "
+    "update is still compiled as one graph."
 )
 LIBRARY_OPTIMIZER_ADVICE = (
     "leave the optimizer's step uncompiled: call it outside of compiled functions, and report the break to the library"

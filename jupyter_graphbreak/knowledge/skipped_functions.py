@@ -35,9 +35,10 @@ CALLED_EAGERLY = SkipReason(
 )
 LIVE_GENERATOR = SkipReason(
     "other",
-    "a generator that changes objects outside of it is in use across a graph break; Dynamo "
+    "a generator that consumes an iterator or changes objects is in use across a graph break; Dynamo "
     "cannot carry a partly consumed generator across the break",
-    "consume the generator before the break, for example with list(...), or make it change nothing outside itself",
+    "use a list instead, such as all([...]) instead of all(...), or list(...) before the break; or remove the other "
+    "break on this line",
     page="causes/gb0003.md",
 )
 ESCAPING_GENERATOR = SkipReason(
@@ -68,13 +69,13 @@ _RESET_DYNAMO = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call: compiling failed, it had no tensor operation, or, before torch 2.14, "
-    "a mode such as a FLOP counter was on",
+    "a mode such as a FLOP counter was active",
     _RESET_DYNAMO,
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
-    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
+    "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was active",
     f"{_RESET_DYNAMO}; torch 2.14 and newer compile it again",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )

@@ -215,7 +215,7 @@ def _patch_process_starts() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
             original = getattr(owner, name, None)
-            if original is not None:  # not on every system
+            if original is not None:  # some systems lack it
                 stack.enter_context(patch_attribute(owner, name, _set_variable_before(original)))
         if os.name == "posix":
             system = _set_variable_in_shell(os.system)

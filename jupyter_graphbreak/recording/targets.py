@@ -234,7 +234,7 @@ def _members(class_: type) -> Iterator[Any]:
                 function for function in (member.fget, member.fset, member.fdel) if inspect.isfunction(function)
             )
             continue
-        function = attribute_of(member, "__func__", member)  # of static and class methods
+        function = attribute_of(member, "__func__", member)  # static and class methods have one
         function = function.func if is_instance(function, functools.cached_property) else function
         if inspect.isfunction(function):
             yield inspect.unwrap(function)

@@ -315,7 +315,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     compilations, graphs : int
         The number of frames that were compiled, and of their graphs.
     regions : int or None
-        The number of nested regions, each of which several blocks may share; ``None`` if blocks are no nested regions.
+        The number of nested regions, each of which several blocks may share; ``None`` if blocks are not nested regions.
     equal : bool
         Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
@@ -389,7 +389,7 @@ class EntryCost(msgspec.Struct, frozen=True):
     regions : RegionCost or None
         Other ways to compile the entry, if it repeats blocks and compiling it takes long.
     unfused : list of UnfusedKernels
-        The kernels of slow graphs that Inductor does not fuse, those that pass the most memory first.
+        The kernels of slow graphs that Inductor does not fuse, those that pass the most data first.
     """
 
     function: str

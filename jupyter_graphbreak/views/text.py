@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.words.bounds import limit_part, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time_text, time_change_text
-from jupyter_graphbreak.views.words.failed_guards import guard_lines_text
+from jupyter_graphbreak.views.words.failed_guards import error_text, guard_lines_text
 from jupyter_graphbreak.views.words.frontends import OUTCOME_TEXTS, call_text, input_notes, verdict_sentences
 from jupyter_graphbreak.views.words.groups import (
     Group,
@@ -232,7 +232,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
                 without_backticks(outcome_text(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None and not is_tried and remedies.decisions:
-                continue  # the other break's card says it
+                continue  # the entry of the other break names the reason
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
             lines += wrap("tried: " if is_tried else "not tried: ", f"{without_backticks(remedy.title)}: {result}")
@@ -551,7 +551,7 @@ def _error_lines(report: Report) -> list[str]:
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
         return [f" -  break {number} raised {escape_controls(error.type)}"]
-    return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE_LENGTH), "") if error.message else []
+    return wrap(" -  ", whole_clauses(error_text(error), _MAX_CAUSE_LENGTH), "") if error.message else []
 
 
 def _listing_lines(report: Report) -> list[str]:

@@ -90,7 +90,7 @@ def links_of_all_kinds(report: Locator, tab: Locator) -> Iterator[tuple[Locator,
 
 
 def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
-    """A link moves the cursor to a line of the cell, or shows a line of a different source. None loses the focus."""
+    """A link moves the cursor to a line of the cell, or shows a line of a different source. The focus is never lost."""
     lab.save("links", "x = 1", everything(), "y = 2")
     opened = open_in_lab(open_page, lab, "links")
     page = opened.page

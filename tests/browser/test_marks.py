@@ -209,7 +209,7 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
 
 
 def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
-    """It shows the lines that are in the report, with their original numbers. Hostile text is never markup."""
+    """The lines that are in the report have their original numbers, and hostile text is never markup."""
     lab.save("library", hostile())
     opened = open_in_lab(open_page, lab, "library")
     page = opened.page

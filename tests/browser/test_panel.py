@@ -233,7 +233,7 @@ def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
 
 
 def test_the_panel_keeps_the_focus(open_page: Open, lab: Lab) -> None:
-    """It keeps it when a notebook is activated after the panel was shown, and when the focused report is deleted."""
+    """A notebook may be activated after the panel was shown, and the report with the focus may be deleted."""
     lab.save("focus", "x = 1", failed())
     opened = open_in_lab(open_page, lab, "focus")
     page = opened.page

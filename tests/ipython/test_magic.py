@@ -401,6 +401,15 @@ def test_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
 
 
+def test_earlier_compiled_code_stays_if_the_cell_forbids_compiling(shell: Shell) -> None:
+    shell.run("import torch\n@torch.compile(backend='eager')\ndef f(x, n):\n    return x * n\nf(torch.ones(3), 5)")
+    stance = "with torch.compiler.set_stance('fail_on_recompile'):\n    "
+    shell.run(f"%%compile_explain\n{stance}f(torch.ones(3), 5)")
+    assert shell.report.error is None
+    shell.run(f"%%compile_explain\n{stance}f(torch.ones(3), 6)")
+    assert "forbids a recompile, but n: 5 -> different value" in " ".join(shell.report.to_text().split())
+
+
 def test_an_internal_error_of_dynamo_is_linked_to_its_break(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def raise_attribute_error(*_: Any, **__: Any) -> Any:
         raise AttributeError("nothing like it")

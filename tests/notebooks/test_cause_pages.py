@@ -30,6 +30,7 @@ from jupyter_graphbreak.knowledge.causes import CAUSES
 from jupyter_graphbreak.results import Report
 from notebooks import cause_pages
 from notebooks.cause_pages import Example, Fix
+from tests.programs.rare_causes.rare_causes import PROGRAMS
 
 EXAMPLES = cause_pages.examples()
 RECOMPILES = cause_pages.recompiles()
@@ -307,6 +308,25 @@ def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> N
     assert pages[cause_pages.OTHERS].count("\n*What to do*: ") == pages[cause_pages.OTHERS].count("\n## ")
 
 
+@pytest.mark.parametrize("ident", PROGRAMS)
+def test_the_advice_about_a_rare_cause_removes_it(ident: str) -> None:
+    x = torch.ones(3, requires_grad=True)
+    mistake, corrected = PROGRAMS[ident]
+    with torch._dynamo.config.patch(trace_autograd_ops=ident == "GB7054"):
+        torch.compiler.reset()
+        with pytest.raises(Exception, match=f"gb/{ident.lower()}"):
+            torch.compile(mistake, backend="eager", fullgraph=True)(x)
+        torch.compiler.reset()
+        torch.compile(corrected, backend="eager", fullgraph=True)(x)
+
+
+def test_each_piece_of_advice_about_a_rare_cause_has_a_program() -> None:
+    assert PROGRAMS.keys() == cause_pages._RARE_ADVICE.keys()
+    assert (
+        cause_pages.pages()[cause_pages.OTHERS].count("*What to do*: Return the argument that `mark_dirty` names.") == 1
+    )
+
+
 def test_a_page_has_its_parts_in_order() -> None:
     text = cause_pages.pages()["gb0123"]
     parts = [
@@ -321,6 +341,13 @@ def test_a_page_has_its_parts_in_order() -> None:
     parts += ["**1. ", "Measured: breaks 1 -> 0", "**2. ", "## Settings", "gb/gb0123.html"]
     positions = [text.index(part) for part in parts]
     assert positions == sorted(positions)
+
+
+def test_a_summary_shows_the_line_that_a_fix_changes_unless_it_only_calls_a_function() -> None:
+    pages = cause_pages.pages()
+    shown = "Switch duck shaping off: `torch.fx.experimental._config.use_duck_shape = False` (*safe*)"
+    assert f"In short: {shown}." in pages["recompile-equal-sizes"]
+    assert "In short: Warn before or after the call (*safe*); " in pages["gb0007"]
 
 
 def test_sentences_from_the_tables_show_code_as_code() -> None:

@@ -170,7 +170,7 @@ DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-o
 DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
 python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | trains on its own
 DDP and SyncBatchNorm raise an error | training#collectives-in-compiled-code | leave out `fullgraph=True`
-break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
+break inside activation checkpointing | training#checkpointing-in-compiled-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
 raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons | cudagraph_or_error
@@ -284,7 +284,7 @@ tensor parallel with torch.compile | training#tensor-parallel-parallelize-module
 DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 compiled_autograd requires no threads in backwards | messages_training#second-gradients-vmap | Switch it off
-selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
+selective checkpointing around a compiled function | training#checkpointing-in-compiled-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
 which parts of autotune work for my own kernel? | escape_hatches#your-own-triton-kernel-triton-op | triton.heuristics
@@ -306,7 +306,7 @@ autocast switched off and on compiles again | causes/recompile-grad-mode | befor
 spawned processes without a main guard | compile_time#worker-processes | __main__
 A different number of tensors was saved | messages_training#checkpointing | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
-checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
+checkpoint around a compiled block | training#checkpointing-in-compiled-code | mark the sizes that vary
 torch.manual_seed in forward | training#what-breaks-in-training-code | before the call
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs on every call
@@ -490,8 +490,8 @@ compile before or after accelerator.prepare? | libraries#accelerate-offloading |
 accumulated_recompile_limit (256) | recompiles#the-limit-recompile-limit-is-reached | a helper without tensors
 Unrecognized mode=reduceoverhead | messages#in-the-call-or-in-a-setting | max-autotune-no-cudagraphs
 can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
-unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
-ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
+unfrozen layers do not train when compiled | training#training-code-that-was-run | layers frozen after the first step
+ctc_loss breaks the graph | training#training-code-that-was-run | with lengths in tensors
 pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
 the compiled result has other strides than the eager one | known_bugs#wrong-results | Call `.contiguous()`
 a generator returned by compiled code has no send | known_bugs#wrong-results | Return a list
@@ -538,7 +538,7 @@ an error in the second run only, cache | messages_kernels#files-and-caches | del
 AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
-autocast as a decorator | training#what-breaks-in-training-code | around a break
+autocast as a decorator | training#training-code-that-was-run | around a break
 what is guarded of an object? | recompiles#what-does-dynamo-guard-on | values that the code has read
 second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
@@ -546,7 +546,7 @@ what speed-up can I expect? | cost#how-much-faster-will-it-be | 163 models
 does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
 the process needs more memory after compiling | cost#out-of-memory-oom-only-when-compiled | about 140 MB
-backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
+backward of an autograd.Function cannot be traced | training#training-code-that-was-run | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
 decorate forward in the class | where_to_compile#torch-compile-above-a-method | `deepcopy` work as before
@@ -642,7 +642,7 @@ ComfyUI with compile works once, the second run fails | libraries#comfyui | memo
 CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | one that is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#a-compiler-on-windows | include
 torch.compile inside a custom operator | escape_hatches#rules-for-custom-operators-and-what-they-cost | call a compiled function
-mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
+mixed precision in an autograd.Function: custom_fwd | training#a-custom-autograd-function | custom_bwd
 uid not found in a container | messages_kernels#files-and-caches | TORCHINDUCTOR_CACHE_DIR
 BrokenProcessPool while compiling | messages_kernels#worker-processes | COMPILE_THREADS=1
 Inference tensors cannot be saved for backward | messages_training#backward-passes-inference-mode | outside of the mode
@@ -665,7 +665,7 @@ the first validation of Lightning is slow | libraries#lightning-and-fabric | dro
 accelerate's load_state and a compiled model | libraries#accelerate-offloading | keep_torch_compile=False
 each length compiles again under accelerate launch | libraries#accelerate-offloading | ACCELERATE_DYNAMO_USE_DYNAMIC
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
-gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
+gunicorn --preload hangs with a compiled model | recipes#gunicorn-uvicorn-gradio-streamlit | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
 FileNotFoundError of a long kernel name on Windows | in_a_notebook#a-compiler-on-windows | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
@@ -798,7 +798,7 @@ UserWarning about torch._utils from my optimizer | messages_warnings#breaks-and-
 AssertionError: not bool like VR[1.0, 1.0] | messages_kernels#inductor-generated-code | A bug in Inductor
 fold fails in inductor with an AssertionError | messages_kernels#inductor-generated-code | within a release or two
 LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls unchanged
-autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
+autograd.Function with an enum | training#a-custom-autograd-function | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
 Torch not compiled with XPU enabled | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | PyTorch for your device
@@ -876,7 +876,7 @@ distillation: teacher or student? | training#what-breaks-in-training-code | comp
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
 random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | check that they differ
 replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
-a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
+a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
 cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
@@ -983,12 +983,20 @@ a forked process writes into its parent's trace | logs#which-file-does-tlparse-t
 DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | no break of your code
 a context manager object made before a break | causes/gb0262 | make it in the `with`
 does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | discards no graph
-which torch.compile call led to this compilation? | logs#what-1-0-means-and-where-a-guard-comes-from | prints the stack below
+which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | *start compiling*
 torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
 expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)
 compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
 vLLM compiles a second time | libraries#vllm-sglang | a draft model
 the time that a custom operator adds | escape_hatches#rules-for-custom-operators-and-what-they-cost | for each call
+DynamicCache results in too many recompiles | where_to_compile#generate | costs three compilations
+a property setter is bypassed in compiled code | known_bugs#wrong-results | without its setter
+SemLock.acquire breaks the graph | causes/gb0142#a-lock | replay buffers
+generalized_box_iou_loss breaks the graph | libraries#detectors | at `x[mask]`
+is there an environment variable for recompile_limit? | recompiles#raising-the-limit | no environment variable
+stride mismatch at index 0. expected 14, actual 18, for each number of points | causes/recompile-stride | become dynamic with it
+use_duck_shape | causes/recompile-equal-sizes | use_duck_shape = False` (*safe*)
+torch.cond: operands must be a tuple (GB0311) | causes/others#gb0311-torch-cond-improper-operands | as a tuple
 """
 
 

@@ -1,6 +1,6 @@
 """Make the golden recordings: run every program in tests/programs under the recorder, and write its records.
 
-usage: PYTHON -m tests.recordings.record        from the root of the project, with the torch to record
+Run it from the root of the project with a Python that has the torch to record: PYTHON -m tests.recordings.record
 
 The recordings go to tests/recordings/TORCH_VERSION/NAME.log. Paths of the machine are replaced: the folder of the
 programs becomes /programs, installed packages /site-packages, the standard library /lib/python.

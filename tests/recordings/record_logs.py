@@ -1,6 +1,6 @@
 """Make the golden logs: run programs in tests/programs with TORCH_TRACE, and write the entries that a report reads.
 
-usage: PYTHON tests/recordings/record_logs.py        from the root of the project, with the torch to record
+Run it from the root of the project with a Python that has the torch to record: PYTHON tests/recordings/record_logs.py
 
 The logs go to tests/recordings/logs/TORCH_VERSION/NAME.log. Paths of the machine are replaced, and unneeded metrics are
 left out. The checksums are those of the changed payloads.

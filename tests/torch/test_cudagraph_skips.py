@@ -50,6 +50,17 @@ def test_graphs_without_a_cuda_graph_are_reported_with_reason_and_line() -> None
     assert not {"arg0_1"} & set(report.redacted().to_json().decode().split('"'))
 
 
+def test_the_mode_for_cuda_graphs_changes_nothing_on_a_cpu() -> None:
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(breaks_once, mode="reduce-overhead")(torch.ones(3))
+    text = " ".join(run.report.to_text().split())
+    assert "graph A runs without a CUDA graph: it runs on the CPU, but CUDA graphs need a GPU" in text
+    torch.compiler.reset()
+    with jupyter_graphbreak.capture() as run:
+        torch.compile(breaks_once)(torch.ones(3))
+    assert not run.report.cudagraph_skips
+
+
 def test_a_log_has_the_last_reason_of_a_frame() -> None:
     with record() as recording:
         torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))

@@ -193,9 +193,12 @@ def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
     assert "Generator reconstruction with mutations" in [break_.gb_type for break_ in report.breaks]
     (skipped,) = report.skipped
     assert skipped.kind == "other"
-    assert skipped.reason.startswith("a generator that changes objects outside of it is in use across a graph break")
+    assert skipped.reason.startswith(
+        "a generator that consumes an iterator or changes objects is in use across a graph"
+    )
     assert skipped.way_out == (
-        "consume the generator before the break, for example with list(...), or make it change nothing outside itself"
+        "use a list instead, such as all([...]) instead of all(...), or list(...) before the break; or remove the "
+        "other break on this line"
     )
     assert skipped.way_out in [step.text for break_ in report.breaks for step in break_.advice]
 

@@ -12,7 +12,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, owner_of_log_graph_break
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
@@ -41,6 +41,7 @@ from jupyter_graphbreak.records.additions import (
     ResumeCreated,
     SettingsInForce,
 )
+from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,13 +51,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
-_SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 #: The name of the function that PyTorch calls when it does not use a CUDA graph. Many modules import it, and modules
 #: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
 _SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
+#: The reason why a graph for the CPU has no CUDA graph, although it was compiled with the mode for CUDA graphs.
+_NO_GPU = 'it runs on the CPU, but CUDA graphs need a GPU: mode="reduce-overhead" changes nothing here'
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
@@ -84,7 +86,8 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", record_changed_settings)
         observer.scopes.begin_trace()
-        site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
+        site = fullgraph_site(observer) if one_graph else None
         code = call.argument("code")
         local = functools.partial(observer.local_variable, call.caller)
         owner = _module_of_method(code, local)
@@ -162,9 +165,7 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
     """Record the exact expression of a break, and the settings in force there."""
-    module = importlib.import_module(_SYMBOLIC_CONVERT)
-    # It is a method of the tracer since torch 2.10, and was a function of the module before.
-    owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
+    owner = owner_of_log_graph_break()
     return patch_attribute(owner, "log_graph_break", wrap_log_graph_break(owner.log_graph_break, observer))
 
 
@@ -208,7 +209,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
 
     def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
-        one_graph = observer.local_variable(call.caller, "one_graph")  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # a variable of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
         if setting is None:
             setting = _error_on_graph_break()
@@ -304,7 +305,8 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         yield
 
 
-def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     """Record which graphs run without a CUDA graph, and why."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
@@ -315,4 +317,15 @@ def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
         reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    return observe_calls(module, "get_metrics_context", observer, before=observation)
+    def observation_without_gpu(call: WatchedCall) -> CudagraphSkipped | None:
+        """Record a graph for the CPU: PyTorch does not log that it gets no CUDA graph."""
+        devices = set(attribute_of(call.argument("self"), "device_types") or ())
+        return CudagraphSkipped(reason=_NO_GPU) if config.triton.cudagraphs and devices == {"cpu"} else None
+
+    config = importlib.import_module("torch._inductor.config")
+    graph_class = importlib.import_module("torch._inductor.output_code").CompiledFxGraph
+    with (
+        observe_calls(module, "get_metrics_context", observer, before=observation),
+        observe_calls(graph_class, "post_compile", observer, before=observation_without_gpu),
+    ):
+        yield

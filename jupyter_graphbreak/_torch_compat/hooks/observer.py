@@ -266,7 +266,7 @@ class ThreadScopes(threading.local):
         return [scope for _, scope in self._entered_scopes]
 
     def inherit_scopes(self, other_watches: Iterable[ThreadScopes]) -> None:
-        """Start with the scopes of this thread that other watches know."""
+        """Start with the scopes that other observers have seen Python enter on this thread."""
         self._entered_scopes = max((list(other._entered_scopes) for other in other_watches), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:

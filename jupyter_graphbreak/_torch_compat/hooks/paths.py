@@ -204,7 +204,7 @@ class _TracerSteps:
         targets = self._following_indices(index)
         for branch in self._open_branches:
             is_later_operand = len(targets) > 1 and branch.eager_target in targets
-            if branch.is_test and is_later_operand:  # of the same test
+            if branch.is_test and is_later_operand:  # both operands belong to one test
                 branch.lines.clear()
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))

@@ -37,7 +37,7 @@ def watch_generators(observer: Observer) -> AbstractContextManager[None]:
     def observation(call: WatchedCall) -> FrameRefused | None:
         if not call.result:
             return None
-        convert = observer.local_variable(call.caller, "self")  # of ConvertFrameAssert.__call__
+        convert = observer.local_variable(call.caller, "self")  # a parameter of ConvertFrameAssert.__call__
         one_graph = getattr(convert, "_one_graph", None)
         setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
         return FrameRefused(

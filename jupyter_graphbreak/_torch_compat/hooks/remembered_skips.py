@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code, state_of_known_code
-from jupyter_graphbreak._torch_compat.configuration import stance
+from jupyter_graphbreak._torch_compat.configuration import current_stance
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import code_number, identity
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME
@@ -141,7 +141,7 @@ class _SuspectCalls:
             return None
         code, callback, handled_error = self._running_calls.pop(id(caller))
         # A call that raised may not have run the function. Its caller may be handling another exception.
-        is_disabled = stance() != "default" or importlib.import_module("torch._dynamo.config").disable
+        is_disabled = current_stance() != "default" or importlib.import_module("torch._dynamo.config").disable
         if sys.exc_info()[1] is not handled_error or is_disabled:
             return None
         self._stop_suspecting(code, callback)

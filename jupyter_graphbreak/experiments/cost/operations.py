@@ -98,7 +98,7 @@ def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[A
 
 
 def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
-    """Return the run's operation that matches the copies' operation with a name; ``None`` if there is none."""
+    """Return the operation of the run that corresponds to the operation of this name on copies, if there is one."""
     return next((run_op for op, run_op in zip(graph.ops, run_graph.ops, strict=True) if op.name == name), None)
 
 

@@ -428,10 +428,10 @@ class _OperandGuard(ast.NodeTransformer):
         self.generic_visit(node)
         is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
         if is_division and not isinstance(node.right, ast.Constant):
-            node.right = self._guard(node.right)
+            node.right = self._guard_operand(node.right)
         exponent = node.right.value if isinstance(node.right, ast.Constant) else None
         if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
-            node.left = self._guard(node.left)
+            node.left = self._guard_operand(node.left)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -439,12 +439,12 @@ class _OperandGuard(ast.NodeTransformer):
         self.generic_visit(node)
         if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:
-                node.args[0] = self._guard(node.args[0])
+                node.args[0] = self._guard_operand(node.args[0])
             else:
-                node.func.value = self._guard(node.func.value)
+                node.func.value = self._guard_operand(node.func.value)
         return node
 
-    def _guard(self, operand: ast.expr) -> ast.expr:
+    def _guard_operand(self, operand: ast.expr) -> ast.expr:
         self.has_risky_operand = True
         text = ast.unparse(operand)
         operands = (text, "1") if self._is_taken else ("1", text)

@@ -105,7 +105,7 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
 def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
     """Yield the expressions of a statement that draw a random number of Python or NumPy whenever it runs.
 
-    A whole condition that draws, such as ``random.random() < p``, is one of them.
+    A condition that contains such a draw, such as ``random.random() < p``, is yielded as a whole.
     """
     if isinstance(statement, ast.If):
         if any(map(_is_draw, ast.walk(statement.test))):

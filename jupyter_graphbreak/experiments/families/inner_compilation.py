@@ -403,7 +403,7 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if not entry.is_module:
         return dotted_name(target) == entry.name
     if isinstance(target, ast.Call):
-        return called_name(target) == entry.name
+        return _creates_object(target, entry.name) or (not created_names and called_name(target) in functions)
     name = dotted_name(target)
     return name in created_names if created_names else name.rpartition(".")[2] not in functions
 

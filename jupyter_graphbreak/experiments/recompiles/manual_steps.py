@@ -53,7 +53,11 @@ _INFERENCE_STEP = (
     "graph, as expected."
 )
 _TRAINING_STEP = "Training or evaluation selects between two branches, and each has its own graph, as expected."
-_OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
+_OBJECT_STEP = (
+    "`{name}` is a different object in some calls: that is expected if there are few, such as the members of an enum. "
+    "Otherwise, create it once, before the loop."
+)
+_OPTIMIZER_STEP = "`{name}` is a different optimizer in some calls, and each has its own graph, as expected."
 _FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
     "are few. Otherwise call `{name}` outside of the compiled function."
@@ -85,6 +89,7 @@ _SENTENCES_BY_PATTERN = (
             "runs again. Otherwise, create it once, before the loop."
         ),
     ),
+    (re.compile(r"___check_obj_id\(([^,]+),.*<class 'torch\.optim\."), _OPTIMIZER_STEP),
     (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT_STEP),
     (
         re.compile(r"___check_type_id\(([^,]+),"),
@@ -315,7 +320,7 @@ def _sentence_about_stored_number(guard: str, variations: Variations) -> str:
         )
     if name == _FUNCTION_WITHOUT_CODE:
         return (
-            "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
+            "A number bound by `functools.partial` varies: compile the function itself once, with `dynamic=True`, "
             "and pass the number on every call."
         )
     return ""
@@ -365,9 +370,10 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
             "whole tensor, or call a compiled step from a loop that is not compiled."
         )
     if line.head == "condition":
+        example = ", for example by padding to sizes that always take the same branch" if variations.sizes else ""
         return (
-            f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
-            "graph, as expected. To have one graph, decide before the call."
+            f"Line {line.line}, `{code}`, tests a value that varies: each branch of the condition has its own "
+            f"graph, as expected. To have one graph, decide before the call{example}."
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"
     return (
@@ -392,9 +398,15 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
                 "test it outside of the compiled function."
             )
         case "none":
+            is_argument = variation.path.root.kind == "argument"
+            way_out = (
+                "To have one graph, always pass a tensor that has no effect."
+                if is_argument
+                else "If it is None only until the first call sets it, set it before that call."
+            )
             return (
                 f"{name} is sometimes None: the calls with and without it are two different programs, and each has "
-                "its own graph, as expected. To have one graph, always pass a tensor that has no effect."
+                f"its own graph, as expected. {way_out}"
             )
         case "dtype":
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compilation_counts, force_eager_on_thread
+from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, force_eager_on_thread, watch_compilations
 from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -116,7 +116,7 @@ def replay(
         subject = Subject(entry.call, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
         noise = add_noise_to_parameters(subject) if adds_noise else contextlib.nullcontext(enter_result=True)
-        with noise as can_repeat, compile_separately(subject.call):
+        with noise as can_repeat, compile_separately(subject.call), watch_compilations() as counts_so_far:
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
                 dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
@@ -129,11 +129,11 @@ def replay(
                     if call.arguments is None
                     else rebuild_arguments(subject.call, call, original_arguments)
                 )
-                counts_before = compilation_counts()
+                counts_before = counts_so_far()
                 program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
                 with contextlib.nullcontext() if compiles else force_eager_on_thread():
                     result = run(program, subject, arguments)
-                counts.append(compilation_counts() - counts_before)
+                counts.append(counts_so_far() - counts_before)
                 results.append(
                     _restore_numbers(result, adjustment.replaced_numbers) if adjustment.replaced_numbers else result
                 )

@@ -141,7 +141,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except different known breaks."""
+    """Return the breaks of the changed program on the lines of a break, except those it had elsewhere before."""
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
@@ -389,8 +389,12 @@ class EdgeFindings:
                     )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere. An optimizer skips a
-            # parameter without a gradient, but its weight decay changes one whose gradient is zero.
-            further_kinds: set[DifferenceKind] = {"needless gradient", "zero gradient", "layout", "lost alias"}
+            # parameter without a gradient, but its weight decay changes one whose gradient is zero. Output that moved
+            # behind an in-place operation shows other numbers if a conversion such as `float()` returns its argument.
+            further_kinds: set[DifferenceKind] = {
+                "needless gradient", "zero gradient", "layout", "lost alias", "printed", "stderr", "logged",
+                "random state",
+            }  # fmt: skip
             further_difference = next((item.text for item in case_diffs if item.kind in further_kinds), None)
             noted_difference = disqualifying_difference or further_difference
             if noted_difference is not None and findings.noted_difference is None:

@@ -54,7 +54,7 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
-#: A part with fewer of the operations is less than what breaks leave compiled if they cost no graph.
+#: If the breaks cost nothing, a part is worth compiling only if it performs at least this share of the operations.
 _SUFFICIENT_SHARE = 0.5
 #: The family of the user's own edits, and the time in seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
@@ -128,8 +128,8 @@ class Search:
 
         Compiling only a part of the entry comes first if that is most likely to help: for a training step, for loops
         that run eagerly, if no change is known for at least half of the breaks, or if there is time for only a few
-        trials and at least half of the breaks are in libraries. It precedes the individual breaks if there are many,
-        and last otherwise.
+        trials and at least half of the breaks are in libraries. In any other case, it comes before the individual
+        breaks if there are many, and last if not.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
@@ -469,8 +469,8 @@ class Search:
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
-        if inner_calls.share < _SUFFICIENT_SHARE and self._cost_no_graph(goals):
-            return  # what is compiled today is more than the part
+        if inner_calls.share < _SUFFICIENT_SHARE and self._breaks_cost_no_graph():
+            return  # more than the part is compiled without any change
         if proposal is not None and not goals <= inner_calls.breaks:
             candidate = self._run_candidate(goals - inner_calls.breaks, [proposal], proposal.title)
             new_report = candidate.result.report
@@ -482,10 +482,10 @@ class Search:
             if is_as_expected or not candidate.works:
                 self.candidates.append(candidate)
 
-    def _cost_no_graph(self, break_ids: frozenset[str]) -> bool:
-        """Return whether breaks split no graph, make no function run eagerly, and are not in a backward pass."""
+    def _breaks_cost_no_graph(self) -> bool:
+        """Return whether all breaks split no graph, make no function run eagerly, and are not in a backward pass."""
         report = self.runner.original.report
-        costs = [break_.cost for break_ in report.breaks if break_.id in break_ids]
+        costs = [break_.cost for break_ in report.breaks]
         return (
             bool(report.graphs)
             and all(cost is not None and not cost.graphs and not cost.eager for cost in costs)
@@ -575,18 +575,23 @@ class Search:
 
 
 def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates, except those that do no more than a candidate with fewer steps."""
+    """Return the candidates, except those that do no more than one with fewer steps or, before them, the same steps."""
 
-    def is_needless(candidate: Candidate) -> bool:
+    def is_needless(number: int, candidate: Candidate) -> bool:
         return candidate.works and any(
-            set(other.titles) < set(candidate.titles)
+            (set(other.titles) < set(candidate.titles) or (index < number and _has_same_steps(other, candidate)))
             and set(other.breaks) >= set(candidate.breaks)
             and VERDICT_RANK[other.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
-            for other in candidates
+            for index, other in enumerate(candidates)
             if other.works
         )
 
-    return [candidate for candidate in candidates if not is_needless(candidate)]
+    return [candidate for number, candidate in enumerate(candidates) if not is_needless(number, candidate)]
+
+
+def _has_same_steps(first: Candidate, second: Candidate) -> bool:
+    """Return whether two candidates consist of the same steps, in any order."""
+    return set(first.titles) == set(second.titles) and first.result.change.texts == second.result.change.texts
 
 
 def _is_sufficient(candidate: Candidate) -> bool:
@@ -595,7 +600,7 @@ def _is_sufficient(candidate: Candidate) -> bool:
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Return whether a proposal makes all settings of a change and further settings."""
+    """Return whether a proposal contains all settings of a change and further settings."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 

@@ -210,7 +210,7 @@ def _may_call(call: ast.Call, name: str, *, is_method: bool) -> bool:
 
 
 def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an assignment of one variable to another, whose later uses are replaced."""
+    """Yield the script without an assignment such as ``y = x``, with ``x`` instead of ``y`` in later statements."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue

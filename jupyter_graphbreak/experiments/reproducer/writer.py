@@ -108,7 +108,7 @@ class ScriptWriter:
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
-        self._objects: list[tuple[type, str, list[ast.stmt]]] = []
+        self._objects_without_constructor: list[tuple[type, str, list[ast.stmt]]] = []
         #: The script's names for attributes of the user's modules, by their names in the user's code.
         self.new_names: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
@@ -126,8 +126,8 @@ class ScriptWriter:
 
     def _write_constructors(self) -> None:
         """Write a constructor for each class with one instance, from the statements that make this instance."""
-        classes = [class_ for class_, _, _ in self._objects]
-        for class_, variable, steps in self._objects:
+        classes = [class_ for class_, _, _ in self._objects_without_constructor]
+        for class_, variable, steps in self._objects_without_constructor:
             node = self._classes.get(class_)
             if node is None or class_ in self._instantiated_classes or classes.count(class_) > 1:
                 continue
@@ -141,7 +141,7 @@ class ScriptWriter:
             constructor.body = body
             other_members = [part for part in node.body if getattr(part, "name", "") not in _CONSTRUCTION_METHODS]
             node.body = [constructor, *(part for part in other_members if not isinstance(part, ast.Pass))]
-        self._objects = []
+        self._objects_without_constructor = []
 
     def _has_annotations(self) -> bool:
         return any(
@@ -661,7 +661,7 @@ class ScriptWriter:
             for hook in getattr(value, hooks, {}).values() if is_module else ():
                 statements += ast.parse(f"{variable}.{method}({ast.unparse(self.expression_of(hook, depth + 1))})").body
         statements[:0] = ast.parse(f"{variable} = {name}.__new__({name})").body
-        self._objects.append((class_, variable, statements))
+        self._objects_without_constructor.append((class_, variable, statements))
         self._statements += statements
         return parse_expression(variable)
 

@@ -379,7 +379,7 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
-    module, imports_names = "", False  # of the current import
+    module, imports_names = "", False  # these describe the current import
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
@@ -397,7 +397,7 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
             case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if loaded is not None:
                 aliases[name], loaded = loaded, None
             case "SWAP" | "ROT_TWO" | "POP_TOP" if module and not imports_names:
-                pass  # in `import a.b as c`
+                pass  # part of `import a.b as c`
             case _:
                 loaded = None
     return aliases

@@ -190,7 +190,7 @@ class FunctionCopier:
             copy = clone(original, self.memo, failed_objects, self.copy_function, self.memory_provider)
             if not failed_objects:
                 result[id(original)] = copy
-                owner = getattr(copy, "__self__", copy)  # of a method
+                owner = getattr(copy, "__self__", copy)  # only a method has a different owner
                 if is_data(owner):
                     self.bindings.append(fixed_binding(f"the attributes of the filter {type(owner).__name__}", owner))
         return result

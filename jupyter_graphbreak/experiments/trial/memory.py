@@ -280,7 +280,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
     """Return the C library's function that releases free memory, or ``None`` if there is none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # not on every system
+    except (OSError, AttributeError, TypeError):  # some systems lack it
         return None
     return trim
 
@@ -328,7 +328,7 @@ def _free_on_machine() -> int:
             return int(line.split()[1]) * 1024
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not on every system; assume 4 GiB
+    except (AttributeError, ValueError, OSError):  # some systems lack it: assume 4 GiB
         return 4 << 30
 
 

@@ -580,7 +580,7 @@ def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
         return
     is_over, thread = threading.Event(), threading.get_ident()
 
-    def watch() -> None:
+    def release_if_stuck() -> None:
         before: tuple[int, int, float] | None = None
         while not is_over.wait(_WATCH_INTERVAL_S):
             frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to read another thread's stack
@@ -589,7 +589,7 @@ def _free_locks_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
                 freed_locks.extend(lock for lock in locks if _release(lock))
             before = now
 
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = threading.Thread(target=release_if_stuck, daemon=True)
     watcher.start()
     try:
         yield freed_locks

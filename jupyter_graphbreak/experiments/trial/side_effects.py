@@ -479,7 +479,7 @@ class FileDescriptors:
 def _close_all(files: dict[int, tuple[int, int]]) -> None:
     owned_descriptors = _owned_by_files() if files else frozenset()
     for descriptor, file in files.items():
-        with contextlib.suppress(OSError):  # it was closed by other means
+        with contextlib.suppress(OSError):  # the program may have closed it by other means
             if descriptor not in owned_descriptors and _file_of(descriptor) == file:
                 os.close(descriptor)
 

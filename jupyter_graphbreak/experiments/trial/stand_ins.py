@@ -324,7 +324,7 @@ class StandIn:
             return readable_attributes[name]
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_dynamo_frame(frame):
-            return getattr(_originals[self], name)  # for a guard
+            return getattr(_originals[self], name)  # a guard reads it
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
             notify_listeners(kind, description, frame)  # data, which the program may use without calling anything

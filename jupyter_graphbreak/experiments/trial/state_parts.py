@@ -236,7 +236,7 @@ class _LoggersByOrigin:
         self._pytorch_loggers: list[logging.Logger] = []
 
     def by_name(self) -> _NamedLoggers:
-        """Return the loggers and placeholders by name. The same object is returned until they change."""
+        """Return the loggers and placeholders by name, in the same object until the loggers change."""
         self._group()
         return self._known_loggers
 

@@ -25,7 +25,7 @@ from jupyter_graphbreak.views.words.cost import (
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.failed_guards import guard_lines_text
+from jupyter_graphbreak.views.words.failed_guards import error_text, guard_lines_text
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.locations import brief_code, line_text, location_text
@@ -190,7 +190,7 @@ def _error_section(report: Report) -> Section | None:
     error = report.error
     if error is None:
         return None
-    label = f"{error.type}: {error.message}" if error.message else error.type
+    label = error_text(error)
     row = Row(
         "0",
         _shorten_label(label),

@@ -90,7 +90,7 @@ class _Bounds:
         self.lines_left = _MAX_TOTAL_LINES
         self.cut_lists: dict[str, tuple[int, int]] = {}
         self.cut_strings = 0
-        self.dropped_entries = 0
+        self.dropped_entry_count = 0
 
     def limit_report(self, report: Report) -> Report:
         changed_fields: dict[str, Any] = {}
@@ -131,9 +131,9 @@ class _Bounds:
                 f"{shown} of {total} {_LIST_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()
             ]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
-        if self.dropped_entries:
+        if self.dropped_entry_count:
             yield Diagnostic(
-                "warning", f"Entries of long lists in this report that are not shown: {self.dropped_entries}."
+                "warning", f"Entries of long lists in this report that are not shown: {self.dropped_entry_count}."
             )
         if self.cut_strings:
             yield Diagnostic("warning", f"Strings in this report that are not shown in full: {self.cut_strings}.")
@@ -144,7 +144,7 @@ class _Bounds:
         self.entries_left -= min(len(items), max_items)
         if len(items) <= max_items:
             return items
-        self.dropped_entries += len(items) - max_items
+        self.dropped_entry_count += len(items) - max_items
         return items[:max_items]
 
     def limit_string(self, text: str, limit: int) -> str:
@@ -224,7 +224,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, int):
         return max(-_MAX_ABS_NUMBER, min(value, _MAX_ABS_NUMBER))
     if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
-        bounds.dropped_entries += 1
+        bounds.dropped_entry_count += 1
         return "…"
     if isinstance(value, list):
         return _reuse_if_identical(

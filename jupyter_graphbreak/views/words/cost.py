@@ -37,7 +37,7 @@ _MIN_BLOCK_SAVING = 0.4
 
 
 def startup_sentence(report: Report) -> str:
-    """Say which functions took longest to compile; empty if compiling took little time.
+    """Return which functions took longest to compile; empty if compiling took little time.
 
     For example: "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 3.2 s for norm, 2.7
     s for 2 more functions; 2.1 s of it was spent on recompiles, for which 3 calls waited; Inductor's cache had the
@@ -140,7 +140,8 @@ class RepeatedBlock:
 def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
-    Operations are identified by line and target. An operation that recurs at equal distances belongs to such a block.
+    Operations are identified by line and target. An operation that recurs at equal distances, with the same operations
+    in between, belongs to such a block.
     The location of the block is that of its first operation in the function that spans most of the block.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
@@ -151,6 +152,9 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     for positions in numbers.values():
         distances = {later - number for number, later in itertools.pairwise(positions)}
         if len(positions) < _MIN_REPEATS or len(distances) > 1 or min(distances) < _MIN_BLOCK_OPS:
+            continue
+        targets = [[op.target for op in graph.ops[number:later]] for number, later in itertools.pairwise(positions)]
+        if any(copy != targets[0] for copy in targets):
             continue
         covered_ops = distances.pop() * len(positions)
         if covered_ops <= len(graph.ops) and (largest is None or covered_ops > largest[0]):
@@ -177,6 +181,8 @@ def _frame_name(report: Report, frame: Frame) -> str:
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 
 
+#: The backends that run the operations of a graph one by one, as eager code does.
+_BACKENDS_WITHOUT_CODE = frozenset({"eager", "aot_eager"})
 _INTRODUCED_BY = {
     "eager": "introduced by capture (the backend eager shows it as well)",
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
@@ -323,7 +329,7 @@ def coverage_sentences(report: Report) -> list[str]:
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
-        parts += _break_even_text(entry)
+        parts += _break_even_text(entry, cost.backend)
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -331,14 +337,16 @@ def coverage_sentences(report: Report) -> list[str]:
     return sentences
 
 
-def _break_even_text(entry: EntryCost) -> list[str]:
-    """Say, in a list, after how many calls compiling pays off, or that it never does."""
+def _break_even_text(entry: EntryCost, backend: str) -> list[str]:
+    """Say, in a list, after how many calls compiling pays off, or that it never does with this backend."""
     if entry.break_even_calls is not None:
         return [f"compiling pays off after {count_text(entry.break_even_calls, 'call')}"]
     times = [entry.compiled, *(remedied.time for remedied in entry.remedied)]
     is_slower = all(time.median_us > entry.eager.median_us and not may_be_equal(entry.eager, time) for time in times)
     if not entry.settled or not is_slower:
         return []
+    if backend in _BACKENDS_WITHOUT_CODE:
+        return [f'the backend "{backend}" generates no faster code: measure with the default backend']
     is_small = bool(_guard_time_text(entry)) and entry.eager.median_us < _MAX_SMALL_CALL_US
     return [f"compiling never pays off{_ADVICE_ON_SMALL_CALLS if is_small else ''}"]
 
@@ -425,7 +433,7 @@ def break_time_text(report: Report, break_: Break) -> str:
 
 
 def measured_cost_text(report: Report, break_: Break) -> str:
-    """Say how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if it saves none or is unknown."""
+    """Return how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if none or unknown."""
     time = _break_times(report).get(break_.id)
     if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
         return ""
@@ -437,7 +445,7 @@ def measured_cost_text(report: Report, break_: Break) -> str:
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:
-    """Say how a remedy changes the time of a call; empty if that was not measured."""
+    """Return how a remedy changes the time of a call; empty if that was not measured."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None:
         return ""
@@ -447,7 +455,7 @@ def time_change_text(report: Report, remedy: Remedy) -> str:
 
 
 def slowdown_text(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
+    """Return how much a remedy slows down a call: "a call then takes 1.70 ms, not 1.60 ms"; empty if it does not."""
     after, before = _times_with_and_without(report, remedy)
     if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""

@@ -399,7 +399,7 @@ def _saves_memory(before: int, after: int) -> bool:
 
 
 def _extra_time_text(change: MemoryChange) -> str:
-    """Say how much longer a call takes with a change; empty if that was not measured."""
+    """Return how much longer a call takes with a change; empty if that was not measured."""
     if change.time_ratio is None:
         return ""
     how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"

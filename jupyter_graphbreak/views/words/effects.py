@@ -15,7 +15,7 @@ _MAX_NAMED_EFFECTS = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
-    """Say that functions were not run again because of their side effects; empty if there were no side effects.
+    """Return the sentence about functions that were not run again because of their side effects; empty without any.
 
     For example: "Nothing was run again, because that would repeat side effects: line 4 in step writes to the file
     rows.csv."

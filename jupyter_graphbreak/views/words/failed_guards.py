@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.guards import (
     plain_guard,
     tensor_index_advice,
 )
+from jupyter_graphbreak.report.schema import GuardFailure
 from jupyter_graphbreak.views.words.locations import line_text, text_of_function
 from jupyter_graphbreak.views.words.plain_text import join_with_and
 from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_on_number, is_number, owner_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import HeadKind, Location, Source
-    from jupyter_graphbreak.report.schema import GuardFailure, Report
+    from jupyter_graphbreak.report.schema import Report, RunError
 
     #: A guard that failed.
     _Failure = GuardFailure | BlockDifference
@@ -56,6 +57,8 @@ _DISPATCH_KEYS = re.compile(
     r"tensor '(?P<name>.+)' dispatch key set mismatch\. expected DispatchKeySet\((?P<old>[^)]*)\), "
     r"actual DispatchKeySet\((?P<new>[^)]*)\)"
 )
+#: A guard on where a tensor begins in its storage: "2 <= x.storage_offset()".
+_OFFSET_GUARD = re.compile(r"(?:\d+ <= )?(?P<name>[\w.\[\]'\"]+)\.storage_offset\(\)(?: (?:==|!=|<=) \d+)?")
 #: A guard on whether a value is None: "mask is None", "mask is not None".
 _NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
@@ -114,6 +117,8 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 #: The advice for a container that grows with each call, and the methods that make it grow.
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 _FILLING_METHODS = ("append", "extend", "insert")
+#: The advice for a value that code on the line of a break computes, which has no name.
+_ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -126,6 +131,9 @@ _ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later v
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
+#: The error of the stance that forbids recompiles, and a guard in its message: "- 0/0: n == 1   # def f(x, n): ...".
+_STANCE_ERROR = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
+_GUARD_IN_ERROR = re.compile(r"^ *- \d+/\d+: (?P<guard>\S[^\n]*?)(?: {2,}#[^\n]*)?$", re.MULTILINE)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
 
@@ -230,6 +238,15 @@ def failed_guards(
     ]
 
 
+def error_text(error: RunError) -> str:
+    """Return the error that ended a run: its type and message, or the guards that required a forbidden recompile."""
+    guards = [match["guard"] for match in _GUARD_IN_ERROR.finditer(error.message)]
+    if not error.message.startswith(_STANCE_ERROR) or not guards:
+        return f"{error.type}: {error.message}" if error.message else error.type
+    variations = [guard.variation for guard in failed_guards((0, GuardFailure(guard)) for guard in guards)]
+    return f"{error.type}: the stance 'fail_on_recompile' forbids a recompile, but {join_with_and(variations)}"
+
+
 def _size_with_constant_result(failure: _Failure) -> str:
     """Return the size from which the code computes a constant, such as "dimension 0 of x"; empty if there is none.
 
@@ -295,7 +312,7 @@ def _make_failed_guard(
     elif is_size and advice == last_advice and _has_special_size(variation for _, variation in variations):
         advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
     return FailedGuard(
-        variation=_variation_text(variations) if variations else f"`{readable_guard(group[0][1].guard)}` failed",
+        variation=_variation_text(variations) if variations else _failure_text(readable_guard(group[0][1].guard)),
         recompile_count=_count_recompiles(group),
         locations=list(places),
         advice=advice,
@@ -453,6 +470,13 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
     if bound := _SIZE_BOUND.fullmatch(guard):
         varied_size = _name_of_size(bound["name"], bound["index"])
         return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+    if match := _OFFSET_GUARD.fullmatch(guard):
+        name = match["name"]
+        advice = (
+            f"a slice such as `y[:, -1:]` begins inside of a larger tensor: copy it before the call, `{name}.clone()`"
+        )
+        is_passed = not is_library and not is_inner and not name.startswith(BREAK_RESULT_PREFIX)
+        return _Variation(f"the offset of {name} in its storage", "", None, advice if is_passed else "")
     if match := _KEY_COUNT_GUARD.fullmatch(guard):
         advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
         return _Variation(match["name"], match["value"], None, advice)
@@ -506,7 +530,10 @@ def _advice_on_object(guard: str) -> str:
         return f"pass a tensor each time: `{wrong_type['name']} = torch.as_tensor({wrong_type['name']})`"
     identity = _IDENTITY_GUARD.fullmatch(guard)
     if identity is not None and identity["kind"] == "obj" and not identity["name"].startswith(BREAK_RESULT_PREFIX):
-        return "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls"
+        return (
+            "nothing, if there are few objects, such as the members of an enum: each has its own graph; otherwise "
+            "create it once, before the calls"
+        )
     return ""
 
 
@@ -556,6 +583,12 @@ def _object_variation(guard: str) -> str:
     elif keys := _DISPATCH_KEYS.fullmatch(guard):
         text = _dispatch_key_text(keys)
     return text
+
+
+def _failure_text(guard: str) -> str:
+    """Say that a guard failed, without Dynamo's name for a value that the code at a break returned."""
+    text = re.sub(rf"{BREAK_RESULT_PREFIX}\d+", "value", guard)
+    return f"`{text}` failed" if text == guard else f"`{text}` failed for a value on the line of the break"
 
 
 def _subject(name: str) -> str:
@@ -618,20 +651,20 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
         return "leave `step()` of this optimizer out of the compiled function"
     if not is_number(value):
         return "" if is_library else _advice_on_text_or_flag(name, value)
-    is_settable = value not in {"0", "1"}  # with `dynamic=True`
+    can_be_dynamic = value not in {"0", "1"}  # 0 and 1 stay constants even with `dynamic=True`
     if is_library:
         if (group := _GROUP_NUMBER.search(name)) is not None:
             tensor = f"`{group['key']}=torch.tensor({value})`"
             in_place = "change it in place, as PyTorch's schedulers do"
             return f"pass a tensor to the optimizer ({tensor}) and {in_place}; or leave its `step()` uncompiled"
-        return "use `torch.compile(..., dynamic=True)`" if is_settable and not name.startswith("len(") else ""
+        return "use `torch.compile(..., dynamic=True)`" if can_be_dynamic and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        setting = "; or use `torch.compile(..., dynamic=True)`" if is_settable else ""
-        return f"remove the break: this also prevents recompiles of this function{setting}"
+        setting = "; or use `torch.compile(..., dynamic=True)`" if can_be_dynamic else ""
+        return f"{_ADVICE_ON_BREAK_RESULT}{setting}"
     if "." in name and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
         return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
     return ""
@@ -640,4 +673,6 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
 def _advice_on_text_or_flag(name: str, value: str) -> str:
     if value in _OPPOSITE_FLAG:
         return _ADVICE_ON_FLAG
+    if name.startswith(BREAK_RESULT_PREFIX):
+        return _ADVICE_ON_BREAK_RESULT
     return f"each value of `{name}` has its own graph: if there are many, branch on it outside the compiled function"

@@ -116,7 +116,7 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
     numbers = sorted(lines)
     breaks = _marks_by_line(annotations, lines)
     scopes = _scopes_by_line(annotations, numbers)
-    eager = _first_on_lines(reversed(annotations.eager), numbers)
+    eager = _first_region_by_line(reversed(annotations.eager), numbers)
     paths = _paths_by_line(report)
     return [
         replace(
@@ -242,10 +242,10 @@ def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, 
     # Smaller scopes come first; of two scopes with the same size, the later one is inside the other and comes first.
     regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
-    return _first_on_lines(regions, numbers)
+    return _first_region_by_line(regions, numbers)
 
 
-def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
+def _first_region_by_line(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
     """Return, for each line, the first region that contains it, in nearly linear time.
 
     Parameters

@@ -146,11 +146,17 @@ def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 
 
+def is_of_optimizer(report: Report, location: Location | None) -> bool:
+    """Return whether a location is in the code of torch's optimizers."""
+    source = _library_source(report, location)
+    return source is not None and (source.path or "").startswith("torch/optim/")
+
+
 def is_wrapper_of_step(report: Report, location: Location | None) -> bool:
     """Return whether a location is in torch's wrapper around the ``step()`` of an optimizer."""
     source = _library_source(report, location)
-    is_of_optimizer = source is not None and source.path == "torch/optim/optimizer.py"
-    return is_of_optimizer and location is not None and (location.function or "").endswith("wrapper")
+    is_in_optimizer = source is not None and source.path == "torch/optim/optimizer.py"
+    return is_in_optimizer and location is not None and (location.function or "").endswith("wrapper")
 
 
 def called_object_name(report: Report, frame: Frame) -> str:

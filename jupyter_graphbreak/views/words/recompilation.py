@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.report.guards import changed_settings
-from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
 from jupyter_graphbreak.views.words.locations import (
     called_object_name,
     function_of,
     is_in_library,
+    is_of_optimizer,
     is_wrapper_of_step,
     is_wrapper_of_torch,
 )
 from jupyter_graphbreak.views.words.lookup import per_report
 from jupyter_graphbreak.views.words.plain_text import join_with_and, times_text
-from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
+from jupyter_graphbreak.views.words.remedies import (
+    BreakRemedies,
+    compatible_remedies,
+    remedies_for_recompiles,
+    target_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,7 +147,7 @@ class Recompilation:
         return f"{times}, then reached the limit and runs eagerly" if self.limit_hit else times
 
     def share_text(self, guard: FailedGuard) -> str:
-        """Say how often a guard failed: "3 of 4 times"; empty for a single recompile."""
+        """Return how often a guard failed: "3 of 4 times"; empty for a single recompile."""
         total = len(self.frames)
         if total == 1:
             return ""
@@ -384,6 +390,10 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
+        if fix := _fix_that_stops_compiling(report, recompilation):
+            sentence = f"The fix for {target_text(report, fix)} also prevents these recompiles."
+            by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
+            continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
         decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
@@ -396,6 +406,40 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         shown_before.update(remaining.decisions)
         by_frame[recompilation.frames[0]] = remaining
     return by_frame
+
+
+def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> Remedy | None:
+    """Return the fix for breaks after which a function is no longer compiled; ``None`` if there is none.
+
+    Such a fix compiles a part of the entry instead of the entry. Functions inside the part are still compiled.
+    """
+    frames = lookup.frames(report)
+    recompiled = [frame for ident in recompilation.frames if (frame := frames.get(ident)) is not None]
+    if recompilation.is_merged or not recompiled:
+        return None
+    for remedy in compatible_remedies(report):
+        if remedy.family != INNER_FAMILY or remedy.evidence is None or remedy.evidence.breaks_after:
+            continue
+        breaks = [break_ for break_ in report.breaks if break_.id in remedy.breaks]
+        entries = {_entry_of(report, occurrence.frame) for break_ in breaks for occurrence in break_.occurrences}
+        if all(
+            _entry_of(report, frame.id) in entries
+            and (frame.role != "call" or frame.breaks or is_of_optimizer(report, frame.location))
+            for frame in recompiled
+        ):
+            return remedy
+    return None
+
+
+def _entry_of(report: Report, frame_id: str | None) -> str | None:
+    """Return the id of the first compilation of the entry through which the program called a frame."""
+    frames = lookup.frames(report)
+    seen: set[str] = set()
+    frame = frames.get(frame_id or "")
+    while frame is not None and frame.caller in frames and frame.id not in seen:
+        seen.add(frame.id)
+        frame = frames[frame.caller]
+    return (frame.recompile_of or frame.id) if frame is not None else None
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:

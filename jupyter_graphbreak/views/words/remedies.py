@@ -118,9 +118,12 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
-    # A change may be tried several times with the same result, for example alone and before another step.
+    # A change may be tried several times with the same result, for example alone and before another step. Settings with
+    # one title are one change, even if each search for a different break describes the result in its own words.
     failed = {
-        (remedy.title, outcome_text(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING
+        (remedy.title, "" if remedy.kind == "setting" else outcome_text(remedy)): remedy
+        for remedy in reversed(changes)
+        if remedy.verdict not in WORKING
     }
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
@@ -263,9 +266,11 @@ def change_lines(report: Report, remedy: Remedy) -> list[DiffLine]:
     if remedy.patch and not _changes_cells_only(report, remedy):
         return [_patch_line(line) for line in remedy.patch.rstrip("\n").split("\n")]
     lines: list[DiffLine] = []
+    changes_one_source = len({edit.source for edit in remedy.edits}) == 1
     for edit in remedy.edits:
         source = sources.get(edit.source)
-        name = "" if source is not None and source is main_cell else f"{source.name if source else edit.source}, "
+        is_obvious = changes_one_source and source is not None and source is main_cell
+        name = "" if is_obvious else f"{source.name if source else edit.source}, "
         lines += _edit_lines(edit, name)
     return lines
 
@@ -311,7 +316,7 @@ def _difference_groups(old: list[str], new: list[str]) -> Iterable[list[tuple[st
 
 
 def code_of(remedy: Remedy) -> str:
-    """Return the code that applies a remedy: its own code, or else statements that make its settings."""
+    """Return the code that applies a remedy: its own code, or else statements that change its settings."""
     if remedy.code:
         return remedy.code
     return "\n".join(f"{name} = {value!r}" for name, value in remedy.settings.items())

@@ -116,7 +116,7 @@ def code_of_line(report: Report, values: LineValues) -> str:
 
 
 def left_out_sentence(values: EntryValues) -> str:
-    """Say how many lines are not listed; empty if all are listed."""
+    """Return a phrase about the lines that are not listed; empty if all are listed."""
     if not values.left_out:
         return ""
     lines = count_text(values.left_out, "more line")

@@ -72,6 +72,8 @@ def verdict(report: Report) -> RunVerdict:
     8 times and now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
+    if early_return := _early_return_text(report):
+        outcome, text = "plain" if outcome == "good" else outcome, f"{text}{early_return}"
     if untried_targets := untried_targets_text(report):
         text += f" The trials were interrupted; nothing was tried for {untried_targets}."
     wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
@@ -172,7 +174,7 @@ def _known_bug_advice(error: RunError) -> str:
     """
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
-    return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
+    return f" If this error does not occur without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:
@@ -305,7 +307,7 @@ def _no_working_change_text(report: Report) -> str:
 
 
 def _part_advice(report: Report) -> str:
-    """Say which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
+    """Return which break to remove so that a large part can be compiled alone; empty if there is no such advice."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -362,14 +364,34 @@ def _why_nothing_compiled(report: Report) -> str:
     if eager_text:
         return f": {eager_text} ran eagerly"
     empty_names = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
-    names = _names_or_count(empty_names)
-    if not names:
-        return ""
-    if names == _CELL_NAME:
+    if _names_or_count(empty_names) == _CELL_NAME:
         return ": the cell has no tensor operation"
-    # If a call has no tensor operations, Dynamo marks its code and does not trace later calls.
-    calls, pronoun = ("call", "it") if len({name for name in empty_names if name}) == 1 else ("calls", "them")
-    return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
+    empty_text = _empty_calls_text(empty_names)
+    return f": the {empty_text}" if empty_text else ""
+
+
+def _early_return_text(report: Report) -> str:
+    """Return a sentence on compiled functions whose first call returned early, if later calls run more; or ``""``."""
+    callers = {frame.caller for frame in report.frames}
+    empty_names = [
+        _qualified_name(report, frame)
+        for frame in report.frames
+        if frame.role == "entry" and frame.outcome == "empty" and frame.id in callers
+    ]
+    text = _empty_calls_text(empty_names)
+    return f" The {text}: move the early return in front of the call." if text else ""
+
+
+def _empty_calls_text(functions: Sequence[str]) -> str:
+    """Return the consequence of first calls without tensor operations; empty without functions.
+
+    For example: "first call of f had no tensor operation, so PyTorch runs it eagerly from now on". Dynamo marks code
+    of such a call, and does not trace later calls.
+    """
+    names = _names_or_count(functions)
+    calls, pronoun = ("call", "it") if len({*filter(None, functions)}) == 1 else ("calls", "them")
+    consequence = f"so PyTorch runs {pronoun} eagerly from now on"
+    return f"first {calls} of {names} had no tensor operation, {consequence}" if names else ""
 
 
 def _recompiled_text(report: Report, judgment: str = "") -> str:
@@ -388,7 +410,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
 
 
 def _varied_text(function: Recompilation) -> str:
-    """Say what varied between the calls to a function, as the end of a sentence: ": scale varied"; empty if unknown."""
+    """Return what varied between calls to a function, as a sentence ending: ": scale varied"; empty if unknown."""
     matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
     names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     # Several settings may change together in one call, and one of them alone in another.

@@ -526,6 +526,30 @@ def formatted_number(compiler: Compiler) -> str:
     return "\n".join(compiled(torch.ones(()), rate)[1] for rate in (0.5, 0.25, 0.125))
 
 
+class Doubled:
+    """An object whose property stores twice the value, and returns one more."""
+
+    def __init__(self) -> None:
+        self.stored = 0.0
+
+    @property
+    def value(self) -> float:
+        return self.stored + 1
+
+    @value.setter
+    def value(self, value: float) -> None:
+        self.stored = value * 2
+
+
+def issue_176599(compiler: Compiler) -> Tensor:
+    def set_and_read(x: Tensor) -> Tensor:
+        doubled = Doubled()
+        doubled.value = 5
+        return x + doubled.value
+
+    return compiler(set_and_read)(torch.zeros(1))
+
+
 class PrintingMode(TorchFunctionMode):
     """A mode whose `print` breaks the graph at each operation."""
 
@@ -627,6 +651,7 @@ BACKENDS = {
     **dict.fromkeys(
         (
             mode_with_a_break,
+            issue_176599,
             sizes_as_tensor,
             issue_193279,
             issue_192985,

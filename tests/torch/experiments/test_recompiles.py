@@ -339,6 +339,26 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     assert best_remedy(report).title == "Compute `table[i]` before the call; compile with `dynamic=True`"
 
 
+def test_a_tensor_as_a_bound_of_a_slice_breaks_the_graph(tmp_path: Any) -> None:
+    text = textwrap.dedent(
+        """
+        @torch.compile(backend="eager")
+        def crop(x, box):
+            a, b = box
+            return x[a:b].sum() / (b - a)
+        for box in ((1, 4), (2, 6), (0, 3), (3, 8)):
+            crop(torch.arange(9.0), box)
+        """
+    )
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    with jupyter_graphbreak.capture(entries=True) as run:
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+    report = run.try_remedies(seconds=600)
+    results = {(remedy.verdict, remedy.reason) for remedy in report.remedies or [] if "tensor" in remedy.title}
+    assert results == {("another break", "then a graph breaks")}
+
+
 @pytest.mark.parametrize(
     ("dtype", "verdict", "suffix"),
     [("float32", "works on what ran", "float64 tensors"), ("float64", "another result", "the first call")],
@@ -349,11 +369,11 @@ def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
     text = textwrap.dedent(
         f"""
         @torch.compile(backend="eager")
-        def step(x, window):
-            n = x.shape[0] // window * window
-            return x[:n].reshape(-1, window).mean(1) * (n / max(x.shape[0], 1))
-        for size, window in ((7, 2), (9, 2), (12, 3), (5, 4)):
-            step(torch.arange(float(size), dtype=torch.{dtype}), window)
+        def scale(x, part):
+            count, total = part
+            return x.reshape(3) * (count / (total + 7))
+        for part in ((1, 7), (2, 7), (3, 11), (5, 13)):
+            scale(torch.ones(3, dtype=torch.{dtype}), part)
         """
     )
     path = tmp_path / "program.py"
@@ -361,7 +381,7 @@ def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
     report = run.try_remedies(seconds=600)
-    remedy = next(remedy for remedy in report.remedies or [] if "Make `window` a tensor" in remedy.title)
+    remedy = next(remedy for remedy in report.remedies or [] if remedy.title == "Make `part` one tensor")
     assert remedy.verdict == verdict
     assert (remedy.reason or "").endswith(f"computes a double in single precision, on {suffix}")
 
@@ -691,7 +711,7 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
 
 
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
-    """Apply two numbers, which partials fix, to a tensor."""
+    """Apply two numbers, which partials bind, to a tensor."""
     return x * alpha + shift
 
 

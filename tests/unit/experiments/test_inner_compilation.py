@@ -267,6 +267,14 @@ def test_parts_of_an_object_are_compiled_after_a_later_cell_creates_it() -> None
     assert proposal.texts["run"] == "agent = Agent()\nagent.net.compile()\nagent.act(1)\n"
 
 
+@pytest.mark.parametrize("creation", ["Net()", "Net().eval()", "Net(3).to(device).train()", "make_net()"])
+def test_a_new_module_is_compiled_in_part(creation: str) -> None:
+    functions = "def make_net():\n    return nn.Sequential(Net())[0]\n"
+    text = f"import torch\n{functions}net = torch.compile({creation})\nnet(1)"
+    changed = changed_text(text, CompiledEntry("Net", is_module=True), InnerCall("Block", ("self.block",)))
+    assert changed == f"import torch\n{functions}net = {creation}\nnet.block.compile()\nnet(1)"
+
+
 def test_the_title_names_what_is_compiled_and_its_share() -> None:
     text = "import torch\n@torch.compile\ndef step(x):\n    return G(D(x))\nstep(1)"
     calls = [InnerCall("Sequential", ("G",)), InnerCall("Sequential", ("D",))]

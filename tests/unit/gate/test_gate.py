@@ -74,9 +74,9 @@ def verdict_of(after: Report, before: Report = REPORT_BEFORE) -> GateVerdict:
         (report_of(("f", "if x.sum() > 0:", BRANCH), frames=("f", "g")), 0, 1),  # one break fixed
         (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT_CAUSE), ("g", "print(y)", PRINT_CAUSE)),
          1, 0),
-        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # cause
+        (report_of(("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", BRANCH), frames=("f", "g")), 1, 1),  # new cause
         (report_of(("f", "x", PRINT_CAUSE), ("h", "if x.sum() > 0:", BRANCH), frames=("f",)), 2, 2),  # moved, f remains
-        # upgrade
+        # newer torch
         (report_of(("f", "if x.sum() > 0:", "Other name"), ("g", "print(x)", PRINT_CAUSE), torch="2.15.0"), 0, 0),
     ],
 )  # fmt: skip

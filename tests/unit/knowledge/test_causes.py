@@ -153,9 +153,23 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
         ("GB0007", "torch.sparse_coo_tensor(i, v)", "Sparse tensor made in compiled code", "index_add"),
         ("GB0007", "os.path.exists(path)", "File access", "before or after the compiled function"),
         ("GB0033", "np.random.rand()", "NumPy's random numbers", "draw before the call"),
+        (
+            "GB0142",
+            "with self.lock:\n    cache[self.attrname] = val",
+            "First read of a `functools.cached_property`",
+            "once",
+        ),
+        (
+            "GB9186",
+            "grad(y, x, create_graph=True)",
+            "`torch.autograd.grad` with `create_graph=True`",
+            "torch.func.grad",
+        ),
+        ("GB0059", "str(flow.size())", "`str` of a size", "tuple(x.shape)"),
         ("GB0033", "x[i]", "Tensor used as an index", "x[i.reshape(1)][0]"),
         ("GB0124", "self.sigmas[t]", "Python list indexed with a tensor", "buffer"),
         ("GB0124", "first:last + 1", "Tensor used as a bound of a slice", "torch.where"),
+        ("GB0124", "int(edge_index.max())", "Tensor turned into a Python number", "take it from x.shape"),
         ("GB0124", "sizes[i].item()", "Tensor turned into a Python number", "keep the value as a tensor"),
     ],
 )
@@ -163,6 +177,16 @@ def test_the_code_of_a_break_determines_its_title_and_advice(gb_id: str, code: s
     cause = known_cause(gb_id, "", code=code)
     assert cause.title.startswith(title)
     assert advice in (cause.advice or "")
+
+
+def test_an_operation_that_needs_a_number_is_not_about_lists_and_booleans() -> None:
+    context = "aten._local_scalar_dense.default"
+    for code in ("torch.rot90(x, k, (-2, -1))", "F.pad(x, (k, 0))", "x.split([h * w for h, w in shapes], dim=1)"):
+        cause = known_cause("GB0033", "", context, code)
+        assert cause.title.startswith("Number for an operation")
+        assert "before the call" in (cause.advice or "")
+    for code in ("x.tolist()", "torch.tensor(np.random.rand())", "torch.equal(a, b)", "x[i]", "int(x.max())"):
+        assert not known_cause("GB0033", "", context, code).title.startswith("Number for an operation")
 
 
 def test_a_number_that_tracing_needs_has_a_title_and_advice() -> None:

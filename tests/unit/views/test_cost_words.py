@@ -146,17 +146,21 @@ def test_sentences_about_several_entries_begin_with_their_names() -> None:
 
 
 def test_slow_compiled_calls_never_pay_off() -> None:
-    def sentence(eager_us: float, compiled_us: float, guards_us: float) -> str:
+    def sentence(eager_us: float, compiled_us: float, guards_us: float, backend: str = "inductor") -> str:
         spreads = [Spread(us, us - 1, us + 1, 9) for us in (eager_us, compiled_us, guards_us)]
         parts = [CostPart("guards", spreads[2])]
         report = with_entry(cost(), eager=spreads[0], compiled=spreads[1], remedied=[], parts=parts)
-        return " ".join(coverage_sentences(report))
+        assert report.cost is not None
+        return " ".join(coverage_sentences(replace(report, cost=replace(report.cost, backend=backend))))
 
     assert sentence(11, 34, 19).endswith(
         "compiling never pays off: a call does too little work, so compile a function that does more, or leave "
         "this one uncompiled"
     )
     assert sentence(3000, 3400, 19).endswith("compiling never pays off")
+    assert sentence(11, 34, 19, "aot_eager").endswith(
+        'the backend "aot_eager" generates no faster code: measure with the default backend'
+    )
     assert "pays off" not in sentence(3400, 3400, 19)
     assert "pays off" not in " ".join(coverage_sentences(cost()))  # without the break, calls are faster
 
@@ -316,6 +320,16 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding states the measured savings instead
     assert "copies" not in startup_sentence(measured)
     assert largest_repeated_block(layers(1)) is None
+
+
+def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
+    targets = ["query", "attention", "dropout", "norm", "linear", "relu", "dropout", "norm"]
+    location = Location("s1", 27, 27, 4, 9, "forward")
+    ops = [Op(f"v{number}", target, location) for number, target in enumerate(targets * 2)]
+    assert largest_repeated_block(Graph("A", "graph", "0/0", ops)) is None
+    block = largest_repeated_block(Graph("A", "graph", "0/0", [*ops, *ops]))
+    assert block is not None
+    assert (block.copy_count, block.share) == (4, 1.0)
 
 
 def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:

@@ -178,6 +178,14 @@ def test_a_change_is_shown_by_its_lines() -> None:
     ]
 
 
+def test_a_change_of_several_cells_names_each_cell() -> None:
+    sources = [Source("s1", "Cell In[2]", "cell"), Source("s2", "Cell In[1]", "cell")]
+    report = replace(remedies(), sources=sources)
+    remedy = make_remedy(edits=[Edit("s2", 3, 3, "@torch.compile", ""), Edit("s1", 4, 3, "", "net.compile()")])
+    places = [line.text for line in change_lines(report, remedy) if line.sign == "@"]
+    assert places == ["Cell In[1], line 3", "Cell In[2], before line 4"]
+
+
 def test_a_change_of_a_file_is_its_patch() -> None:
     report = remedies()
     lines = change_lines(report, remedy_with_id(report, "m11"))
@@ -234,6 +242,16 @@ def test_compiling_a_part_comes_after_remedies_that_remove_as_many_breaks() -> N
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, other))] == ["r1", "r2"]
     doubtful = replace(other, verdict="works on what ran")
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, doubtful))] == ["r3"]
+
+
+def test_a_setting_that_failed_twice_is_listed_once() -> None:
+    failures = [make_remedy("break stays", id="r1", reason="one"), make_remedy("another break", id="r2", reason="two")]
+    edits = remedies_for_break(report := with_remedies(*failures), report.breaks[0])
+    settings = [replace(remedy, kind="setting") for remedy in failures]
+    trials = remedies_for_break(report := with_remedies(*settings), report.breaks[0])
+    assert edits is not None
+    assert trials is not None
+    assert (len(edits.failed_remedies), len(trials.failed_remedies)) == (2, 1)
 
 
 def test_the_text_lists_remedies_within_100_columns() -> None:

@@ -137,6 +137,10 @@ UNROLLED_RUN = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150
         (Report("ok", Device("auto", "cpu")), "plain", "Nothing was compiled in this run."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "f", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the first call of f had no tensor operation, so PyTorch runs it eagerly from now on."),
+        (replace(run(), frames=[Frame("0/0", "learn", None, "entry", "empty"),
+                                Frame("1/0", "forward", None, "call", "compiled", caller="0/0")]), "plain",
+         "No breaks: one graph. The first call of learn had no tensor operation, so PyTorch runs it eagerly from now "
+         "on: move the early return in front of the call."),
         (Report("ok", Device("auto", "cpu"), frames=[Frame("0/0", "<module>", None, "entry", "empty")]), "plain",
          "Nothing was compiled: the cell has no tensor operation."),
         (Report("ok", Device("auto", "cpu"), skipped=[EAGER_FUNCTION]),

@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
-from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL, Remedy
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -26,6 +26,7 @@ from jupyter_graphbreak.report.schema import (
     Recompile,
     Report,
     Resume,
+    RunError,
     Setting,
     Skipped,
 )
@@ -36,7 +37,7 @@ from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.advice import advice_for_break, cost_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_in_function
-from jupyter_graphbreak.views.words.failed_guards import failed_guards
+from jupyter_graphbreak.views.words.failed_guards import error_text, failed_guards
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.locations import brief_code, location_text, text_of_function
@@ -48,6 +49,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     listed_recompilations,
     needs_general_advice,
     recompilations,
+    recompile_remedies,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
 from tests.support.sample_reports import big, no_breaks, two_breaks
@@ -240,6 +242,47 @@ def test_a_learning_rate_that_varies_becomes_a_tensor_that_changes_in_place() ->
     )
 
 
+def test_the_error_of_the_stance_that_forbids_recompiles_names_what_varied() -> None:
+    message = (
+        "Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: 'f.py', function name: 'f', "
+        "line number: 2\n    triggered by the following guard failure(s):\n    - 0/0: n == 1        # def f(x, n)\n"
+        "    - User stack trace:"
+    )
+    error = RunError("RuntimeError", message, Location("s1", 4, 4))
+    text = "RuntimeError: the stance 'fail_on_recompile' forbids a recompile, but n: 1 -> different value"
+    assert error_text(error) == text
+    assert text in " ".join(render_text(replace(no_breaks(), status="error", error=error)).split())
+    assert error_text(replace(error, message="no")) == "RuntimeError: no"
+
+
+@pytest.mark.parametrize("is_same_entry", [True, False])
+def test_a_fix_that_compiles_a_part_also_prevents_the_recompiles_of_its_entry(*, is_same_entry: bool) -> None:
+    step = Location("s1", 2, 2, function="step")
+    entry = "0/0" if is_same_entry else "4/0"
+    frames = [
+        Frame("0/0", "step", step, "entry", "compiled", breaks=["b1"]),
+        Frame("4/0", "other", step, "entry", "compiled"),
+        Frame("1/0", "step", step, "resume", "compiled", caller=entry),
+        Frame("1/1", "step", step, "resume", "compiled", caller=entry, recompile_of="1/0"),
+        Frame("2/0", "forward", step, "call", "compiled", caller=entry),
+        Frame("2/1", "forward", step, "call", "compiled", caller=entry, recompile_of="2/0"),
+    ]
+    recompiles = [
+        Recompile("1/1", "1/0", "step", step, [GuardFailure("L['k'] == 2")], id="c1"),
+        Recompile("2/1", "2/0", "forward", step, [GuardFailure("L['k'] == 2")], id="c2"),
+    ]
+    evidence = Evidence("eager", 6, None, ["values"], 2, 1, 1, 0)
+    fix = Remedy("m1", ["b1"], INNER_FAMILY, "Compile net instead of step", "edit", "works", evidence=evidence)
+    break_ = Break("b1", "GB0059", "print", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
+    report = replace(no_breaks(), frames=frames, breaks=[break_], recompiles=recompiles, remedies=[fix])
+    resumed, called = recompilations(report)
+    found = recompile_remedies(report, resumed)
+    assert found is not None
+    assert found.decisions == (["The fix for break 1 also prevents these recompiles."] if is_same_entry else [])
+    assert needs_general_advice(report, resumed) is not is_same_entry
+    assert needs_general_advice(report, called), "it may be inside the part"
+
+
 def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:
     decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried",
@@ -302,6 +345,16 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "remove the break: this also prevents recompiles of this function",
         ),
         (
+            report_with_recompiles("L['___stack0'] < 0.5"),
+            "`value < 0.5` failed for a value on the line of the break",
+            "",
+        ),
+        (
+            report_with_recompiles("___stack2 == '2'"),
+            "a value on the line of the break: '2' -> different value",
+            "remove the break: this also prevents recompiles of this function",
+        ),
+        (
             report_with_recompiles("k == 1"),
             "k: 1 -> different value",
             "use `torch.compile(..., dynamic=True)`",
@@ -359,7 +412,8 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
                 "___check_obj_id(fn, 140), type=<class 'function'>", "___check_obj_id(fn, 150), type=<class 'x'>"
             ),
             "`fn` is a different object",
-            "nothing, if there are few objects: each has its own graph; otherwise create it once, before the calls",
+            "nothing, if there are few objects, such as the members of an enum: each has its own graph; otherwise "
+            "create it once, before the calls",
         ),
         (
             report_with_recompiles("GLOBAL_STATE changed: grad_mode "),
@@ -465,6 +519,11 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("len(self.state[list(dict.keys(self.state))[0]]) != 0"),
             "the optimizer has no state before its first step",
             "nothing: the first step creates the optimizer's state, so this happens once",
+        ),
+        (
+            report_with_recompiles("2 <= L['x'].storage_offset()"),
+            "the offset of x in its storage",
+            "a slice such as `y[:, -1:]` begins inside of a larger tensor: copy it before the call, `x.clone()`",
         ),
         (
             report_with_recompiles("L['args'][0].state[list(dict.keys(L['args'][0].state))[0]]['step'] == 1"),

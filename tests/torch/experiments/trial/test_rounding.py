@@ -1,4 +1,4 @@
-"""Differences that an optimizer makes of rounding errors are no differences between two programs."""
+"""Rounding errors that an optimizer turns into large differences are not differences between two programs."""
 
 from __future__ import annotations
 

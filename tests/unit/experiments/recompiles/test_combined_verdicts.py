@@ -8,8 +8,19 @@ import pytest
 
 from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
+from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, avoids_enough_compilations
 from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_enough"),
+    [((4, 0, 3, 2), False), ((4, 0, 3, 0), True), ((17, 1, 9, 9), False), ((1, 1, 0, 0), True), ((4, -1, 3, 0), False)],
+)
+def test_a_change_that_leaves_recompiles_avoids_many_or_makes_new_sizes_free(
+    counts: tuple[int, int, int, int], is_enough: bool
+) -> None:
+    assert avoids_enough_compilations(*counts) is is_enough
+
 
 WORKING_TRIAL = CandidateTrial(RecompileCandidate("dynamic", ("dynamic",), Adjustment(dynamic=True)), "works")
 

@@ -69,6 +69,19 @@ def test_a_deallocated_object_was_replaced_by_a_new_one() -> None:
     assert step == GENERAL_STEP
 
 
+def test_a_condition_on_a_size_may_need_padding() -> None:
+    line = SpecializingLine("s1", 26, "if x.shape != y.shape:", head="condition")
+    varied = Variations(sizes=(Size(Path(Root("argument", "x")), 2, (32, 48)),))
+    assert "padding" in manual_step(varied, Variations(), [], line)
+    assert "padding" not in manual_step(Variations(), Variations(), [], line)
+
+
+def test_each_optimizer_has_its_own_graph() -> None:
+    guard = GuardFailure("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>")
+    ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")])
+    assert step == "`args[0]` is a different optimizer in some calls, and each has its own graph, as expected."
+
+
 def test_every_function_that_is_passed_has_its_own_graph() -> None:
     guards = [
         "___check_obj_id(L['kernel'].__code__, 140), type=<class 'code'>",
@@ -159,7 +172,7 @@ def test_each_function_gets_the_sentence_about_its_own_line_and_its_own_guard() 
     ]
     variations = Variations(numbers=(step_number,), other_variations=(length,))
     by_id = {ident: step for step, ids in manual_steps(variations, recompiles, lines) for ident in ids}
-    assert by_id["r1"].startswith("Line 10, `if step % 2 == 0`, depends on a size or a number")
+    assert by_id["r1"].startswith("Line 10, `if step % 2 == 0`, tests a value that varies")
     assert by_id["r2"].startswith("`step` varies")
 
 
@@ -183,7 +196,7 @@ def test_a_name_that_is_none_in_the_first_call_needs_no_tensor() -> None:
     variations = Variations(other_variations=(OtherVariation(own_state, "none", (None, "en", "de")),))
     step = manual_step(variations, variations, [], None)
     assert step.startswith("`self.adapter` is sometimes None")
-    assert "tensor of its later shape" not in step
+    assert step.endswith("If it is None only until the first call sets it, set it before that call.")
 
 
 def test_different_memory_layouts_are_not_expected() -> None:

@@ -129,7 +129,7 @@ def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_origin
 
 
 @pytest.mark.parametrize(
-    ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("random state", None)]
+    ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("sign of zero", None)]
 )
 def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
     kind: DifferenceKind, note: str | None

@@ -333,8 +333,7 @@ def compare(
     with sandbox_runs(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first_arguments, example))
         changes = sorted(eager.changed_names)
-        with eager.subject.restore_on_exit():
-            cases = eager.cases(further_arguments)
+        cases = eager.cases(further_arguments)
         for name, capture in capture_functions(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, errors_to_raise=(TrialStoppedError,)):

@@ -129,10 +129,7 @@ def find_inner_calls(
             paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
             return subject.call(*args, **kwargs)
 
-        with (
-            record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root),
-            subject.restore_on_exit(),
-        ):
+        with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
             original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
     all_break_ids = {break_.id for break_ in report.breaks}

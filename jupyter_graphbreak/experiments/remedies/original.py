@@ -150,7 +150,6 @@ class UncompiledOriginal:
                 derived_cases = [
                     case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
                 ]
-            self._reference.subject.restore()
         #: All inputs with the results of the original.
         self.cases = [ReferenceCase(first_input, self._reference.result), *derived_cases]
         #: The time in seconds that the runs on these inputs took.
@@ -173,7 +172,7 @@ class UncompiledOriginal:
         """
         if self._edge_cases is None:
             max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
-            with sandbox_runs(), self._reference.subject.restore_on_exit():
+            with sandbox_runs():
                 edge_cases = self._reference.edge_cases(self._time_budget()) if self.is_repeatable else iter(())
                 self._edge_cases = _drop_refused_kinds(list(itertools.islice(edge_cases, max_edge_cases)))
         return self._edge_cases

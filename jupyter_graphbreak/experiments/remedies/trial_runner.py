@@ -323,7 +323,7 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                with compile_separately(subject.call), subject.restore_on_exit():
+                with compile_separately(subject.call):
                     return self._run_all(
                         subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
                     )
@@ -512,7 +512,7 @@ class TrialRunner:
             return
         edge_cases = self._uncompiled_original.edge_cases()
         time_budget = TimeBudget(_TIME_BUDGET_S)
-        with candidate.open_uncompiled() as (call, subject), subject.restore_on_exit():
+        with candidate.open_uncompiled() as (call, subject):
             for case in edge_cases:
                 if time_budget.is_over:
                     return
@@ -620,7 +620,7 @@ class TrialRunner:
 
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
-        with open_to_compile(self.entry, self.program, change) as (call, subject, _), subject.restore_on_exit():
+        with open_to_compile(self.entry, self.program, change) as (call, subject, _):
             return self._run_all(call, subject, change, cases, find_cell, is_promising)
 
     def _run_all(

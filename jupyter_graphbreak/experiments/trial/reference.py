@@ -298,18 +298,22 @@ class Reference:
     def run_after_preceding_calls(
         self, program: Callable[..., Any], subject: Subject, input_: Input, *, runs_backward: bool = True
     ) -> Result:
-        """Run a program on an input, after the input's preceding calls if the original changes state."""
-        if self.changed_names:
-            first_arguments = (self.base_input if input_.is_smaller else self.first_input).arguments
-            for _ in range(input_.preceding_call_count):
-                run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
-        arguments = subject.replace_with_copies(input_.arguments)
-        return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
+        """Run a program on an input, after the input's preceding calls if the original changes state.
+
+        The subject is restored afterwards, so that it keeps nothing that the run has created, such as gradients.
+        """
+        with subject.restore_on_exit():
+            if self.changed_names:
+                first_arguments = (self.base_input if input_.is_smaller else self.first_input).arguments
+                for _ in range(input_.preceding_call_count):
+                    run(program, subject, subject.replace_with_copies(first_arguments), runs_backward=False)
+            arguments = subject.replace_with_copies(input_.arguments)
+            return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
     def _call(self, arguments: Arguments, seed: int = 0, *, runs_backward: bool = True) -> Result:
         self.subject.restore()
         copies = self.subject.replace_with_copies(arguments)
-        with force_eager_on_thread(), announce_sleep():
+        with force_eager_on_thread(), announce_sleep(), self.subject.restore_on_exit():
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:

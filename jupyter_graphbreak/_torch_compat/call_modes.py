@@ -117,6 +117,28 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
                 torch.set_autocast_dtype(device_type, dtype)
 
 
+@contextlib.contextmanager
+def restore_autocast_nesting() -> Iterator[None]:
+    """Leave the autocast contexts that a compiled graph has entered, if an error prevents the graph from leaving them.
+
+    Otherwise PyTorch would keep its copies of the parameters in lower precision, although the parameters change.
+    """
+    depth_before = _autocast_nesting()
+    try:
+        yield
+    finally:
+        if _autocast_nesting() > depth_before:
+            while torch.autocast_decrement_nesting() > depth_before:
+                pass
+            torch.clear_autocast_cache()
+
+
+def _autocast_nesting() -> int:
+    """Return the number of autocast contexts around the current code."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
 def _default_device() -> str | None:
     device, _ = default_device_state()
     return None if device is None else str(device)

@@ -548,7 +548,10 @@ CAUSES = (
         "GB0098",
         ("Skip calling `torch.compiler.disable()`d function",),
         title="Function disabled with `torch.compiler.disable`",
-        former_messages=("call torch._dynamo.disable() wrapped function",),
+        former_messages=(
+            "call torch._dynamo.disable() wrapped function",
+            "inline in skipfiles: ... | _fn .../torch/_dynamo/eval_frame.py",
+        ),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
         manual_step=_DISABLED_STEP,
         is_deliberate=True,
@@ -1579,6 +1582,15 @@ CALLS = (
             "call"
         ),
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
+    ),
+    KnownCall(
+        pattern=r"^int\(.*\.max\(\)(?:\.item\(\))?\)$",
+        causes=("GB0124",),
+        advice=(
+            "if this is a size, such as a number of nodes or the largest length, take it from x.shape, or compute it "
+            "before the call and pass it as an argument; otherwise keep the value as a tensor, or "
+            f"{_CAPTURE_SCALARS_ADVICE}"
+        ),
     ),
     KnownCall(
         context=_RANDOM_NUMBER,

@@ -56,6 +56,8 @@ FAMILY = "branch"
 _WHERE_TITLE = "Compute both branches with torch.where"
 _GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
 _COND_TITLE = "Pass both branches to torch.cond"
+#: The methods and functions that count the true values of a mask.
+_COUNTING_METHODS = {"any", "count_nonzero", "sum"}
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
 _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -429,7 +431,36 @@ def _propose_without_test(site: Site, if_statement: ast.If) -> Iterator[Proposal
         )
         title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
     if splices:
-        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [if_statement.test]))
+        assumptions = assumptions_of(draft, [if_statement.test])
+        mask = _counted_mask(tests[0], site.torch_name)
+        # A mask such as `isnan(x)` says nothing about the other elements of x, which the protected code may change.
+        if mask is not None and _is_computed(mask) and not _contains_code(protected_code, mask):
+            text = draft.text_of(mask)
+            assumptions.append(f"it assumes that the code below the test changes nothing if {text} is nowhere true")
+        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions)
+
+
+def _counted_mask(test: ast.expr, torch_name: str) -> ast.expr | None:
+    """Return the mask whose true values a test counts; ``None`` if the test reads a size instead."""
+    if _counting_method(test) is None:
+        return None
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COUNTING_METHODS:
+            is_function = dotted_name(node.func.value) == torch_name
+            return node.func.value if not is_function else node.args[0] if node.args else None
+    return None
+
+
+def _is_computed(mask: ast.expr) -> bool:
+    """Return whether an expression computes a mask, instead of naming it."""
+    if isinstance(mask, ast.UnaryOp):
+        return _is_computed(mask.operand)
+    return not isinstance(mask, ast.Name | ast.Attribute | ast.Subscript)
+
+
+def _contains_code(tree: ast.AST, expression: ast.expr) -> bool:
+    text = ast.dump(expression)
+    return any(isinstance(node, ast.expr) and ast.dump(node) == text for node in ast.walk(tree))
 
 
 def _is_sum(test: ast.expr) -> bool:
@@ -440,7 +471,7 @@ def _is_sum(test: ast.expr) -> bool:
 def _counting_method(test: ast.expr) -> str | None:
     """Return the method that a test uses to count a mask's true values; ``None`` if it reads a size instead."""
     attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
-    return next((name for name in attributes if name in {"any", "count_nonzero", "sum"}), None)
+    return next((name for name in attributes if name in _COUNTING_METHODS), None)
 
 
 def _names_of_indices(tree: ast.AST) -> set[str]:

@@ -372,7 +372,7 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
     if line.head == "condition":
         example = ", for example by padding to sizes that always take the same branch" if variations.sizes else ""
         return (
-            f"Line {line.line}, `{code}`, depends on a size or a number: each branch of the condition has its own "
+            f"Line {line.line}, `{code}`, tests a value that varies: each branch of the condition has its own "
             f"graph, as expected. To have one graph, decide before the call{example}."
         )
     alternative = "number itself" if not variations.sizes else "size itself (`x.shape[0]`)"

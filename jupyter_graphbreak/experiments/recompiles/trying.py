@@ -27,7 +27,6 @@ from jupyter_graphbreak.experiments.trial.difference import (
 )
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
-from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
 from jupyter_graphbreak.experiments.trial.rounding import rounding_errors
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -78,9 +77,6 @@ _DIFFERENT_KINDS = (
     ("zero-dimensional int32 tensors", False, torch.int32, False),
     ("float64 tensors", True, torch.float64, True),
 )
-#: The tolerated error in double precision. The usual tolerances accept numbers that were computed in single precision.
-_DOUBLE_TOLERANCE = 1e-9
-_LOST_PRECISION = "computes a double in single precision"
 #: The minimum size to try, unless the run used a smaller size: PyTorch compiles sizes 0 and 1 separately.
 _MIN_SIZE = 2
 #: The values of the sizes and numbers, and the lengths of the lists, that varied.
@@ -362,8 +358,6 @@ class CallTrials:
                 is_acceptable = difference.is_acceptable and difference.kind != "lost alias"
                 if not is_acceptable and difference.text not in known_differences:
                     return f"it {difference.text}{_call_suffix(call)}"
-            if _loses_double_precision(expected, original, result):
-                return f"it {_LOST_PRECISION}{_call_suffix(call)}"
         return None
 
     def _judge(
@@ -371,15 +365,8 @@ class CallTrials:
     ) -> CandidateTrial:
         evidence = self._evidence(replay_result)
         new_differences: list[Difference] = []
-        rows = zip(
-            self.calls,
-            self._expected_results,
-            self.original.results,
-            replay_result.results,
-            self._known_differences,
-            strict=True,
-        )
-        for call, expected, original, result, known_differences in rows:
+        rows = zip(self.calls, self._expected_results, replay_result.results, self._known_differences, strict=True)
+        for call, expected, result, known_differences in rows:
             if result.error is not None and expected.error is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.error)}{_call_suffix(call)}")
             for difference in self._differences(expected, result, self._measure_rounding):
@@ -390,9 +377,6 @@ class CallTrials:
                         candidate, "another result", f"{difference.text}{_call_suffix(call)}", [], evidence
                     )
                 new_differences.append(difference)
-            if _loses_double_precision(expected, original, result):
-                text = f"{_LOST_PRECISION}{_call_suffix(call)}"
-                return CandidateTrial(candidate, "another result", text, [], evidence)
         difference_texts = list(dict.fromkeys(difference.text for difference in new_differences))
         if (failure := self._why_compilation_is_worse(replay_result, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
@@ -488,31 +472,6 @@ def avoids_enough_compilations(avoidable: int, avoided: int, unseen_before: int,
 def _calls_with_abandoned_functions(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up compiling functions, once for each function."""
     return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
-
-
-def _loses_double_precision(expected: Result, original: Result, result: Result) -> bool:
-    """Return whether a result in double precision is only as precise as ``float32``, although the original's is not.
-
-    Python divides ints in double precision, but the quotient of a tensor of ints and an int is ``float32``.
-    """
-    if any(outcome.error is not None for outcome in (expected, original, result)):
-        return False
-    tensors, original_tensors, new_tensors = (
-        dict(named_tensors([outcome.value, outcome.arguments, outcome.state], ""))
-        for outcome in (expected, original, result)
-    )
-
-    def is_precise(path: str, others: Mapping[str, torch.Tensor]) -> bool:
-        tensor, other = tensors[path], others.get(path)
-        if other is None or (other.shape, other.dtype, other.layout) != (tensor.shape, tensor.dtype, tensor.layout):
-            return True  # the caller reports other differences
-        close = torch.isclose(other, tensor, rtol=_DOUBLE_TOLERANCE, atol=_DOUBLE_TOLERANCE, equal_nan=True)
-        return bool(close.all())
-
-    doubles = [
-        path for path, tensor in tensors.items() if tensor.dtype == torch.float64 and tensor.layout == torch.strided
-    ]
-    return any(is_precise(path, original_tensors) and not is_precise(path, new_tensors) for path in doubles)
 
 
 def _call_suffix(call: RepeatedCall) -> str:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _MIN_SHARE = 0.05
 #: The smallest number of operations of a part, as a share of those of the largest part.
 _MIN_SHARE_OF_LARGEST = 0.3
+#: A part with at least this share of the entry's layers may have fewer operations: a loop that decodes the result may
+#: perform many times as many operations as the model.
+_MIN_SHARE_OF_LAYERS = 0.2
 #: The smallest number of operations of a part, unless the whole model is a single layer.
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs at least this share of its operations.
@@ -163,10 +166,17 @@ def _largest_parts(
         parts[key].append(node)
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
     min_ops = max(min_ops_of_part, root.op_count * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
-    largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
-    share = sum(ops[key] for key in largest_parts) / root.op_count if largest_parts else 0.0
     all_layers = root.layers()
-    layers = {layer for key in largest_parts for node in parts[key] for layer in node.layers()}
+    layers_by_part = {key: {layer for node in nodes for layer in node.layers()} for key, nodes in parts.items()}
+    large_parts = [
+        key
+        for key, layers_of_part in layers_by_part.items()
+        if ops[key] >= min_ops
+        or (ops[key] >= min_ops_of_part and len(layers_of_part) >= max(1, _MIN_SHARE_OF_LAYERS * len(all_layers)))
+    ]
+    largest_parts = sorted(large_parts, key=lambda key: -ops[key])[:_MAX_PARTS]
+    share = sum(ops[key] for key in largest_parts) / root.op_count if largest_parts else 0.0
+    layers = {layer for key in largest_parts for layer in layers_by_part[key]}
     if not layers and (all_layers or share < _SUFFICIENT_SHARE):
         return InnerCalls(())
     calls = [

@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disab
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
-from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
+from jupyter_graphbreak.experiments.trial.inputs import OF_DIFFERENT_SIZE, Input, example_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
@@ -107,9 +107,11 @@ _MAX_EDGE_CASES = 6
 #: The same maximum for a program that differs from the original only when compiled.
 _MAX_EDGE_CASES_OF_SETTINGS = 10
 #: The maximum number of edge inputs of different kinds for such a program.
-_MAX_DIFFERENT_KINDS = 6
+_MAX_DIFFERENT_KINDS = 8
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
+#: The maximum number of arguments that are empty while the others are not, one at a time.
+_MAX_EMPTY_TENSORS = 2
 #: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions.
@@ -205,8 +207,11 @@ class UncompiledOriginal:
             for kind, case in accepted_cases.items()
             if any(type(value) in {int, float} for value in case.input.state.values())
         ]
+        # A slice of an empty tensor whose bound the graph computes may raise only in the graph.
+        kinds_with_empty_tensor = [kind for kind in accepted_cases if kind.endswith(f" empty, {OF_DIFFERENT_SIZE}")]
         important_cases = [
             *(accepted_cases.pop(kind) for kind in kinds_with_number[:_MAX_STATE_NUMBERS]),
+            *(accepted_cases.pop(kind) for kind in kinds_with_empty_tensor[:_MAX_EMPTY_TENSORS]),
             *important_cases,
         ]
         return [

@@ -35,6 +35,8 @@ ACCEPTABLE_KINDS: frozenset[DifferenceKind] = frozenset({
 })  # fmt: skip
 #: The kinds of differences that rounding errors can explain.
 ROUNDED_KINDS: frozenset[DifferenceKind] = frozenset({"argument", "gradient", "state"})
+#: The tolerated rounding errors of double precision.
+_RTOL_OF_DOUBLES = _ATOL_OF_DOUBLES = 1e-9
 _MAX_QUOTE_LENGTH = 60
 #: The prefixes of the error messages of a graph in which a value violates an assumption.
 _ASSERTION_PREFIXES = ("Runtime assertion failed", "Expected cond to be True")
@@ -95,6 +97,8 @@ def differences(
     else:
         text = compare(expected.value, actual.value)
         items = [] if text is None else [Difference("value", f"returns {text}")]
+        if text is None and compares_values and _loses_double_precision(expected, actual):
+            items = [Difference("value", "computes a double in single precision")]
     compare_state = functools.partial(compare, ignored_paths=ignored_paths)
     items += _differences_by_name("argument", "the argument ", expected.arguments, actual.arguments, compare_state)
     if not any(item.kind in {"value", "exception"} for item in items):
@@ -115,6 +119,35 @@ def differences(
             if actual.random.get(name, state) != state
         ]
     return items
+
+
+def _loses_double_precision(expected: Result, actual: Result) -> bool:
+    """Return whether a program that gets only doubles returns or leaves one that is as imprecise as ``float32``.
+
+    Python computes with doubles, but a tensor of a Python float, or the quotient of a tensor of integers and an int, is
+    ``float32``. The usual tolerances accept such numbers.
+    """
+    inputs = (tensor for _, tensor in named_tensors([expected.arguments, expected.state], ""))
+    if {tensor.dtype for tensor in inputs if tensor.is_floating_point()} != {torch.float64}:
+        return False
+    tensors, other_tensors = (
+        dict(named_tensors([result.value, result.arguments, result.state], "")) for result in (expected, actual)
+    )
+    return any(
+        tensor.dtype == torch.float64 and path in other_tensors and not _are_close_doubles(tensor, other_tensors[path])
+        for path, tensor in tensors.items()
+    )
+
+
+def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
+    """Return whether doubles are equal up to their own rounding errors; also if they cannot be compared."""
+    if expected.is_nested or (expected.layout, expected.dtype) != (torch.strided, actual.dtype):
+        return True
+    one, other = expected.detach(), actual.detach()
+    try:
+        return torch.allclose(other, one, rtol=_RTOL_OF_DOUBLES, atol=_ATOL_OF_DOUBLES, equal_nan=True)
+    except Exception:  # noqa: BLE001 - such as a fake tensor
+        return True
 
 
 def varying_state_paths(one: Result, other: Result) -> frozenset[str]:

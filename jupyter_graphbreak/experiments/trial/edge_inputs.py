@@ -230,21 +230,22 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
 
 
 def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with one tensor in a different precision, because each branch may use a different argument."""
-    named = [
-        (name, dtypes)
-        for name, tensors in call.tensors_by_name
-        if (dtypes := {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=True)})
-    ]
+    """Yield arguments with one tensor of a different dtype, because each branch may use a different argument."""
     values: dict[str, Change] = {"": identity, ", negated": negate}
-    for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
-        dtype = torch.float32 if dtypes == {torch.float64} else torch.float64
-        kind = f"{name} as {str(dtype).removeprefix('torch.')}"
-        for suffix, make_values in values.items():
-            changed = call.map_numbers(make_values)
-            convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=True)
-            tensors = tensors_in(changed.by_name(call.fn)[name])
-            yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors, convert))
+    for is_floating in (True, False):
+        named = [
+            (name, dtypes)
+            for name, tensors in call.tensors_by_name
+            if (dtypes := {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)})
+        ]
+        for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
+            dtype = torch.float64 if is_floating and dtypes != {torch.float64} else torch.float32
+            kind = f"{name} as {str(dtype).removeprefix('torch.')}"
+            for suffix, make_values in values.items():
+                changed = call.map_numbers(make_values)
+                convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=is_floating)
+                tensors = tensors_in(changed.by_name(call.fn)[name])
+                yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors, convert))
 
 
 def _gradients_of_one_argument(

@@ -182,6 +182,8 @@ def _frame_name(report: Report, frame: Frame) -> str:
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 
 
+#: The backends that run the operations of a graph one by one, as eager code does.
+_BACKENDS_WITHOUT_CODE = frozenset({"eager", "aot_eager"})
 _INTRODUCED_BY = {
     "eager": "introduced by capture (the backend eager shows it as well)",
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
@@ -330,7 +332,7 @@ def coverage_sentences(report: Report) -> list[str]:
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
         parts += _processor_time_text(entry)
-        parts += _break_even_text(entry)
+        parts += _break_even_text(entry, cost.backend)
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
@@ -338,14 +340,16 @@ def coverage_sentences(report: Report) -> list[str]:
     return sentences
 
 
-def _break_even_text(entry: EntryCost) -> list[str]:
-    """Say, in a list, after how many calls compiling pays off, or that it never does."""
+def _break_even_text(entry: EntryCost, backend: str) -> list[str]:
+    """Say, in a list, after how many calls compiling pays off, or that it never does with this backend."""
     if entry.break_even_calls is not None:
         return [f"compiling pays off after {count_text(entry.break_even_calls, 'call')}"]
     times = [entry.compiled, *(remedied.time for remedied in entry.remedied)]
     is_slower = all(time.median_us > entry.eager.median_us and not may_be_equal(entry.eager, time) for time in times)
     if not entry.settled or not is_slower:
         return []
+    if backend in _BACKENDS_WITHOUT_CODE:
+        return [f'the backend "{backend}" generates no faster code: measure with the default backend']
     is_small = bool(_guard_time_text(entry)) and entry.eager.median_us < _MAX_SMALL_CALL_US
     return [f"compiling never pays off{_ADVICE_ON_SMALL_CALLS if is_small else ''}"]
 

@@ -314,7 +314,7 @@ def _make_failed_guard(
     elif is_size and advice == last_advice and _has_special_size(variation for _, variation in variations):
         advice = f"{_ordinary_advice(variations)}; sizes 0 and 1 get their own graphs even then"
     return FailedGuard(
-        variation=_variation_text(variations) if variations else f"`{readable_guard(group[0][1].guard)}` failed",
+        variation=_variation_text(variations) if variations else _failure_text(readable_guard(group[0][1].guard)),
         recompile_count=_count_recompiles(group),
         locations=list(places),
         advice=advice,
@@ -585,6 +585,12 @@ def _object_variation(guard: str) -> str:
     elif keys := _DISPATCH_KEYS.fullmatch(guard):
         text = _dispatch_key_text(keys)
     return text
+
+
+def _failure_text(guard: str) -> str:
+    """Say that a guard failed, without Dynamo's name for a value that the code at a break returned."""
+    text = re.sub(rf"{BREAK_RESULT_PREFIX}\d+", "value", guard)
+    return f"`{text}` failed" if text == guard else f"`{text}` failed for a value on the line of the break"
 
 
 def _subject(name: str) -> str:

@@ -119,9 +119,12 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
         ),
     )  # fmt: skip
     changes = [remedy for remedy in ordered if remedy.kind != "person"]
-    # A change may be tried several times with the same result, for example alone and before another step.
+    # A change may be tried several times with the same result, for example alone and before another step. Settings with
+    # one title are one change, even if each search for a different break describes the result in its own words.
     failed = {
-        (remedy.title, outcome_text(remedy)): remedy for remedy in reversed(changes) if remedy.verdict not in WORKING
+        (remedy.title, "" if remedy.kind == "setting" else outcome_text(remedy)): remedy
+        for remedy in reversed(changes)
+        if remedy.verdict not in WORKING
     }
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],

@@ -169,6 +169,7 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
         ("GB0033", "x[i]", "Tensor used as an index", "x[i.reshape(1)][0]"),
         ("GB0124", "self.sigmas[t]", "Python list indexed with a tensor", "buffer"),
         ("GB0124", "first:last + 1", "Tensor used as a bound of a slice", "torch.where"),
+        ("GB0124", "int(edge_index.max())", "Tensor turned into a Python number", "take it from x.shape"),
         ("GB0124", "sizes[i].item()", "Tensor turned into a Python number", "keep the value as a tensor"),
     ],
 )

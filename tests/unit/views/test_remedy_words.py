@@ -244,6 +244,16 @@ def test_compiling_a_part_comes_after_remedies_that_remove_as_many_breaks() -> N
     assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, doubtful))] == ["r3"]
 
 
+def test_a_setting_that_failed_twice_is_listed_once() -> None:
+    failures = [make_remedy("break stays", id="r1", reason="one"), make_remedy("another break", id="r2", reason="two")]
+    edits = remedies_for_break(report := with_remedies(*failures), report.breaks[0])
+    settings = [replace(remedy, kind="setting") for remedy in failures]
+    trials = remedies_for_break(report := with_remedies(*settings), report.breaks[0])
+    assert edits is not None
+    assert trials is not None
+    assert (len(edits.failed_remedies), len(trials.failed_remedies)) == (2, 1)
+
+
 def test_the_text_lists_remedies_within_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100

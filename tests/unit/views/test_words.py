@@ -345,6 +345,11 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "remove the break: this also prevents recompiles of this function",
         ),
         (
+            report_with_recompiles("L['___stack0'] < 0.5"),
+            "`value < 0.5` failed for a value on the line of the break",
+            "",
+        ),
+        (
             report_with_recompiles("___stack2 == '2'"),
             "a value on the line of the break: '2' -> different value",
             "remove the break: this also prevents recompiles of this function",

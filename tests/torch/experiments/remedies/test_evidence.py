@@ -55,6 +55,26 @@ def print_before_change(x: torch.Tensor) -> torch.Tensor:
     return y * 2
 
 
+def replace_nan(x: torch.Tensor) -> torch.Tensor:
+    """Replace nan only if there is one: otherwise, infinite numbers stay as they are."""
+    y = x / x.sum()
+    if torch.isnan(y).any():
+        y = torch.nan_to_num(y)
+    return y
+
+
+def divide_if_positive(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    """Divide integers only by a positive number: otherwise, the result keeps their dtype."""
+    y = x // n if n > 0 else x
+    return y + 1
+
+
+def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
+    """Multiply by one of two Python floats, which are doubles."""
+    scale = 0.1 if flag else 0.3
+    return x.reshape(2) * scale
+
+
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -117,3 +137,27 @@ def test_output_that_shows_a_later_change_of_other_tensors_works_on_what_ran() -
     (moved,) = [remedy for remedy in remedies if "move print to the end" in remedy.title]
     assert moved.verdict == "works on what ran"
     assert (moved.reason or "").endswith("with float32 tensors")
+
+
+def test_dropping_a_test_assumes_that_the_code_below_it_changes_no_other_element() -> None:
+    remedies = {remedy.title: remedy for remedy in remedies_of(replace_nan, torch.tensor([1.0, -2.0]))}
+    assert remedies["Drop the `any()` test"].verdict == "works on what ran"
+    assert "torch.isnan(y) is nowhere true" in (remedies["Drop the `any()` test"].reason or "")
+    assert remedies["Compute both branches with torch.where"].verdict == "works"
+
+
+def test_one_of_two_tensors_of_integers_may_be_floating_point() -> None:
+    remedies = remedies_of(divide_if_positive, torch.tensor([5, -7, 9]), torch.tensor(2))
+    working = [remedy for remedy in remedies if remedy.verdict in WORKING and "torch.where" in remedy.title]
+    assert [remedy.verdict for remedy in working] == ["works on what ran"]
+    assert (working[0].reason or "").endswith("with n as float32, negated")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "verdict"), [(torch.float32, "works on what ran"), (torch.float64, "another result")]
+)
+def test_a_tensor_of_a_float_is_less_precise_than_a_double(dtype: torch.dtype, verdict: str) -> None:
+    remedies = remedies_of(scale_by_flag, torch.tensor([1, 3], dtype=dtype), torch.tensor(True))
+    remedy = next(remedy for remedy in remedies if remedy.title == "Compute both branches with torch.where")
+    assert remedy.verdict == verdict
+    assert "computes a double in single precision" in (remedy.reason or "")

@@ -397,6 +397,19 @@ def test_a_part_has_layers_with_parameters_if_the_entry_has_some(tmp_path: Path,
     assert (None if remedy is None else remedy.title[: len(title or "")]) == title
 
 
+def test_a_model_is_compiled_although_decoding_its_result_takes_most_operations(tmp_path: Path) -> None:
+    text = LAYERS_AND_HELPER.replace("BODY", "Body()").replace(
+        "        return overlap(boxes), names\n",
+        "        for _ in range(40):\n            boxes = boxes.abs().sin().cos()\n        return boxes, names\n",
+    )
+    remedy = inner_remedy(import_source(text, tmp_path), "compiled", torch.rand(3, 4))
+    assert remedy is not None
+    assert (
+        remedy.title
+        == "Compile compiled.body instead of Net (it runs all layers and does 5% of the forward operations)"
+    )
+
+
 def test_a_decorated_function_is_replaced_by_its_part(tmp_path: Path) -> None:
     text = SAMPLER.replace("def sample", "@torch.no_grad()\ndef sample")
     remedy = inner_remedy(import_source(text, tmp_path), "sample", torch.ones(3, 8))

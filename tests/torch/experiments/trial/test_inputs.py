@@ -369,6 +369,9 @@ def test_one_of_several_tensors_has_a_different_precision() -> None:
     assert [case.arguments.args[0].dtype for case in inputs_by_difference["x as float64"]] == [torch.float64] * 2
     assert [case.arguments.args[1].dtype for case in inputs_by_difference["w as float32"]] == [torch.float32] * 2
     assert not any(" as float" in kind for kind in inputs_by_kind(lambda x, n: x * n, torch.ones(3), torch.tensor(2)))
+    inputs_with_integers = inputs_by_kind(lambda x, n: x * n, torch.tensor([1, 2]), torch.tensor(2))
+    dtypes = [[value.dtype for value in case.arguments.args] for case in inputs_with_integers["n as float32"]]
+    assert dtypes == [[torch.int64, torch.float32]] * 2
 
 
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
@@ -404,6 +407,13 @@ def test_a_program_is_compiled_for_a_size_that_is_captured_as_a_symbol(choice: E
     entry = Entry("", None, lambda x: x * 2, Arguments(torch.ones(4)), "eager")
     sizes = {case.input.arguments.args[0].shape[0] for case in UncompiledOriginal(entry).edge_cases_to_compile(choice)}
     assert sizes - {0, 1, 4}
+
+
+def test_a_program_is_compiled_for_one_empty_tensor_among_others() -> None:
+    entry = Entry("", None, lambda x, mask: x[int(mask.sum()) :], Arguments(torch.ones(3), torch.ones(3)), "eager")
+    cases = UncompiledOriginal(entry).edge_cases_to_compile("different kinds")
+    sizes = [[tensor.numel() for tensor in case.input.arguments.args] for case in cases]
+    assert sizes[:2] == [[0, 3], [3, 0]]
 
 
 class Mode(enum.Enum):

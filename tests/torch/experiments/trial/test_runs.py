@@ -662,3 +662,24 @@ def test_random_seeds_reach_each_path_through_a_function() -> None:
         reference = Reference(f, Input(Arguments(torch.zeros(())), Example("", "")))
         results = [reference.result, *(case.expected_result for case in reference.cases([Arguments(torch.zeros(()))]))]
     assert {float(result.value) for result in results} == {0, 1, 2, 3}
+
+
+def test_a_compiled_run_that_fails_within_autocast_leaves_no_autocast_context() -> None:
+    def add_in_autocast(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            torch._check(bool((y[x.long()] > 0).all().item()))
+            return x @ y
+
+    def count_contexts() -> int:
+        torch.autocast_increment_nesting()
+        return int(torch.autocast_decrement_nesting())
+
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), sandbox_runs():
+        subject = Subject(torch.compile(add_in_autocast, backend="eager"), Arguments(torch.ones(2), torch.ones(2)))
+        assert subject.arguments is not None
+        for end, is_wrong in ((1.0, False), (-1.0, True)):
+            arguments = Arguments(torch.ones(2), torch.tensor([1.0, end]))
+            result = run(subject.call, subject, arguments)
+            assert (result.error is not None) is is_wrong
+            assert count_contexts() == 0

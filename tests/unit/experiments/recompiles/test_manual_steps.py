@@ -172,7 +172,7 @@ def test_each_function_gets_the_sentence_about_its_own_line_and_its_own_guard() 
     ]
     variations = Variations(numbers=(step_number,), other_variations=(length,))
     by_id = {ident: step for step, ids in manual_steps(variations, recompiles, lines) for ident in ids}
-    assert by_id["r1"].startswith("Line 10, `if step % 2 == 0`, depends on a size or a number")
+    assert by_id["r1"].startswith("Line 10, `if step % 2 == 0`, tests a value that varies")
     assert by_id["r2"].startswith("`step` varies")
 
 

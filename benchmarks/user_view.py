@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def has_magic(self) -> bool:
-        """Whether a different cell magic runs it."""
+        """Whether another cell magic runs it."""
         return self.text.startswith("%%")
 
     def source(self, options: str, *, plain: bool) -> str:
@@ -292,7 +292,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
 
 
 def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
-    """Return the result of a task in a fork of this process, or an error message if it failed."""
+    """Return the result of a task in a fork of this process, or an error message if the task failed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

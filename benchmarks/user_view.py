@@ -327,10 +327,10 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
     seed()
     before = attribute_ids()
     session = Session(shell, options, plain=plain)
-    seen = [session.run(cell) for cell in cells]
+    results = [session.run(cell) for cell in cells]
     after = attribute_ids()
     changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
-    return [*seen, Seen({"replaced attributes": changed})]
+    return [*results, Seen({"replaced attributes": changed})]
 
 
 def make_shell() -> InteractiveShell:

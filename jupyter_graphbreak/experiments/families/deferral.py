@@ -13,6 +13,7 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode
 from jupyter_graphbreak.experiments.families.protection import first_part_that_may_raise
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
+    called_name,
     dotted_name,
     indentation_step,
     name_bound_by,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _CONVERSIONS = {"str", "repr", "round", "format"}
 _METHODS_ON_HOST = {"numpy", "detach", "format"}
+#: Attributes of tensors, and functions and methods, whose values no later statement changes.
+_CONSTANT_ATTRIBUTES = {"device", "dtype", "is_leaf", "layout", "ndim", "requires_grad", "shape"}
+_FUNCTIONS_WITH_CONSTANT_RESULTS = {"dim", "len", "numel", "size", "stride"}
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,8 @@ def defer(
         text = draft.text_of(leaf)
         if not _is_source_of(leaf, text):
             text = ast.unparse(leaf)
-        needs_copy = _may_change_in_place(function, leaf) or (
-            clone_changed_values and _may_change_by_assignment(function, leaf)
+        needs_copy = not _is_constant(leaf) and (
+            _may_change_in_place(function, leaf) or (clone_changed_values and _may_change_by_assignment(function, leaf))
         )
         values[name] = f"{text}.clone()" if needs_copy else text
         changes[leaf] = name
@@ -229,6 +233,15 @@ def _root_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Return whether an expression is a size, a type or a similar value that no later statement changes."""
+    if isinstance(node, ast.Subscript):
+        return _is_constant(node.value)
+    if isinstance(node, ast.Call):
+        return called_name(node) in _FUNCTIONS_WITH_CONSTANT_RESULTS
+    return isinstance(node, ast.Attribute) and node.attr in _CONSTANT_ATTRIBUTES
 
 
 def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:

@@ -395,11 +395,19 @@ class CallTrials:
         )
         if not prevents_recompiles and not prevents_some and not is_limit_raised:
             return CandidateTrial(candidate, "break stays", None, difference_texts, evidence)
-        is_partial = unseen_compilations > 0 or (not prevents_recompiles and compilations_after > compilations_before)
+        keeps_recompiles = not prevents_recompiles and compilations_after >= compilations_before
         verdict: RemedyVerdict = (
-            "works but differs" if difference_texts else "works on what ran" if is_partial else "works"
+            "works but differs"
+            if difference_texts
+            else "works on what ran"
+            if unseen_compilations or keeps_recompiles
+            else "works"
         )
-        reason = "each new size or value causes a recompile" if unseen_compilations else None
+        reason = None
+        if unseen_compilations:
+            reason = "each new size or value causes a recompile"
+        elif keeps_recompiles and not is_limit_raised:
+            reason = "the recompiles of this run stay"
         return CandidateTrial(candidate, verdict, reason, difference_texts, evidence, prevents_recompiles)
 
     def _why_compilation_is_worse(self, replay_result: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:

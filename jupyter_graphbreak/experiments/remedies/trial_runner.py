@@ -128,6 +128,7 @@ class TrialResult:
 #: The processor time in seconds after which a changed program runs on no further edge inputs.
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
+_NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
@@ -165,8 +166,12 @@ class _RunnableChange:
 
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
         """
-        captures_branches = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
-        return self.equals_original_uncompiled or bool(self.change.settings) or captures_branches
+        return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
+
+    @property
+    def has_control_flow_calls(self) -> bool:
+        """Whether a changed source calls a control flow operator of PyTorch."""
+        return any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
 
 
 class TrialRunner:
@@ -381,6 +386,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
+        elif verdict == "works" and self._loses_second_derivatives(candidate):
+            verdict, reason = "works on what ran", _NO_SECOND_DERIVATIVE
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -395,6 +402,18 @@ class TrialRunner:
             run.report if run is not None else None,
             time.perf_counter() - start,
         )
+
+    def _loses_second_derivatives(self, candidate: _RunnableChange) -> bool:
+        """Return whether a gradient can be differentiated in the original, but not in a changed program.
+
+        PyTorch's control flow operators return gradients that cannot be differentiated. Of PyTorch's backends, only
+        ``eager`` keeps the backward pass of the original, so that it can be differentiated; a user's backend may.
+        """
+        backend = backend_and_options(self.backend)[0]
+        if not candidate.has_control_flow_calls or (isinstance(backend, str) and backend != _CHEAPEST_BACKEND):
+            return False
+        cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
+        return any(case.expected_result.gradients for case in cases)
 
     def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]

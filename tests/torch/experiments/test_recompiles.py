@@ -215,6 +215,16 @@ def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
     assert compilation_counts(best_remedy(report))[1:] == (1, 0)
 
 
+def test_a_mark_that_only_prevents_recompiles_for_new_sizes_is_not_proven() -> None:
+    def either(x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(0) if x.shape[0] == 1 else x.mean(0)
+
+    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1)])
+    (mark,) = [remedy for remedy in report.remedies or [] if "mark_dynamic" in (remedy.code or "")]
+    assert compilation_counts(mark) == (2, 2, 0)
+    assert (mark.verdict, mark.reason) == ("works on what ran", "the recompiles of this run stay")
+
+
 def test_numbers_that_are_arguments_need_dynamic_true() -> None:
     report = try_on_calls(lambda x, k: x * k, [pass_value(lambda c, k: c(torch.ones(3), k), k) for k in (2, 3, 5)])
     assert best_remedy(report).family == "dynamic"

@@ -75,6 +75,13 @@ def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
     return x.reshape(2) * scale
 
 
+def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
+    """Normalize only large numbers: the gradient of the standard deviation of one number is nan."""
+    if x.abs().sum() > 5:
+        return (x - x.mean()) / x.std()
+    return x - x.mean()
+
+
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -161,3 +168,11 @@ def test_a_tensor_of_a_float_is_less_precise_than_a_double(dtype: torch.dtype, v
     remedy = next(remedy for remedy in remedies if remedy.title == "Compute both branches with torch.where")
     assert remedy.verdict == verdict
     assert "computes a double in single precision" in (remedy.reason or "")
+
+
+@pytest.mark.parametrize(("backend", "verdict"), [("eager", "works on what ran"), ("aot_eager", "works")])
+def test_only_with_backend_eager_does_cond_lose_the_gradient_of_a_gradient(backend: str, verdict: str) -> None:
+    remedies = remedies_of(normalize_if_large, torch.tensor([3.0, -4.0]), backend=backend)
+    (remedy,) = [remedy for remedy in remedies if remedy.title == "Pass both branches to torch.cond"]
+    reason = "a gradient of a gradient is lost without an error" if backend == "eager" else None
+    assert (remedy.verdict, remedy.reason) == (verdict, reason)

@@ -221,6 +221,12 @@ def test_a_tensor_changed_in_place_is_copied() -> None:
     assert "later.append((y.clone(),))" in second
 
 
+def test_a_size_of_a_tensor_changed_in_place_is_not_copied() -> None:
+    text = "import torch\ndef f(x):\n    y = x + 1\n    print(y.shape, len(y), y)\n    y.unsqueeze_(0)\n    return y\n"
+    (first, *_) = proposed_texts("output", problem(text, "print(", "GB0059", entry="def f("))
+    assert "later.append((y.shape, len(y), y.clone()))" in first
+
+
 def test_output_of_an_inner_function_is_only_skipped() -> None:
     text = (
         "import torch\ndef inner(x):\n    if 1: print(x)\n    print(1)\n    return x\ndef f(x):\n    return inner(x)\n"

@@ -306,10 +306,10 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             )
         ]
 
-    seen = run_in_fork(record_places)
-    if isinstance(seen, str):
-        sys.exit(seen)
-    locations = [FunctionLocation(*json.loads(text)) for text in seen[0].parts["locations"]]
+    results = run_in_fork(record_places)
+    if isinstance(results, str):
+        sys.exit(results)
+    locations = [FunctionLocation(*json.loads(text)) for text in results[0].parts["locations"]]
     return sorted(
         location
         for location in locations

@@ -104,8 +104,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="the names of programs")
     names = parser.parse_args().names
     with tempfile.TemporaryDirectory() as folder:
-        chosen = [program for program in programs() if not names or program.name in names]
-        good = [is_as_claimed(program, Path(folder)) for program in chosen]
+        chosen_programs = [program for program in programs() if not names or program.name in names]
+        good = [is_as_claimed(program, Path(folder)) for program in chosen_programs]
     print(f"{sum(good)} of {len(good)} programs are as claimed")
     sys.exit(0 if all(good) else 1)
 

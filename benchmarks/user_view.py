@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def has_magic(self) -> bool:
-        """Whether a different cell magic runs it."""
+        """Whether another cell magic runs it."""
         return self.text.startswith("%%")
 
     def source(self, options: str, *, plain: bool) -> str:
@@ -292,7 +292,7 @@ def _without_our_frames(lines: list[str]) -> Iterator[str]:
 
 
 def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
-    """Return the result of a task in a fork of this process, or an error message if it failed."""
+    """Return the result of a task in a fork of this process, or an error message if the task failed."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -327,10 +327,10 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
     seed()
     before = attribute_ids()
     session = Session(shell, options, plain=plain)
-    seen = [session.run(cell) for cell in cells]
+    results = [session.run(cell) for cell in cells]
     after = attribute_ids()
     changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
-    return [*seen, Seen({"replaced attributes": changed})]
+    return [*results, Seen({"replaced attributes": changed})]
 
 
 def make_shell() -> InteractiveShell:

@@ -152,7 +152,7 @@ def innermost_backend(callback: Any) -> Any:
 
 
 def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
-    """Return the function that one of Dynamo's callbacks uses to select guards; ``None`` if it has none."""
+    """Return the function that one of Dynamo's callbacks uses to select guards; ``None`` if the callback has none."""
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
@@ -245,7 +245,7 @@ def snapshot_known_code() -> Iterator[list[ref[CodeType]]]:
 
 
 def is_known_code(code: CodeType) -> bool:
-    """Return whether Dynamo has begun to compile a code object since it was last reset, even if it then skips it."""
+    """Return whether Dynamo has begun to compile a code object since its last reset, even if it then skips the code."""
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 

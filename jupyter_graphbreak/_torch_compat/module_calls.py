@@ -196,7 +196,7 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
         Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
         calls on other threads, from compiled code, or inside an intercepted call.
     on_other_thread : callable
-        Receives the arguments of a call on a different thread.
+        Receives the arguments of a call on another thread.
     """
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
@@ -276,7 +276,7 @@ def intercept_module_calls(
 
     def on_other_thread(module: torch.nn.Module, *_: Any, **__: Any) -> None:
         if is_in_run():
-            state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
+            state.reasons_not_compiled.setdefault(type(module).__name__, "another thread called it")
 
     __call__ = functools.update_wrapper(make_interceptor(original, state, plan, on_other_thread), original)
     compile_lock = importlib.import_module("torch._dynamo.convert_frame").compile_lock

@@ -321,7 +321,7 @@ def forget_new_backends() -> Iterator[None]:
 
 
 def _allow_compiling(code: CodeType) -> None:
-    """Let Dynamo compile code again, even if it gave up on it before."""
+    """Let Dynamo compile code again, even code that it gave up on before."""
     if has_cached_code(code):
         _resume_compiling(code)
     else:
@@ -337,7 +337,7 @@ def _resume_compiling(code: CodeType) -> None:
 
 @contextlib.contextmanager
 def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
-    """Apply Dynamo's recompile limits as if it had compiled nothing before.
+    """Apply Dynamo's recompile limits as if Dynamo had compiled nothing before.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def devices() -> list[torch.device]:
 
 
 def why_no_cuda() -> str | None:
-    """Return why a PyTorch built for CUDA finds no CUDA device; ``None`` if it finds one, or is not built for CUDA."""
+    """Return why PyTorch finds no CUDA device; ``None`` if it finds one, or is not built for CUDA."""
     import torch
 
     if torch.version.cuda is None or torch.cuda.is_available():

@@ -207,7 +207,7 @@ class FoldedBreak:
 
 #: The function that IPython's kernels put in place of ``open``.
 _OPEN_OF_IPYTHON = "_modified_open"
-#: The beginning of the file name of a module that is a part of the interpreter, such as ``<frozen genericpath>``.
+#: The beginning of the file name of the interpreter's own modules, such as ``<frozen genericpath>``.
 _FROZEN_MODULE = "<frozen "
 
 

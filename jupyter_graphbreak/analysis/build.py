@@ -234,7 +234,7 @@ class _PartBuilder:
         self._notes = notes
 
     def build(self, part: str, build: Callable[[], _T], default: _T) -> _T:
-        """Return the part that ``build`` returns, or the default if it fails; ``part`` is the name for the note."""
+        """Return the part that ``build`` returns, or the default if that fails; ``part`` is the name for the note."""
         try:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
@@ -244,7 +244,7 @@ class _PartBuilder:
             return default
 
     def build_list(self, part: str, build: Callable[[], list[_T]]) -> list[_T]:
-        """Return the list that ``build`` returns, or an empty list if it fails."""
+        """Return the list that ``build`` returns, or an empty list if ``build`` fails."""
         empty: list[_T] = []
         return self.build(part, build, empty)
 

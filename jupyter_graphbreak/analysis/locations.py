@@ -653,7 +653,7 @@ _MACHINERY_FILES = (
 _MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 
 
-#: Files that run a program; the stack outside them belongs to a different program.
+#: Files that run a program; the stack outside them belongs to another program.
 _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
 
 

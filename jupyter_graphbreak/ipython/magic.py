@@ -303,7 +303,7 @@ class CompileExplain(Magics):
         """
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live_outputs)
-        # A different cell runs this cell as a string, or an internal error prevented replacing the magic's line.
+        # Another cell runs this cell as a string, or an internal error prevented replacing the magic's line.
         text = cell if self._is_running_cell else f"{MAGIC} {line}\n{cell}"
         self._is_running_cell = True
         try:

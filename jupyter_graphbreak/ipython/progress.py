@@ -52,7 +52,7 @@ class ProgressMeter:
         self._graphs = 0
         self._breaks: set[str] = set()
         self._is_done = threading.Event()
-        # A display on a different thread uses the context to find its cell.
+        # A display on another thread uses the context to find its cell.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphbreak-progress", daemon=True)
 

@@ -87,7 +87,7 @@ class KnownSwitch:
 
     @property
     def step(self) -> str:
-        """The title of the switch as the beginning of a piece of advice."""
+        """The switch's title, as a piece of advice begins with it."""
         return f"{self.title[0].lower()}{self.title[1:]}"
 
 

@@ -200,7 +200,7 @@ def _install_hooks() -> None:
         atexit.register(_remove_folders)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_trace_after_fork)
-            # A different thread, which the child does not have, may have held the lock.
+            # Another thread, which the child does not have, may have held the lock.
             os.register_at_fork(after_in_child=_start_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
         _has_hooks[0] = True
 

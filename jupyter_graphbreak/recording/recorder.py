@@ -221,7 +221,7 @@ class Recording:
         return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
-        """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
+        """Return the code that Dynamo knew when the run began and still knows; ``None`` if listing it fails."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_code(earlier_code)) if earlier_code is not None else None
         return None

@@ -215,7 +215,7 @@ def _container_items(value: Any) -> list[Any]:
     """
     for container_type in (list, tuple, set, frozenset, deque, dict):
         if is_instance(value, container_type):
-            with contextlib.suppress(RuntimeError):  # a different thread changes the container
+            with contextlib.suppress(RuntimeError):  # another thread changes the container
                 items = dict.values(value) if container_type is dict else container_type.__iter__(value)
                 return [item for item in itertools.islice(items, _MAX_ITEMS) if not _is_plain_data(type(item))]
     return []

@@ -110,7 +110,7 @@ class ExpressionSpan(NamedTuple):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack. In JSON, it is a list of the values of its fields; the last ones may be missing.
+    """One entry of a stack. In JSON, it is a list of the values of its fields; the last values may be missing.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.location import HeadKind, Location
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The median and the quartiles of the times of a number of runs, in microseconds.
+    """The median and the quartiles of several runs' times, in microseconds.
 
     ``processor_us`` is the median of the processor time of all threads, if it was measured.
     """
@@ -514,8 +514,8 @@ class Check(msgspec.Struct, frozen=True):
         The changes that were tried one at a time to make the result right.
     instances : int
         The number of compared modules of one class, or functions with the same code. Each one is compared alone; a
-        module is also compared after the modules before it were compiled. The differences are those of the first one
-        that is wrong.
+        module is also compared after the modules before it were compiled. The differences are those of the first
+        module or function whose result is wrong.
     calls : int
         The number of calls to the function in the run. Only one of them is compared: the first call, or the first call
         in the same modes, such as without gradients.

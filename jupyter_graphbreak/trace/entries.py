@@ -233,11 +233,11 @@ class _Row(NamedTuple):
 
 
 def resumed_line(listing: str) -> int | None:
-    """Return the line on which a resume function continues; ``None`` if its listing has an unknown form.
+    """Return the line on which a resume function continues; ``None`` if the listing has an unknown form.
 
     A resume function begins with code that Dynamo inserts between two assignments to a variable. It then jumps to the
-    instruction of the copied function at which it continues. Torch 2.13 and newer releases log the bytecode of resume
-    functions.
+    instruction of the copied function at which execution continues. Torch 2.13 and newer releases log the bytecode of
+    resume functions.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """The keys of an envelope besides the entry itself, with limits for their values."""
+    """The keys of an entry's JSON besides the entry itself, with limits for their values."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -96,7 +96,7 @@ _ENTRY_FORMS: dict[str, Any] = {
 
 
 def _validate(record: Record) -> Record | None:
-    """Return an entry in a form that can be stored; ``None`` if it does not have the expected form."""
+    """Return an entry in a form that can be stored; ``None`` if the entry has an unexpected form."""
     data, entry_kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)

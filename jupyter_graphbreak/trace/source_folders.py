@@ -25,7 +25,7 @@ class SourceFolders:
         self._folders = tuple({path.rstrip(os.sep) + os.sep for path in real_paths})
 
     def lines(self, filename: str) -> list[str] | None:
-        """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
+        """Return the lines of a source file with line ends; ``None`` if the file may not or cannot be read.
 
         For a symbolic link, the target must be in one of the folders.
         """

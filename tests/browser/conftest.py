@@ -169,7 +169,7 @@ def _comes_from_jupyterlab(error: Error) -> bool:
     """Return whether an error comes from JupyterLab or its widget manager rather than from our extension."""
     # The widget manager expects every notebook to have a kernel.
     is_missing_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
-    # On a busy machine, JupyterLab may stop waiting for a kernel while a different one is selected.
+    # On a busy machine, JupyterLab may stop waiting for a kernel while another one is selected.
     is_kernel_change = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
         error.stack or ""
     )

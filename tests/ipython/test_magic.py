@@ -921,7 +921,7 @@ def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
 
 @pytest.mark.parametrize("options", ["", "--try", "--check"])
 def test_other_threads_notice_nothing_of_an_explained_cell(shell: Shell, options: str) -> None:
-    """Calls to the same module on a different thread are not compiled and run no changed code."""
+    """Calls to the same module on another thread are not compiled and run no changed code."""
     shell.run(CALLED_MODULE)
     net, has_begun, may_end = shell.ip.user_ns["net"], threading.Event(), threading.Event()
     values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Generators that are breaks themselves, that follow from a different break, or that are in use across a break."""
+"""Generators that are breaks themselves, that follow from another break, or that are in use across a break."""
 
 from __future__ import annotations
 

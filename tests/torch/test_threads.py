@@ -75,7 +75,7 @@ def reset_dynamo_and_check_patches() -> Iterator[None]:
 
 
 def run_in_thread(work: Callable[[], Any]) -> Any:
-    """Return the result of a function on a different thread, or raise its exception."""
+    """Return the result of a function on another thread, or raise its exception."""
     results: list[Any] = []
     errors: list[BaseException] = []
 

@@ -85,7 +85,7 @@ class Observer:
                 self._add_time(time.perf_counter() - start)
 
     def local_variable(self, frame: FrameType | None, name: str) -> Any:
-        """Return a local variable of one of torch's functions, ``None`` if it does not exist.
+        """Return a local variable of one of torch's functions; ``None`` if the variable does not exist.
 
         A missing variable is noted once, because the report then lacks details.
         """

@@ -82,7 +82,7 @@ def exception_name(error: BaseException) -> str:
 
 
 def gb_type(error: BaseException) -> str | None:
-    """Return the name that the registry of graph breaks gives an exception, ``None`` if it is not in the registry."""
+    """Return the name that the registry of graph breaks gives an exception; ``None`` if it gives none."""
     return getattr(error, "gb_type", None) or None
 
 

@@ -210,7 +210,7 @@ class DoublePrecisionMemory(SharedMemory):
         self._own_keys: set[Any] = set()
 
     def copy_elements(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return a copy of a detached tensor in double precision, or ``None`` if it keeps its dtype."""
+        """Return a copy of a detached tensor in double precision; ``None`` if the tensor keeps its dtype."""
         if tensor.dtype not in _CONVERTED_DTYPES:
             return None
         storage = storage_to_share(tensor)

@@ -151,7 +151,7 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
 
 
 def _times_us(check: Callable[[], object], batch_count: int, batch_ns: int) -> list[float]:
-    """Return the average time in microseconds of a check in each of several batches of checks."""
+    """Return a check's average time in microseconds for each of several batches."""
     check()
     start = time.perf_counter_ns()
     check()

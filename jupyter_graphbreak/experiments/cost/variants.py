@@ -117,7 +117,7 @@ class Variant:
     the first call creates for an optimizer is therefore kept. Only arguments that cannot be restored in place are
     copied again.
 
-    All variants of an entry share the memory of large tensors, so a variant must be restored before a different one
+    All variants of an entry share the memory of large tensors, so a variant must be restored before another one
     runs.
 
     Parameters

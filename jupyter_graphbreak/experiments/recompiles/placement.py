@@ -50,7 +50,7 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return source text with code inserted before some calls; ``None`` if it cannot be inserted.
+    """Return source text with code inserted before some calls; ``None`` if the code cannot be inserted.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
-    """Return the name of a global variable's module in the code around a call; ``None`` if it has no name there."""
+    """Return the name of a global variable's module in the code around a call; ``None`` if the module has none."""
     return dict(site.modules).get(root.defined_in) if root.kind == "global" else None
 
 

@@ -262,10 +262,10 @@ class CallTrials:
     def _differences(self, expected: Result, result: Result, measure_rounding: _MeasureRounding) -> list[Difference]:
         """Return the differences of a result, except those that rounding errors explain."""
         compare = functools.partial(differences, expected, result, ignored_paths=self._varying_paths)
-        found = compare()
-        if any(difference.kind in ROUNDED_KINDS for difference in found):
+        found_differences = compare()
+        if any(difference.kind in ROUNDED_KINDS for difference in found_differences):
             return compare(rounding_errors=measure_rounding())
-        return found
+        return found_differences
 
     @property
     def compilations(self) -> int:

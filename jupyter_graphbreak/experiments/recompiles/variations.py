@@ -121,7 +121,7 @@ class OtherVariation:
     values: tuple[Any, ...]
 
     def program_key(self, spec: Spec) -> Any:
-        """Return the part of a spec that decides which program is compiled; ``None`` if it is unknown."""
+        """Return the part of a spec that decides which program is compiled; ``None`` if this part is unknown."""
         match self.kind, spec:
             case (("flag" | "text"), _):
                 return spec

@@ -53,7 +53,7 @@ def compile_file(text: str, filename: str) -> list[CodeType]:
 
 
 def source_text(filename: str, find_cell: FindCell) -> str:
-    """Return the whole text of a source, as its editor shows it; empty if it cannot be read."""
+    """Return the whole text of a source, as the editor shows it; empty if the source cannot be read."""
     cell = find_cell(filename)
     if cell is not None:
         return cell.text

@@ -54,7 +54,7 @@ _MIN_SHARE_WITH_ONE_BREAK = 0.2
 _SUFFICIENT_SHARE = 0.5
 #: A number in a path, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
-#: The path of a module in an item of a list of modules: "net.layers.0", "net.layers.0.attention".
+#: A module's path inside an item of a module list: "net.layers.0", "net.layers.0.attention".
 _ITEM_PATTERN = re.compile(r"(?P<list>.*)\.(?P<index>\d+)(?P<part>(?:\.[^\d.\[]\w*)*)")
 _OWN_PACKAGE = __name__.partition(".")[0]
 
@@ -455,7 +455,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
 
 
 def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | None:
-    """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs.
+    """Return the module whose method a frame runs: ``forward``, or a public method that is not PyTorch's own.
 
     A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
     """

@@ -433,7 +433,7 @@ class ScriptWriter:
         )
 
     def _container_call(self, class_: type, *arguments: ast.expr) -> ast.expr | None:
-        """Return the constructor call for a container; ``None`` if its class has a constructor of its own."""
+        """Return the constructor call for a container; ``None`` if the container's class has its own constructor."""
         constructors = [inspect.getattr_static(base, "__init__") for base in (class_, class_.__mro__[-2])]
         is_plain = constructors[0] is constructors[1] and not hasattr(class_, "__post_init__")
         if class_.__module__ not in {"builtins", "collections"} and class_ is not torch.Size and not is_plain:

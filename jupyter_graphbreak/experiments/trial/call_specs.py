@@ -514,7 +514,7 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
 
 
 def _site_of(started_call: StartedCall) -> CallSite | None:
-    """Return the location of a call, or ``None`` if it is unknown or in a library."""
+    """Return the location of a call; ``None`` if the location is unknown or in a library."""
     frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None

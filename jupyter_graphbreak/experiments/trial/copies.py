@@ -221,7 +221,7 @@ class _Copier:
         return view.cast(value.format, value.shape)
 
     def _copy_read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
-        """Return a view of a copied dict, or the view of a class's attributes unchanged."""
+        """Return a view of a copied dict. A view of a class's attributes stays unchanged."""
         (mapping,) = gc.get_referents(value)
         return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 

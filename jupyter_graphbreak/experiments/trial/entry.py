@@ -74,7 +74,7 @@ class Entry:
     name_snapshot : NameSnapshot
         The values of the names in code that is not copied.
     reuses_code : bool
-        Whether the call used code compiled for a different entry.
+        Whether the call used code compiled for another entry.
     weak_referents : tuple
         The copies to which ``call`` has only weak references, and which this tuple keeps alive.
     """
@@ -267,7 +267,7 @@ class RecordedEntries:
         """Return the different calls to an entry, the copied one first, then those to modules like it.
 
         The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
-        of one class share their code, so the state of one module can cause recompiles in calls to a different one. If
+        of one class share their code, so the state of one module can cause recompiles in calls to another one. If
         the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """
         keys = dict.fromkeys(

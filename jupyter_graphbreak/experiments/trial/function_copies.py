@@ -113,9 +113,9 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over the user's data, and return others unchanged.
+        """Return a copy of a user's function, or of one that closes over the user's data.
 
-        Functions that ``torch.compiler.allow_in_graph`` marks are also returned unchanged.
+        Other functions stay unchanged, as do those that ``torch.compiler.allow_in_graph`` marks.
         """
         known_copy: types.FunctionType | None = self.memo.get(id(function))
         if known_copy is not None:
@@ -212,7 +212,7 @@ class FunctionCopier:
 
     def _copy_global(self, name: str, namespace: dict[str, Any]) -> None:
         key = self.origin_id(namespace), name
-        if key in self._copied_globals:  # it was copied for a different function
+        if key in self._copied_globals:  # it was copied for another function
             return
         self._copied_globals.add(key)
         value = namespace.get(name, MISSING)

@@ -74,7 +74,7 @@ _VARIABLE_LOADS = ("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF")
 
 
 def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> int | None:
-    """Return the first line that uses the variable being read in a compiled frame, or ``None`` if it is not found."""
+    """Return the first line that uses the variable being read in a compiled frame; ``None`` if no line is found."""
     key = frame.f_code.co_filename, frame.f_code.co_firstlineno
     code = next((code for code in code_objects if (code.co_filename, code.co_firstlineno) == key), None)
     names = [

@@ -70,7 +70,7 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def memory_address(value: Any) -> int | None:
-    """Return the address of the memory that a tensor or array shares with its views, or ``None`` if it is unknown."""
+    """Return the address of the memory that a tensor or array shares with its views; ``None`` if that is unknown."""
     try:
         if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None

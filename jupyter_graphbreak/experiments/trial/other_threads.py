@@ -79,7 +79,7 @@ class _ThreadOutput(io.RawIOBase):
 
 
 #: The replacements for standard streams, by name and id of the original. They stay alive because Python's ``print``
-#: holds no reference to the stream to which it writes, so a different thread could write to freed memory.
+#: holds no reference to the stream to which it writes, so another thread could write to freed memory.
 _replacement_streams: dict[tuple[str, int], _ThreadStream] = {}
 _MAX_REPLACEMENT_STREAMS = 64
 _streams_lock = threading.RLock()

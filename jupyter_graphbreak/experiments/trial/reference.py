@@ -241,8 +241,8 @@ class Reference:
         if self.changed_names:
             yield self._repeated_input("the first input again", preceding_call_count=1)
         yield from self._reseeded_inputs()
-        others = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
-        yield from (replace(other, preceding_call_count=1) for other in others)
+        other_inputs = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
+        yield from (replace(other, preceding_call_count=1) for other in other_inputs)
         if self.changed_names:  # a change may affect only later calls, for example once a cache is full
             yield self._repeated_input("the first input a fourth time", preceding_call_count=3)
 

@@ -238,7 +238,7 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run, with this subject's copies of functions and of objects of the state.
+        """Return copies of arguments for a run, with this subject's copies of functions and of the state's objects.
 
         A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
         that object and is copied with it.

@@ -167,7 +167,7 @@ def describe_difference(
 
 
 def largest_number(values: Iterable[Any]) -> float:
-    """Return the largest absolute value of finite floats and of elements of dense tensors, or 0 if there are none."""
+    """Return the largest absolute value among finite floats and the elements of dense tensors; 0 if there are none."""
     largest = 0.0
     for value in values:
         if is_instance(value, torch.Tensor):

@@ -50,7 +50,7 @@ Plan = Literal["unchanged", "calls", "function", "nothing"]
 def replace_magic_line(lines: list[str]) -> list[str]:
     """Replace the magic's line with a string of the same text; an input transformer of IPython.
 
-    The code below keeps the line numbers of the editor. A different cell magic below is replaced with the call that
+    The code below keeps the line numbers of the editor. Another cell magic below is replaced with the call that
     IPython would create for it.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
@@ -71,7 +71,7 @@ def replace_magic_line(lines: list[str]) -> list[str]:
 def without_magic_line(lines: list[str]) -> list[str]:
     """Return a cell with a comment in place of the magic's line, if :func:`replace_magic_line` fails.
 
-    Above an indented cell or a different cell magic, the line is empty instead, because IPython removes empty lines.
+    Above an indented cell or another cell magic, the line is empty instead, because IPython removes empty lines.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first : first + 1] or not lines[first].startswith(MAGIC):

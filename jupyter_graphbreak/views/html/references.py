@@ -129,7 +129,7 @@ class References:
         return _join_references([self.line(decision_location(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def related_to_scope(self, scope: Scope) -> str:
-        """Return the references of the first line of a scope and of its breaks."""
+        """Return the references for a scope's first line and its breaks."""
         return _join_references([self.line(scope.location)], map(self.break_, scope.breaks))
 
 

@@ -193,7 +193,7 @@ def unpack_code(packed_code: Any) -> dict[str, str]:
         compressed = base64.b64decode(packed_code["gzip"])
         content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
         return msgspec.json.decode(content, type=_PackedCode).code
-    except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from a different program
+    except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from another program
         return {}
 
 

@@ -285,7 +285,7 @@ class View:
         return list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
 
     def best_fix(self, break_: Break) -> Remedy | None:
-        """Return the best remedy that works; ``None`` if there is none, or if it is shown with a different break."""
+        """Return the best remedy that works; ``None`` if there is none, or if it is shown with another break."""
         remedy = best_remedy(self.report, break_)
         if (
             remedy is None

@@ -111,7 +111,7 @@ def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str
 
 
 def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
-    """Return advice to fix a different break first: the one that makes the caller of this function run eagerly.
+    """Return advice to fix another break first: the one that makes the caller of this function run eagerly.
 
     It is ``None`` if the function was not compiled separately for that reason.
     """

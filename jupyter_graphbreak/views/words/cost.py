@@ -57,9 +57,10 @@ def startup_sentence(report: Report) -> str:
         for name, seconds in times_by_length[:_MAX_NAMED_FUNCTIONS]
         if seconds >= _MIN_SHOWN_S
     ]
-    others = times_by_length[_MAX_NAMED_FUNCTIONS:]
-    if sum(seconds for _, seconds in others) >= _MIN_SHOWN_S:
-        parts.append(f"{sum(seconds for _, seconds in others):.1f} s for {count_text(len(others), 'more function')}")
+    remaining_times = times_by_length[_MAX_NAMED_FUNCTIONS:]
+    remaining_s = sum(seconds for _, seconds in remaining_times)
+    if remaining_s >= _MIN_SHOWN_S:
+        parts.append(f"{remaining_s:.1f} s for {count_text(len(remaining_times), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
     if recompile_s >= _MIN_SHOWN_S:

@@ -227,7 +227,7 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
 
 
 def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
-    """Drop the reasons why the code compiled for one module does not suit a different one.
+    """Drop the reasons why the code compiled for one module does not suit another one.
 
     They stay if each module was compiled only once, because there are no other reasons then.
     """

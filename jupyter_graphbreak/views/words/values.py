@@ -46,7 +46,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         sentences.append((f"{call}, the first whose result had NaN; {arguments}", False, None))
     elif values.calls > 1:
         calls = f"The values are those of the first of {values.calls} calls of {name}"
-        sentences.append((f"{calls}; to see a different call, run only that call in a cell", False, None))
+        sentences.append((f"{calls}; to see another call, run only that call in a cell", False, None))
     return sentences
 
 

@@ -157,8 +157,9 @@ def _how_run_ended(report: Report) -> str:
     number = break_numbers(report).get(error.break_ or "") if error is not None else None
     if error is not None and number is not None:
         break_ = ordered_breaks(report)[number - 1]
-        others = len(report.breaks) - 1
-        other_breaks = f" There {'is' if others == 1 else 'are'} {count_text(others, 'other break')}." if others else ""
+        other_count = len(report.breaks) - 1
+        verb = "is" if other_count == 1 else "are"
+        other_breaks = f" There {verb} {count_text(other_count, 'other break')}." if other_count else ""
         cause = f"{title_of(break_)}{_location_suffix(report, break_.location)}"
         return f"Break {number} ended the run: {cause}.{other_breaks}"
     error_type = one_line(error.type) if error is not None else "an error"
@@ -190,10 +191,10 @@ def _first_step(report: Report) -> str:
     further_sentences = (
         "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     )
-    chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
+    working_remedies = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_advice(report)
-    if chosen:
-        return f". {_working_changes_text(report, chosen)}{part}{further_sentences}"
+    if working_remedies:
+        return f". {_working_changes_text(report, working_remedies)}{part}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
         further_sentences = f"{_no_working_change_text(report)}{part}{further_sentences}"

@@ -245,14 +245,14 @@ export function hintTooltip(
 ): HTMLElement {
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
   box.style.setProperty('--gb-space', `${space}px`);
-  const shown = hints.slice(0, MAX_IN_TOOLTIP);
-  for (const { title, className, paragraphs } of shown) {
+  const shownHints = hints.slice(0, MAX_IN_TOOLTIP);
+  for (const { title, className, paragraphs } of shownHints) {
     const strong = makeElement('strong', className);
     strong.append(...withCode(title));
     box.append(strong, ...paragraphs.filter(Boolean).map(paragraphOf));
   }
-  if (shown.length < total) {
-    box.append(paragraphOf(`${shown.length}/${total}`));
+  if (shownHints.length < total) {
+    box.append(paragraphOf(`${shownHints.length}/${total}`));
   }
   return box;
 }

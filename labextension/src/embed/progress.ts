@@ -92,8 +92,8 @@ export function countsOf(progress: IProgress | null, elapsed: number): string {
     return time;
   }
   if (typeof progress.left_s === 'number') {
-    const left = progress.left_s - (elapsed - progress.elapsed_s);
-    return left > 0 ? `${wordsOf(left, 0)} left` : 'about to end';
+    const secondsLeft = progress.left_s - (elapsed - progress.elapsed_s);
+    return secondsLeft > 0 ? `${wordsOf(secondsLeft, 0)} left` : 'about to end';
   }
   const counts = [
     count(progress.frames, 'frame'),

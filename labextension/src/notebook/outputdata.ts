@@ -67,7 +67,7 @@ function withCode(report: ICoded, code: Record<string, string>): ICoded {
   };
 }
 
-/** The data of the report of one process of a job. */
+/** The data of one process's report in a job. */
 export function dataOfProcess(data: OutputData, index: number): IReportData {
   const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
   const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore

@@ -154,15 +154,15 @@ export class RemedyApplier {
     }
     const change = { panel, edits, inserted, code };
     this._last = change;
-    const others = edits.map(({ cell }) => cell).filter(cell => cell !== run.cell); // prettier-ignore
+    const otherCells = edits.map(({ cell }) => cell).filter(cell => cell !== run.cell); // prettier-ignore
     return {
-      message: this._nextStep(run, code !== '' || others.length > 0),
+      message: this._nextStep(run, code !== '' || otherCells.length > 0),
       undo: async () => this._undo(change),
       runAgain: async () => {
         if (inserted !== null) {
           await this._runCell(panel, inserted.model as ICodeCellModel);
         }
-        for (const cell of others) {
+        for (const cell of otherCells) {
           await this._runCell(panel, cell);
         }
         await this._runCell(panel, run.cell, true);

@@ -202,8 +202,8 @@ function withFirstBreaks(data: unknown): unknown {
   const first = new Set<unknown>(order.slice(0, MAX_PARTS));
   const isFirst = (graphBreak: unknown): boolean =>
     isObject(graphBreak) && first.has(graphBreak.id);
-  const others = breaks.filter(graphBreak => !isFirst(graphBreak));
-  return { ...data, breaks: [...breaks.filter(isFirst), ...others] };
+  const otherBreaks = breaks.filter(graphBreak => !isFirst(graphBreak));
+  return { ...data, breaks: [...breaks.filter(isFirst), ...otherBreaks] };
 }
 
 function hasType(data: unknown, type: ISchema): boolean {

@@ -20,9 +20,11 @@ export function showsSource(root: HTMLElement, source: string): boolean {
 
 /** Show a line with context in a card, below the card's summary, at most once. */
 export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
-  const shown = card.querySelector<HTMLElement>('.gb-excerpt .gb-selected');
-  if (shown !== null && shown.offsetParent !== null) {
-    return shown;
+  const currentLine = card.querySelector<HTMLElement>(
+    '.gb-excerpt .gb-selected'
+  );
+  if (currentLine !== null && currentLine.offsetParent !== null) {
+    return currentLine;
   }
   removeExcerpt(card);
   const rows = Array.from(

@@ -68,8 +68,9 @@ export class RemedyButtons {
       '.gb-together:not(:has(> .gb-actions))'
     );
     if (together !== null && this._actions !== null) {
-      const chosen = (together.dataset.remedies ?? '').match(/\d+/g) ?? [];
-      const refs = chosen.map(at => ({
+      const chosenIndexes =
+        (together.dataset.remedies ?? '').match(/\d+/g) ?? [];
+      const refs = chosenIndexes.map(at => ({
         list: 'remedies' as const,
         at: Number(at)
       }));

@@ -17,7 +17,7 @@ NET_CALL = InnerCall("Net", ("net",))
 
 
 class LM(torch.nn.Module):
-    """A module whose method ``search`` calls a different method."""
+    """A module whose method ``search`` calls another method."""
 
     def __init__(self) -> None:
         super().__init__()

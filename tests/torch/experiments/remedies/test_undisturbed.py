@@ -150,10 +150,10 @@ def changes_globals(x: torch.Tensor) -> torch.Tensor:
 )
 @pytest.mark.parametrize("is_called", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any], *, is_called: bool) -> None:
-    # The root frame belongs to PyTorch or to a different module, so Dynamo would read the globals of the inner function
+    # The root frame belongs to PyTorch or to another module, so Dynamo would read the globals of the inner function
     # from its module, not from the copies.
     scope = {"decorated": decorated}
-    exec("def call(x):\n    return decorated(x) + 1", scope)  # noqa: S102 - a function of a different module
+    exec("def call(x):\n    return decorated(x) + 1", scope)  # noqa: S102 - a function of another module
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(scope["call"] if is_called else decorated, backend="eager")(torch.ones(2))
     before = TOTALS.tolist(), len(HISTORY), STEPS

@@ -243,9 +243,8 @@ def test_values_of_a_graph_that_runs_several_times_are_combined() -> None:
     assert all(map(torch.equal, before, net.parameters()))
     values = only_entry(report)
     assert values.calls == 5
-    assert (
-        "The values are those of the first of 5 calls of Net; to see a different call, run only that call in a cell"
-        in (sentences(report))
+    assert "The values are those of the first of 5 calls of Net; to see another call, run only that call in a cell" in (
+        sentences(report)
     )
     # The second and the third round have an input that requires gradients, so PyTorch compiles the method again.
     lines = [line for line in values.lines if line.location.line == line_of(Net, "log1p")]

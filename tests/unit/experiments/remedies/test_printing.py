@@ -73,7 +73,7 @@ def test_a_call_in_a_default_runs_once_and_a_registered_function_keeps_its_name(
     [
         ("", "import torch\n"),  # the module that calls `f` compiles it
         ("def g(x):\n    import torch as t\n    return t.sin(x)\n", "import torch\n"),
-        ("class A:\n    seen = torch.ones(2)\n", ""),  # a different cell imports it
+        ("class A:\n    seen = torch.ones(2)\n", ""),  # another cell imports it
         ("from torch import nn\n", "import torch\n"),
     ],
 )

@@ -88,10 +88,7 @@ DEFAULT_MODES = CallModes(calls_subclasses=False)
 
 @contextlib.contextmanager
 def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
-    dtypes_before = {
-        device_type: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
-        for device_type in AUTOCAST_DEVICES
-    }
+    dtypes_before = _autocast_dtypes()
     cache_before = torch.is_autocast_cache_enabled()
     is_needed = bool(dtypes) or any(enabled for enabled, _ in dtypes_before.values())
     is_changed = is_needed or cache != cache_before
@@ -110,27 +107,46 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
         if is_changed and torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
         torch.set_autocast_cache_enabled(cache_before)
-        for device_type, (enabled, dtype) in dtypes_before.items():
-            if torch.is_autocast_enabled(device_type) != enabled:
-                torch.set_autocast_enabled(device_type, enabled)
-            if torch.get_autocast_dtype(device_type) != dtype:
-                torch.set_autocast_dtype(device_type, dtype)
+        _restore_autocast_dtypes(dtypes_before)
 
 
 @contextlib.contextmanager
-def restore_autocast_nesting() -> Iterator[None]:
+def leave_autocast_contexts() -> Iterator[None]:
     """Leave the autocast contexts that a compiled graph has entered, if an error prevents the graph from leaving them.
 
-    Otherwise PyTorch would keep its copies of the parameters in lower precision, although the parameters change.
+    Otherwise PyTorch would keep its copies of the parameters in lower precision, although the parameters change. In
+    torch 2.9, autocast would also stay enabled.
     """
-    depth_before = _autocast_nesting()
+    depth_before, dtypes_before = _autocast_nesting(), _autocast_dtypes()
+    is_entered = False
     try:
         yield
+    except BaseException:
+        is_entered = _autocast_nesting() > depth_before
+        raise
     finally:
         if _autocast_nesting() > depth_before:
             while torch.autocast_decrement_nesting() > depth_before:
                 pass
             torch.clear_autocast_cache()
+        if is_entered:  # without an error, the program has enabled autocast on purpose: that is an effect
+            _restore_autocast_dtypes(dtypes_before)
+
+
+def _autocast_dtypes() -> dict[str, tuple[bool, torch.dtype]]:
+    """Return for each device type whether autocast is enabled, and its dtype."""
+    return {
+        device_type: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
+        for device_type in AUTOCAST_DEVICES
+    }
+
+
+def _restore_autocast_dtypes(dtypes: dict[str, tuple[bool, torch.dtype]]) -> None:
+    for device_type, (enabled, dtype) in dtypes.items():
+        if torch.is_autocast_enabled(device_type) != enabled:
+            torch.set_autocast_enabled(device_type, enabled)
+        if torch.get_autocast_dtype(device_type) != dtype:
+            torch.set_autocast_dtype(device_type, dtype)
 
 
 def _autocast_nesting() -> int:

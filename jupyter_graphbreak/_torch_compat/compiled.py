@@ -362,14 +362,22 @@ def watch_compilations() -> Iterator[Callable[[], CompilationCounts]]:
     # Dynamo's own counter lacks conditions and the breaks after which Dynamo skips the rest of a function.
     break_count = 0
     owner = owner_of_log_graph_break()
+    tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
     signature = inspect.signature(owner.log_graph_break)
 
-    def plan(*args: Any, **kwargs: Any) -> None:
+    def count_logged_break(*args: Any, **kwargs: Any) -> None:
         nonlocal break_count
         error = signature.bind(*args, **kwargs).arguments.get("exc")  # torch >= 2.11
         break_count += not getattr(error, "logged", False)
 
-    with redirect_calls_on_thread(owner, "log_graph_break", plan):
+    def count_skip(*_: Any, **__: Any) -> None:
+        nonlocal break_count
+        break_count += 1
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(redirect_calls_on_thread(owner, "log_graph_break", count_logged_break))
+        if owner is not tracer:  # torch before 2.10 does not log a break after which it skips the rest of a function
+            stack.enter_context(redirect_calls_on_thread(tracer, "step_graph_break", count_skip))
         yield lambda: _compilation_counts(break_count)
 
 

@@ -256,7 +256,8 @@ const marks: JupyterFrontEndPlugin<void> = {
 
 const source: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-graphbreak:source',
-  description: 'Opens the copies of sources that a report contains, for sources outside cells.',
+  description:
+    'Opens the copies of sources that a report contains, for sources outside cells.',
   autoStart: true,
   requires: [INotebookReports, IEditorServices],
   optional: [ITranslator, ILabShell],

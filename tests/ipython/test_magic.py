@@ -406,8 +406,12 @@ def test_earlier_compiled_code_stays_if_the_cell_forbids_compiling(shell: Shell)
     stance = "with torch.compiler.set_stance('fail_on_recompile'):\n    "
     shell.run(f"%%compile_explain\n{stance}f(torch.ones(3), 5)")
     assert shell.report.error is None
-    shell.run(f"%%compile_explain\n{stance}f(torch.ones(3), 6)")
-    assert "forbids a recompile, but n: 5 -> different value" in " ".join(shell.report.to_text().split())
+    error = shell.run(f"%%compile_explain\n{stance}f(torch.ones(3), 6)").error_in_exec
+    assert "Detected recompile" in str(error)
+    names_guard = "guard failure" in str(error)
+    assert names_guard or torch.__version__ < "2.13"  # the error of torch 2.9 does not name the guard
+    text = " ".join(shell.report.to_text().split())
+    assert ("forbids a recompile, but n: 5 -> different value" in text) is names_guard
 
 
 def test_an_internal_error_of_dynamo_is_linked_to_its_break(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.call_modes import restore_autocast_nesting
+from jupyter_graphbreak._torch_compat.call_modes import leave_autocast_contexts
 from jupyter_graphbreak._torch_compat.configuration import hide_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import confine_fx_tracing, forget_new_backends
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, in_place_change_count
@@ -144,7 +144,6 @@ def run(
         _set_trace_function(None) if line_counter is not None else contextlib.nullcontext(),
         subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
-        restore_autocast_nesting(),
         capture_effects(subject.handlers, subject.filters) as effects,
         prevent_effects(subject.call, program, changeable_parts=subject.changeable_parts),
     ):
@@ -182,6 +181,7 @@ def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) 
         with (
             _set_trace_function(line_counter) if line_counter is not None else contextlib.nullcontext(),
             measure_run("call"),
+            leave_autocast_contexts(),
         ):
             value = program(*arguments.args, **arguments.kwargs)
             return YieldedItems(list(value)) if is_instance(value, types.GeneratorType) else value, None
@@ -449,7 +449,7 @@ def sandbox_runs() -> Iterator[None]:
             allow_repeated_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
-            restore_autocast_nesting(),
+            leave_autocast_contexts(),
             hide_compiler_logs(),
             suppress_logging(),
             suppress_displays(),

@@ -365,8 +365,12 @@ def test_a_tensor_as_a_bound_of_a_slice_breaks_the_graph(tmp_path: Any) -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
     report = run.try_remedies(seconds=600)
-    results = {(remedy.verdict, remedy.reason) for remedy in report.remedies or [] if "tensor" in remedy.title}
-    assert results == {("another break", "then a graph breaks")}
+    remedies = [remedy for remedy in report.remedies or [] if "tensor" in remedy.title]
+    assert {remedy.verdict for remedy in remedies} == {"another break"}
+    reasons = {remedy.reason for remedy in remedies}
+    # torch 2.9 does not log a break before the first operation: it counts a function that is not compiled.
+    assert reasons - {"then Dynamo compiles less"} == {"then a graph breaks"}
+    assert len(reasons) == 1 or torch.__version__ < "2.10"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from jupyter_graphbreak.experiments.trial.difference import Difference, differen
 from jupyter_graphbreak.experiments.trial.inputs import Input
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference
+from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.report.frontends import Example
@@ -683,3 +684,15 @@ def test_a_compiled_run_that_fails_within_autocast_leaves_no_autocast_context() 
             result = run(subject.call, subject, arguments)
             assert (result.error is not None) is is_wrong
             assert count_contexts() == 0
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_a_program_that_stays_in_an_autocast_context_changes_the_process() -> None:
+    def enter_autocast(x: torch.Tensor) -> torch.Tensor:
+        torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+        return x @ x
+
+    subject = Subject(enter_autocast, Arguments(torch.ones(2)))
+    with pytest.raises(TrialStoppedError, match="sets autocast on cpu"):
+        run(subject.call, subject, subject.arguments or Arguments())
+    assert not torch.is_autocast_enabled("cpu")

@@ -34,6 +34,7 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
+from jupyter_graphbreak.experiments.remedies.trial_runner import NO_SECOND_DERIVATIVE, can_differentiate_twice
 from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -318,6 +319,9 @@ class EntrySearch:
             trial = self._with_caveats(trials.run(best.candidate, remedy_context))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
+            has_gradients = trial.evidence is not None and "gradients" in trial.evidence.compared
+            if trial.verdict == "works" and has_gradients and can_differentiate_twice(self._entry.backend):
+                trial = dataclasses.replace(trial, verdict="works on what ran", reason=NO_SECOND_DERIVATIVE)
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.

@@ -128,7 +128,8 @@ class TrialResult:
 #: The processor time in seconds after which a changed program runs on no further edge inputs.
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
-_NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
+#: How a program with PyTorch's control flow operators may differ from the original.
+NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
@@ -141,6 +142,16 @@ _BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
+
+
+def can_differentiate_twice(backend: Any) -> bool:
+    """Return whether the gradients of a compiled program may be differentiated, except those of control flow operators.
+
+    Of PyTorch's backends, only ``eager`` keeps the backward pass of the original; a user's backend may do so.
+    """
+    name = backend_and_options(backend)[0]
+    return not isinstance(name, str) or name == _CHEAPEST_BACKEND
+
 
 #: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
@@ -387,7 +398,7 @@ class TrialRunner:
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and self._loses_second_derivatives(candidate):
-            verdict, reason = "works on what ran", _NO_SECOND_DERIVATIVE
+            verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -404,13 +415,8 @@ class TrialRunner:
         )
 
     def _loses_second_derivatives(self, candidate: _RunnableChange) -> bool:
-        """Return whether a gradient can be differentiated in the original, but not in a changed program.
-
-        PyTorch's control flow operators return gradients that cannot be differentiated. Of PyTorch's backends, only
-        ``eager`` keeps the backward pass of the original, so that it can be differentiated; a user's backend may.
-        """
-        backend = backend_and_options(self.backend)[0]
-        if not candidate.has_control_flow_calls or (isinstance(backend, str) and backend != _CHEAPEST_BACKEND):
+        """Return whether a gradient can be differentiated in the original, but not in a changed program."""
+        if not candidate.has_control_flow_calls or not can_differentiate_twice(self.backend):
             return False
         cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
         return any(case.expected_result.gradients for case in cases)

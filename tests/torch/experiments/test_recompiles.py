@@ -871,6 +871,19 @@ def test_both_branches_of_a_condition_on_a_size_are_one_graph_with_cond() -> Non
     assert not [remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.person]
 
 
+def test_a_condition_with_cond_loses_the_gradient_of_a_gradient() -> None:
+    def either(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        if x.shape[0] > 10:
+            y = y * 2
+        return y
+
+    sizes = (4, 6, 9, 12, 15)
+    calls = [pass_value(lambda c, n: c(torch.ones(n, 3, requires_grad=True)), n) for n in sizes]
+    (remedy,) = [r for r in try_on_calls(either, calls).remedies or [] if "torch.cond" in r.title]
+    assert (remedy.verdict, remedy.reason) == ("works on what ran", "a gradient of a gradient is lost without an error")
+
+
 @pytest.mark.exhaustive
 def test_a_change_that_runs_both_branches_is_not_proven_if_one_divides_by_a_number_that_varied() -> None:
     class Net(torch.nn.Module):

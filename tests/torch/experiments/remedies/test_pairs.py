@@ -21,7 +21,7 @@ CASES = [
 #: Programs marked "right" for which no change is known to work, so the user has to decide.
 UNSOLVED_PROGRAMS = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
-#: tensors of several lengths, or if only one argument requires gradients. The verdict says so.
+#: tensors of several lengths, if an argument requires gradients, or if a dict lacked a key. The verdict says so.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
         "a best value of a closure, right",
@@ -35,8 +35,10 @@ RIGHT_FOR_THE_GIVEN_KIND = frozenset(
         "a number in each branch, right",
         "a sum in a branch, right",
         "a progress of numbers, right",
+        "accumulating in a dict, right",
         "any of some conditions, right",
         "halving, right",
+        "in place on an argument, right",
         "the largest of a list, right",
         "threshold for large values, right",
     }

@@ -284,15 +284,23 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
+    no_longer_compiled = [
+        function for function in functions if not function.limit_hit and _fix_that_stops_compiling(report, function)
+    ]
     caused_by_results = [
         function for function in functions if function.is_caused_by_results and not _shows_result(report, function)
     ]
     caused_by_gradients = [
         function
         for function in functions
-        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
+        if function.is_caused_by_gradients
+        and function not in no_longer_compiled
+        and best_recompile_remedy(report, function) is None
     ]
-    for similar, merge in ((caused_by_results, _merge_by_results), (caused_by_gradients, _merge_by_gradients)):
+    for similar, merge in (
+        (no_longer_compiled, _merge_by_fix), (caused_by_results, _merge_by_results),
+        (caused_by_gradients, _merge_by_gradients),
+    ):  # fmt: skip
         if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
             merged.append(merge(similar))
@@ -313,6 +321,11 @@ def _shows_result(report: Report, recompilation: Recompilation) -> bool:
     """Return whether a remedy that works, or a decision for the reader, is shown for a function."""
     trials = recompile_remedies(report, recompilation)
     return trials is not None and bool(trials.working_remedies or trials.decisions)
+
+
+def _merge_by_fix(functions: Sequence[Recompilation]) -> Recompilation:
+    """Merge functions that are no longer compiled after one fix."""
+    return _merge_functions(functions, f"{len(functions)} functions", "the reasons differ", "")
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
@@ -391,7 +404,10 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
         if fix := _fix_that_stops_compiling(report, recompilation):
-            sentence = f"The fix for {target_text(report, fix)} also prevents these recompiles."
+            sentence = (
+                f"With the fix for {target_text(report, fix)}, this code is no longer compiled, but the part that the "
+                "fix compiles may recompile for the same reason."
+            )
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.

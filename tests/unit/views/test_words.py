@@ -256,7 +256,7 @@ def test_the_error_of_the_stance_that_forbids_recompiles_names_what_varied() -> 
 
 
 @pytest.mark.parametrize("is_same_entry", [True, False])
-def test_a_fix_that_compiles_a_part_also_prevents_the_recompiles_of_its_entry(*, is_same_entry: bool) -> None:
+def test_recompiles_of_code_that_a_fix_leaves_uncompiled_need_no_advice(*, is_same_entry: bool) -> None:
     step = Location("s1", 2, 2, function="step")
     entry = "0/0" if is_same_entry else "4/0"
     frames = [
@@ -278,9 +278,33 @@ def test_a_fix_that_compiles_a_part_also_prevents_the_recompiles_of_its_entry(*,
     resumed, called = recompilations(report)
     found = recompile_remedies(report, resumed)
     assert found is not None
-    assert found.decisions == (["The fix for break 1 also prevents these recompiles."] if is_same_entry else [])
+    sentence = (
+        "With the fix for break 1, this code is no longer compiled, but the part that the fix compiles may recompile"
+    )
+    assert [decision.startswith(sentence) for decision in found.decisions] == [True] * is_same_entry
     assert needs_general_advice(report, resumed) is not is_same_entry
     assert needs_general_advice(report, called), "it may be inside the part"
+
+
+def test_many_functions_that_a_fix_leaves_uncompiled_are_one_entry() -> None:
+    step = Location("s1", 2, 2, function="step")
+    frames = [Frame("0/0", "step", step, "entry", "compiled", breaks=["b1"])]
+    recompiles = []
+    for number in range(1, 5):
+        of, ident = f"{number}/0", f"{number}/1"
+        resumed = replace(step, line=number)
+        frames += [
+            Frame(of, "step", resumed, "resume", "compiled", caller="0/0"),
+            Frame(ident, "step", resumed, "resume", "compiled", caller="0/0", recompile_of=of),
+        ]
+        recompiles.append(Recompile(ident, of, "step", resumed, [GuardFailure("L['k'] == 2")], id=f"c{number}"))
+    evidence = Evidence("eager", 6, None, ["values"], 2, 1, 1, 0)
+    fix = Remedy("m1", ["b1"], INNER_FAMILY, "Compile net instead of step", "edit", "works", evidence=evidence)
+    break_ = Break("b1", "GB0059", "print", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
+    report = replace(no_breaks(), frames=frames, breaks=[break_], recompiles=recompiles, remedies=[fix])
+    text = " ".join(render_text(report).split())
+    assert "4 functions recompiled 4 times: the reasons differ, line 1, line 2, line 3 and" in text
+    assert text.count("With the fix for break 1, this code is no longer compiled") == 1
 
 
 def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:

@@ -145,7 +145,7 @@ class Observation:
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_all_compiled_code()
-            # With this stance, the first compilation raises an error, too.
+            # Code that was compiled earlier is kept if the stance makes any further compilation an error.
             running_cell = cells.find(cells.running_filename or "")
             text = running_cell.text if running_cell is not None else ""
             if current_stance() != _FORBIDS_COMPILING and _FORBIDS_COMPILING not in text:

@@ -38,10 +38,7 @@ class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it r
 def parse_notebook(path: Path) -> dict[str, Any]:
     """Return the parsed JSON of a notebook.
 
-    Raises
-    ------
-    UnreadableNotebook
-        If the file cannot be read or is not a notebook of format 4.
+    An UnreadableNotebook is raised if the file cannot be read or is not a notebook of format 4.
     """
     try:
         content = read_regular(path, _MAX_BYTES)

@@ -29,11 +29,7 @@ _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_p
 class SavedTensor:
     """A tensor that the forward pass saves for the backward pass.
 
-    Parameters
-    ----------
-    stack : tuple of StackEntry
-        The stack of the program's first operation whose backward pass needs the tensor, outermost entry first; empty
-        if unknown.
+    ``stack`` leads to the program's first operation whose backward pass needs the tensor; it is empty if unknown.
     """
 
     shape: tuple[int, ...]
@@ -138,12 +134,8 @@ class Kernel:
 class UnfusedPair:
     """Two kernels; the second one uses the result of the first.
 
-    Parameters
-    ----------
-    nbytes : int
-        The size, in bytes, of the buffers that the second kernel reads and that the first one reads or writes.
-    inductor_reason : str
-        The reason why the kernels are not fused, in Inductor's words; empty if it gives none.
+    ``nbytes`` is the size of the buffers that the second kernel reads and that the first one reads or writes.
+    ``inductor_reason`` says in Inductor's words why they are not fused; it is empty if Inductor gives no reason.
     """
 
     first: Kernel

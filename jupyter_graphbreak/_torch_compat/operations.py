@@ -42,13 +42,7 @@ _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
-    """Return the function that ``torch.library.custom_op`` turned into an operator, and the one for fake tensors.
-
-    Returns
-    -------
-    tuple or None
-        ``None`` if the object is not such an operator.
-    """
+    """Return the function of a ``torch.library.custom_op``, and the one for fake tensors, else ``None``."""
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None
     return value._init_fn, getattr(value, "_abstract_fn", None)
@@ -86,10 +80,7 @@ def _is_user_function(value: Any) -> bool:
 class OperationListener(TorchDispatchMode):
     """Calls a function for each operation on this thread, except those of backward passes.
 
-    Parameters
-    ----------
-    on_operation : callable
-        Receives whether gradients are recorded and one of the operation's tensors requires a gradient.
+    It receives whether gradients are recorded and one of the operation's tensors requires a gradient.
     """
 
     def __init__(self, on_operation: Callable[[bool], None]) -> None:
@@ -108,10 +99,7 @@ class OperationListener(TorchDispatchMode):
 class AllocationTracker(TorchDispatchMode, Generic[_T]):
     """Notes the memory that operations allocate for their results, until it is freed.
 
-    Parameters
-    ----------
-    describe : callable
-        Called after each operation that has allocated memory; returns the value to store for it.
+    ``describe`` is called after each operation that has allocated memory; it returns the value to store for it.
     """
 
     def __init__(self, describe: Callable[[], _T]) -> None:

@@ -46,13 +46,7 @@ _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompil
 
 @dataclass
 class BreakEvent:
-    """One occurrence of a break in one frame.
-
-    Parameters
-    ----------
-    order : int
-        The number of the record among all records of the run.
-    """
+    """One occurrence of a break in one frame; ``order`` is the number of its record among all records of the run."""
 
     message: messages.BreakMessage
     attempt: int

@@ -98,10 +98,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
 def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Parse the payload of a ``dynamo_graph_break_reason`` artifact.
 
-    Parameters
-    ----------
-    exception : str or None
-        The class of the underlying exception. It becomes the name of the cause if the message has none.
+    If the message has no name for the cause, the class of the underlying exception becomes its name.
     """
     header = _HEADER.search(text)
     reason = _reason_part(text)
@@ -157,13 +154,7 @@ def stack_of_constraint_violation(cause: Cause) -> list[StackEntry]:
 
 
 def other_names(cause: Cause, reasons: list[str]) -> list[str]:
-    """Return the other names under which PyTorch's outputs report a cause.
-
-    Parameters
-    ----------
-    reasons : list of str
-        The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
-    """
+    """Return a cause's names in ``torch._dynamo.explain`` and in Dynamo's log: the reasons why a graph ended."""
     internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
     former_names = known_cause(cause.gb_id, cause.gb_type).also_reported_as
     former = [name for name in former_names if not any(name in reason for reason in internal)]

@@ -48,12 +48,9 @@ class CompiledCallable(NamedTuple):
 def describe_compiled_callables(
     callables: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
-    """Return descriptions of the callables that were compiled.
+    """Return descriptions of the callables that were compiled, with their names in the program's globals after the run.
 
-    Parameters
-    ----------
-    namespace : mapping or None
-        The program's globals after the run; without them, the names in the first call are used.
+    Without these globals, the names in the first call are used.
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []

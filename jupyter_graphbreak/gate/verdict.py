@@ -144,10 +144,7 @@ def _pair_entries(
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 
-    Parameters
-    ----------
-    is_gone : callable
-        Returns whether the function of an old entry is gone.
+    ``is_gone`` returns whether the function of an old entry is gone.
     """
     pairs = []
     old: list[_Allowed | None] = list(before)

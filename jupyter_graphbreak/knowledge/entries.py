@@ -39,12 +39,8 @@ BranchUse = Literal["end of a loop", "error", "flag", "message", "no result"]
 class DynamoSetting:
     """A Dynamo setting with a value that may remove breaks.
 
-    Parameters
-    ----------
-    is_safe : bool or None
-        Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
-    since : str or None
-        The first PyTorch release that has the setting; ``None`` for 2.9 or earlier.
+    It is safe if results stay the same whenever it removes the break; ``None`` if that is not known. ``since`` is the
+    first PyTorch release that has it; ``None`` for 2.9 or earlier.
     """
 
     name: str

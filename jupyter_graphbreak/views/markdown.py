@@ -44,13 +44,7 @@ _MAX_DIFFERENCES = 20
 def render_markdown(
     reports: Sequence[Report], titles: Sequence[str] = (), new_break_ids: Sequence[AbstractSet[str]] = ()
 ) -> str:
-    """Return reports as Markdown.
-
-    Parameters
-    ----------
-    new_break_ids : sequence of set of str
-        For each report, the ids of the breaks that a gate does not allow.
-    """
+    """Return reports as Markdown, each with the breaks that a gate does not allow."""
     parts = []
     for index, report in enumerate(map(shown_part, reports[:_MAX_REPORTS])):
         title = titles[index] if index < len(titles) else ""

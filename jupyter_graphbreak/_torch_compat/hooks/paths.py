@@ -70,10 +70,7 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
 def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
     """Make Dynamo answer questions such as ``is_compiling()`` on this thread as if uncompiled, in the context.
 
-    Parameters
-    ----------
-    is_selected : callable
-        Receives the location of a question; returns whether to change the answer.
+    ``is_selected`` receives the location of a question; it returns whether to change the answer.
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()

@@ -202,10 +202,7 @@ def computes_differently(
 ) -> bool:
     """Return whether a compiled graph and the same operations run one by one have different results.
 
-    Parameters
-    ----------
-    precision : float
-        The largest rounding error of the dtypes in the graph; see :func:`precision_of`.
+    ``precision`` is the largest rounding error of the dtypes in the graph; see :func:`precision_of`.
     """
     expected = _compute(_interpreter(module), inputs, subject, computes_gradients=compares_gradients)
     actual = _compute(compiled, inputs, subject, computes_gradients=compares_gradients)

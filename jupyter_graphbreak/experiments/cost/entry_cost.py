@@ -413,12 +413,7 @@ def with_further_measurements(
 ) -> EntryCost:
     """Make all measurements in the table, and return the cost of an entry with their results.
 
-    Parameters
-    ----------
-    elapsed_s : float
-        The time in seconds that was spent before these measurements.
-    deadline : float
-        The deadline, in seconds of :func:`time.monotonic`.
+    ``elapsed_s`` is the time that was spent before, and ``deadline`` a :func:`time.monotonic` time.
     """
     row_deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:

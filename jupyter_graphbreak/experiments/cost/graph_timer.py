@@ -40,14 +40,9 @@ class GraphTimer:
     """A backend that wraps another backend; :meth:`time` can record when its graphs begin and end.
 
     The code around the graphs can also record marks if it was compiled in the context of :meth:`mark_generated_code`.
-
-    Attributes
-    ----------
-    compile_ids : list of str
-        The id of the compiled frame of each graph, in order.
-    running_graph : tuple or None
-        The number of the graph that is running, and the number of this run among the runs of all graphs. ``None`` if no
-        graph is running, and while marks are recorded.
+    ``compile_ids`` contains the id of the compiled frame of each graph, in order. ``running_graph`` is the number of
+    the graph that is running, and the number of this run among the runs of all graphs; it is ``None`` if no graph is
+    running, and while marks are recorded.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:

@@ -77,12 +77,9 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Call a variant under the profiler, and return its activities, except those that allocate on other devices.
+    """Return the activities of a call under the profiler, except those that allocate on other devices.
 
-    Raises
-    ------
-    RuntimeError
-        If the user's profiler is active.
+    It raises a RuntimeError if the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
     activities = record_device_activities(call, device)

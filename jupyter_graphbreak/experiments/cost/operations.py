@@ -145,13 +145,7 @@ def _signature(node: torch.fx.Node) -> tuple[str, str]:
 
 
 class _TimedRun(torch.fx.Interpreter):
-    """Runs a graph once, operation by operation, and times each operation.
-
-    Parameters
-    ----------
-    candidate_nodes : set of Node
-        The operations to return as candidates.
-    """
+    """Runs a graph once, operation by operation, and times each operation; ``candidate_nodes`` are those to return."""
 
     def __init__(
         self,

@@ -94,10 +94,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     """Yield changes that pass both branches of a condition on a size to torch.cond, which runs only one of them.
 
-    Parameters
-    ----------
-    line : int
-        The line of the condition, or the line that assigns the size to a name.
+    The line is that of the condition, or the one that assigns the size to a name.
     """
     draft = draft_of(text)
     statement = draft.find_node(line, None, line, None) if draft is not None else None
@@ -656,10 +653,7 @@ def _propose_without_early_return(
 def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
     """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped.
 
-    Parameters
-    ----------
-    python_test : str
-        The operands before the condition, which Python decides, such as ``self.training``; empty if there are none.
+    ``python_test`` contains the operands before the condition that Python decides, such as ``self.training``.
     """
     draft = site.draft
     loop = draft.enclosing(if_statement, ast.For)

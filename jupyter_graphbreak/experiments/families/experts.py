@@ -151,13 +151,7 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
 
 
 def _is_shortcut(statement: ast.stmt, is_row_count: Callable[[ast.expr], bool] = counts_elements) -> bool:
-    """Return whether a statement continues with the next expert if there are no rows for this one.
-
-    Parameters
-    ----------
-    is_row_count : callable
-        Returns whether an expression counts an expert's rows.
-    """
+    """Return whether a statement continues with the next expert if there are no rows for this one."""
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
     return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_row_count) is False

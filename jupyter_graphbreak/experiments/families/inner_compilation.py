@@ -44,14 +44,8 @@ _COMPILE_CALL = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 class CompiledEntry:
     """A compiled function, method or module, as the sources refer to it.
 
-    Parameters
-    ----------
-    owner : str
-        The class of a method; empty for a function or module.
-    parameters : tuple of str
-        The names of the parameters, in order, without the first parameter of a method.
-    receiver : str
-        The name of a method's first parameter. The paths of a module's parts start with the same name.
+    ``owner`` is the class of a method. ``receiver`` is the name of a method's first parameter, which ``parameters``
+    leaves out. The paths of a module's parts start with the same name.
     """
 
     name: str
@@ -114,15 +108,7 @@ def propose_inner_compilation(
 
 
 class _CompileSite(NamedTuple):
-    """A decorator or call that compiles the entry.
-
-    Parameters
-    ----------
-    node : ast.expr
-        The decorator, or the call to ``torch.compile`` or to the method ``compile``.
-    target : ast.expr or None
-        The expression that is compiled; ``None`` for a decorator.
-    """
+    """A decorator that compiles the entry, or a call to ``torch.compile`` or ``compile`` with its target."""
 
     source: str
     node: ast.expr

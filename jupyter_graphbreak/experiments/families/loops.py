@@ -281,14 +281,9 @@ def _splices_to_run_to_end(
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
-    Parameters
-    ----------
-    if_statement : ast.If or None
-        The ``if`` that exits the loop; ``None`` if the loop's own test ends the loop.
-    exit_statements : sequence of ast.stmt
-        The statements of the ``if`` before the exit.
-    keeps_number : bool
-        Whether the counter of the loop is a number after the loop, and not a tensor.
+    ``if_statement`` exits the loop; it is ``None`` if the loop's own test ends the loop. Its statements before the exit
+    are ``exit_statements``. ``keeps_number`` tells whether the loop's counter is a number after the loop, and not a
+    tensor.
     """
     draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
@@ -448,10 +443,7 @@ def _carried_names(
 ) -> list[str] | None:
     """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
 
-    Parameters
-    ----------
-    restored_counter : str or None
-        A counter of the loop that code after the loop may read.
+    ``restored_counter`` is a counter of the loop that code after the loop may read.
     """
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.statements_before, *exit_.statements_after, *exit_statements]

@@ -46,14 +46,8 @@ class Problem:
 class Condition:
     """A test that a change edits or crosses: trials must reach its branches before the verdict can be "works".
 
-    A condition may also be different code that must run, such as a call in a loop that may be empty.
-
-    Parameters
-    ----------
-    line, column, end_line, end_column : int
-        The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
-    required_results : tuple of bool
-        The results that the test must have in trials. If there are none, the expression must only be evaluated.
+    A condition may also be different code that must run, such as a call in a loop that may be empty: then there are no
+    ``required_results``. The range is that of the original text, as :mod:`ast` counts.
     """
 
     source: str

@@ -56,14 +56,8 @@ def assumptions_of(
 ) -> list[str]:
     """Return the assumptions of a change that computes all operands and both branches of some tests.
 
-    Parameters
-    ----------
-    tests : iterable of ast.expr
-        The tests of ``if`` statements, conditional expressions and loops whose branches are all computed.
-    further_code : iterable of ast.AST
-        More code that the change runs in cases in which it did not run before.
-    python_operand_count : int
-        The number of operands of the first test that Python still decides, besides those that its syntax shows.
+    ``further_code`` runs in cases in which it did not run before. Python still decides ``python_operand_count``
+    operands of the first test, besides those that its syntax shows.
     """
     tests = list(tests)
     risky_parts: list[ast.expr] = []

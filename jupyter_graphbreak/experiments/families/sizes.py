@@ -279,14 +279,7 @@ def _is_shape(node: ast.expr) -> bool:
 class _HostRead(NamedTuple):
     """A call that reads the numbers of a tensor.
 
-    Parameters
-    ----------
-    tensor : ast.expr
-        The tensor whose numbers the call reads.
-    expression : str
-        The expression to compute before the call.
-    replacement : str
-        The replacement of the call; braces stand for the name of the expression's value.
+    ``expression`` is computed before the call. In ``replacement``, braces stand for the name of its value.
     """
 
     call: ast.Call

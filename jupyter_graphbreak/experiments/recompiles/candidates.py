@@ -146,15 +146,9 @@ class RecompileCandidate:
 class Circumstances:
     """Conditions, besides the variations, on which the candidates depend.
 
-    Parameters
-    ----------
-    owner : str
-        The name of the called module.
-    is_limit_worth_raising : bool
-        Whether the limit was reached although some calls used the code of earlier calls. If none did, every further
-        call would cause a recompile.
-    visible_names : frozenset of str
-        The names of variables that both the function and the code around its calls use.
+    ``owner`` is the name of the called module. The limit is worth raising if it was reached although some calls used
+    the code of earlier calls: otherwise, every further call would cause a recompile. ``visible_names`` are those of
+    variables that both the function and the code around its calls use.
     """
 
     owner: str

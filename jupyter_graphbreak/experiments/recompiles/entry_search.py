@@ -73,16 +73,9 @@ class CombinedRemedy:
 
 @dataclass(frozen=True)
 class EntryFindings:
-    """The trials of changes for the recompiles of one entry, and manual steps for some of the recompiles.
+    """The trials of changes for the recompiles of one entry, best first, and manual steps for some of the recompiles.
 
-    Parameters
-    ----------
-    trials : list of tuple
-        The trials, each with its change, best first.
-    manual_steps : list of tuple
-        Sentences, each with the ids of the recompiles that the sentence is about.
-    reason : str or None
-        The reason why nothing was tried.
+    Each step is a sentence with the ids of its recompiles. ``reason`` says why nothing was tried.
     """
 
     recompiles: list[Recompile]
@@ -97,14 +90,8 @@ class EntryFindings:
 class EntrySearch:
     """The search for remedies for one entry's recompiles.
 
-    Parameters
-    ----------
-    calls : sequence of CallSpec
-        The distinct calls of the run. The first one is the call that was copied.
-    compile_text : callable
-        Returns the code objects of a source, given its text and its file name.
-    has_repeated_calls : bool
-        Whether some calls looked the same as earlier calls.
+    Of the distinct calls of the run, the first one was copied; ``has_repeated_calls`` tells whether others looked the
+    same. ``compile_text`` returns the code objects of a source, given its text and its file name.
     """
 
     def __init__(
@@ -396,10 +383,7 @@ class EntrySearch:
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
         """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.
 
-        Parameters
-        ----------
-        with_conditions : bool
-            Whether to include conditions that choose between branches, such as ``if step % 100 == 0``.
+        Conditions choose between branches, such as ``if step % 100 == 0``.
         """
         for recompile in self._recompiles:
             for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
@@ -511,10 +495,7 @@ class EntrySearch:
     def findings_so_far(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if no candidate prevents all recompiles.
 
-        Parameters
-        ----------
-        reason : str or None
-            The reason why nothing was tried. It is used only if there are no trials.
+        The reason why nothing was tried is used only if there are no trials.
         """
         variations = find_variations(self._calls)
         if self._finished_trials:

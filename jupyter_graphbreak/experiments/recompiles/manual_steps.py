@@ -131,14 +131,9 @@ def manual_step(
 ) -> str:
     """Return a sentence about recompiles that have one cause and that no change prevents.
 
-    Parameters
-    ----------
-    variations, mentioned_variations : Variations
-        All variations between the calls, and only the variations that failed guards mention.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    graph_count : int
-        The number of graphs that the function has for all calls, or 0 if it is unknown.
+    ``mentioned_variations`` are only those variations between the calls that failed guards mention. ``line`` has the
+    condition or conversion that is the cause, if PyTorch reports it. ``graph_count`` is the number of the function's
+    graphs for all calls, or 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     sentences_about_specific_causes = [
@@ -182,10 +177,7 @@ def manual_steps(
 ) -> list[tuple[str, list[str]]]:
     """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
 
-    Parameters
-    ----------
-    lines : sequence of SpecializingLine
-        The lines of the guards. For each function, the first one counts.
+    Of the lines of the guards in a function, the first one counts.
     """
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:

@@ -65,14 +65,8 @@ class RepeatedCall:
 class Adjustment:
     """A change to make when calls are repeated.
 
-    Parameters
-    ----------
-    lines : tuple of str
-        The code that runs before each call, with the names of parameters, globals and the called module.
-    replaced_numbers : tuple of Path
-        The paths of the numbers that ``lines`` replace with tensors.
-    dynamic : bool or None
-        The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
+    ``lines`` run before each call, with the names of parameters, globals and the called module, and replace the numbers
+    at some paths with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
     """
 
     lines: tuple[str, ...] = ()
@@ -105,10 +99,7 @@ def replay(
 ) -> ReplayResult:
     """Repeat calls on one copy of an entry, with fresh Dynamo state.
 
-    Parameters
-    ----------
-    adds_noise : bool
-        Whether to change the parameters by rounding errors first. If the copy has no parameters, no call is repeated.
+    With ``adds_noise``, the parameters are first changed by rounding errors; without parameters, no call is repeated.
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []

@@ -61,14 +61,9 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class PartWithOneBreak:
-    """The largest part of an entry that contains only a single break.
+    """The largest part of an entry with only a single break, and its share of the entry's operations.
 
-    Parameters
-    ----------
-    name : str
-        The module's path, with a method if only the method can be compiled, or the function's name.
-    share : float
-        The share of the entry's operations that the part performs.
+    The name is the module's path, with a method if only the method can be compiled, or the function's name.
     """
 
     name: str
@@ -109,13 +104,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Parameters
-    ----------
-    original : UncompiledOriginal
-        The entry, which runs again, uncompiled.
-    outside_break_ids : frozenset of str
-        Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
-        without breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as the backward pass. If there are any and the parts without
+    breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -398,13 +388,9 @@ def record_calls(
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
     Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
-    separately.
-
-    Parameters
-    ----------
-    ignores_updates : bool
-        Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
-        training step, all other operations are outside of the forward pass, such as updates of averages and metrics.
+    separately. With ``ignores_updates``, only operations count whose result requires a gradient or that a module's
+    ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of averages
+    and metrics.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run

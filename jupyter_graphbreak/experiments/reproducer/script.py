@@ -68,14 +68,8 @@ class ScriptVariant(NamedTuple):
 class Script:
     """A script as a syntax tree.
 
-    Parameters
-    ----------
-    required_parts : tuple of str
-        Parts of the text that the script must still contain after it is reduced.
-    new_names : mapping
-        The script's names for attributes of the user's modules, by their names in the user's code.
-    packages : frozenset of str
-        The packages that the script needs besides PyTorch.
+    It must still contain the required parts of its text after it is reduced. ``new_names`` contains its names for
+    attributes of the user's modules, by their names in the user's code. It needs some packages besides PyTorch.
     """
 
     tree: ast.Module
@@ -87,19 +81,10 @@ class Script:
 def write_script(
     entry: Entry, calls: Sequence[CallSpec], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
-    """Write the script for an entry.
+    """Write the script for an entry; raise an UnwritableError if a value that the call needs cannot be written.
 
-    Parameters
-    ----------
-    calls : sequence of CallSpec
-        The calls to the entry; the first one is the call that was copied.
-    settings : mapping
-        The settings of ``torch._dynamo.config`` that differ from the defaults.
-
-    Raises
-    ------
-    UnwritableError
-        If a value that the call needs cannot be written.
+    The first call is the one that was copied. The settings of ``torch._dynamo.config`` are those that differ from the
+    defaults.
     """
     writer = ScriptWriter(
         uses_values=variant.uses_values,

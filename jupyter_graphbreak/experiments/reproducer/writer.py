@@ -75,11 +75,7 @@ _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 class ScriptWriter:
     """Collects the statements that define the objects that a call needs, in the order of their first uses.
 
-    Parameters
-    ----------
-    modules : mapping
-        The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
-        modules.
+    Optimizers receive the parameters of the modules that the call uses, which are given by their variables' names.
     """
 
     def __init__(

@@ -127,13 +127,7 @@ def backend_name(backend: str | Callable[..., Any]) -> str:
 
 
 class RecordedEntries:
-    """The entries of a run, in the order in which they were compiled.
-
-    Parameters
-    ----------
-    looks_for_nan : bool
-        Whether to look for the first call that returns NaN.
-    """
+    """The entries of a run, in the order in which they were compiled; may look for the first call that returns NaN."""
 
     def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
@@ -376,11 +370,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 def compile_separately(fn: Any) -> Iterator[None]:
     """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
 
-    Parameters
-    ----------
-    fn : callable
-        A function, a method, a module, or a cell that the magic compiled as one function. Such a cell is compiled with
-        the Dynamo settings for cells.
+    A cell that the magic compiled as one function is compiled with the Dynamo settings for cells.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_code_objects(fn)))

@@ -90,17 +90,9 @@ def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> in
 def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
-    Parameters
-    ----------
-    *callables : callable
-        The callables that run. Their code is searched for the line that changes the state of the process.
-    changeable_parts : iterable of LibraryPart
-        The parts of packages that the callables may change.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the code was stopped, even if it caught the exception, or if user code has changed the state.
+    The code of the callables that run is searched for the line that changes the state of the process. The changeable
+    parts of packages are those that they may change. A TrialStoppedError is raised if the code was stopped, even if it
+    caught the exception, or if user code has changed the state.
     """
     guard = _EffectGuard(callables)
     with (
@@ -150,10 +142,7 @@ def state_effect(
 ) -> ObservedEffect | None:
     """Return the first change to the process's state that user code makes, or ``None`` if only libraries make changes.
 
-    Parameters
-    ----------
-    changing_lines : dict
-        The lines that were observed making changes, by the descriptions of the changes.
+    ``changing_lines`` were observed making changes, by the descriptions of the changes.
     """
     changes, callables = list(changes), list(callables)
     imported_functions = functions_by_name(callables) if changes else {}

@@ -132,12 +132,8 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
     """Preserve the current warning filters for other threads, whatever filters this thread sets.
 
     Python has one list of filters, which must accept every warning while the context is open. The warnings of this
-    thread are shown as usual. Only one thread at a time can open the context.
-
-    Parameters
-    ----------
-    registries : list of tuple, optional
-        The current result of :func:`warning_registries`, which takes half a millisecond to compute.
+    thread are shown as usual. Only one thread at a time can open the context. :func:`warning_registries` takes half a
+    millisecond, so its current result can be given.
     """
     with _isolation_lock:
         if _open_isolations:
@@ -276,12 +272,7 @@ def busy_thread_name(filenames: Container[str] = ()) -> str | None:
     """Return the name of another thread that is running the user's code, ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
-    included, because it will call the user's code.
-
-    Parameters
-    ----------
-    filenames : container of str
-        Library files whose code is treated as the user's.
+    included, because it will call the user's code. The code of the given library files is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way

@@ -122,19 +122,10 @@ def run(
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
-    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them.
-
-    Parameters
-    ----------
-    subject : Subject
-        The copied function that the program is, or that it was made from.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the program was stopped before it had an effect outside its copies, or if it changed the process's state.
-    TimeUpError
-        If the time limit has passed.
+    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them. The
+    subject is the copied function that the program is, or that it was made from. A TrialStoppedError is raised if the
+    program was stopped before it had an effect outside its copies, or if it changed the process's state, and a
+    TimeUpError if the time limit has passed.
     """
     require_time("call")
     copies = subject.copy_arguments(arguments)
@@ -207,10 +198,7 @@ def _observe_objects(
 ) -> _Objects:
     """Return the state of the objects after a call and before its backward pass.
 
-    Parameters
-    ----------
-    tensors_before : mapping
-        The tensors before the call; see :func:`_tensors_with_change_counts`.
+    ``tensors_before`` were found before the call; see :func:`_tensors_with_change_counts`.
     """
     objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
     tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
@@ -311,12 +299,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 def _digest_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
     """Replace the gradient of each large leaf with a digest as soon as a backward pass has computed the gradient.
 
-    Otherwise all gradients, which take as much memory as the leaves, would exist at once.
-
-    Yields
-    ------
-    dict
-        The digests, by the ids of the leaves.
+    Otherwise all gradients, which take as much memory as the leaves, would exist at once. Yield the digests, by the ids
+    of the leaves.
     """
     digests: dict[int, torch.Tensor] = {}
 
@@ -403,10 +387,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
 def limit_lines() -> Iterator[set[tuple[str, int]]]:
     """Stop a function that runs too many lines, because it may never return for an unexpected input.
 
-    Yields
-    ------
-    set of tuple
-        The files and numbers of the lines that have run.
+    Yield the files and numbers of the lines that have run.
     """
     counter = _LineCounter()
     with _set_trace_function(counter.trace_call):
@@ -435,10 +416,7 @@ def _active_trace_function() -> Any:
 def sandbox_runs() -> Iterator[None]:
     """Isolate the process from the runs in this context: hide their output, prevent effects and restore state.
 
-    Raises
-    ------
-    TrialStoppedError
-        If a run was stopped.
+    A TrialStoppedError is raised if a run was stopped.
     """
     remember_streams()
     numpy = sys.modules.get("numpy")

@@ -66,14 +66,9 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return the arguments of a call, as many by position as the signature and ``keyword_names`` allow.
+    """Return the arguments of a call by parameter name as arguments to pass, as many by position as possible.
 
-    Parameters
-    ----------
-    arguments_by_name : mapping
-        The arguments by parameter name.
-    keyword_names : collection of str
-        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes these.
+    Dynamo's wrapper around modules distinguishes the arguments to pass by keyword, which ``keyword_names`` contains.
     """
     try:
         signature = inspect.signature(getattr(fn, "forward", fn))
@@ -108,10 +103,8 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
 def rebuild_arguments(fn: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, rebuilt from their specs and from the arguments of the first call.
 
-    Raises
-    ------
-    CannotRebuildError
-        If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
+    A CannotRebuildError is raised if the arguments contain anything but tensors, plain values, containers of these, and
+    objects of the first call.
     """
     specs = recorded_call.arguments or {}
     first_values = first_arguments.by_name(fn)

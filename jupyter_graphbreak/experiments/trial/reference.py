@@ -155,10 +155,7 @@ class Reference:
     ) -> list[ReferenceCase]:
         """Return cases for the given arguments and further random seeds or, without arguments, for derived inputs.
 
-        Parameters
-        ----------
-        time_budget : TimeBudget, optional
-            The time after which no further input is derived.
+        No further input is derived once the time budget is spent.
         """
         cases: list[ReferenceCase] = []
         if given_arguments:

@@ -118,15 +118,7 @@ def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
 
 @dataclass(frozen=True)
 class RepeatedBlock:
-    """A block of operations that a graph repeats.
-
-    Parameters
-    ----------
-    copy_count : int
-        The number of copies in the graph.
-    share : float
-        The fraction of the graph's operations that belong to the copies.
-    """
+    """A block of operations that a graph repeats, and the share of the graph's operations in its copies."""
 
     graph: str
     start: Location
@@ -215,14 +207,7 @@ _MAX_REMEDIED = 20
 class TimeShare:
     """A share of a call's time: the time of one graph, of the code outside graphs at one break, or of the guards.
 
-    Parameters
-    ----------
-    name : str
-        The name to show: "A", "outside at break 1", "guards".
-    share : float
-        The fraction of the total time of the entry's shares.
-    op_count : int
-        The number of operations in the graph; 0 for other kinds.
+    Its name is "A", "outside at break 1" or "guards". Only a graph has operations.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -514,10 +499,7 @@ def restoring_sentences(check: Check) -> list[str]:
 def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -> str:
     """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
 
-    Parameters
-    ----------
-    compared_call_count : int
-        The number of calls that were compared with this outcome.
+    Several compared calls may have had this outcome.
     """
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""

@@ -92,12 +92,7 @@ _MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
 class CostFinding:
     """A sentence about the cost of an entry.
 
-    Parameters
-    ----------
-    share : float
-        The cost as a share of a call's time or memory, by which findings are sorted; negative for a saving.
-    location : Location or None
-        The source line that the sentence is about.
+    Findings are sorted by their share of a call's time or memory; that of a saving is negative.
     """
 
     sentence: str

@@ -50,16 +50,10 @@ _MAX_COMPARED_LINES = 500
 
 @dataclass(frozen=True, slots=True)
 class BreakRemedies:
-    """The remedies for one break, one function that runs eagerly, or the recompiles of one function.
+    """The remedies for one break, one function that runs eagerly, or the recompiles of one function, best first.
 
-    Parameters
-    ----------
-    working_remedies, failed_remedies : list of Remedy
-        The remedies that work and those that do not, best first.
-    decisions : list of str
-        The decisions that are left to the reader, one sentence each.
-    why_untried : str
-        The reason why no change was tried, for example that the function raises on copies; empty if one was tried.
+    Each decision that is left to the reader is one sentence. ``why_untried`` is the reason why no change was tried, for
+    example that the function raises on copies; it is empty if one was tried.
     """
 
     working_remedies: list[Remedy]

@@ -92,17 +92,7 @@ def is_number(text: str) -> bool:
 
 
 def owner_of(guard: str, name: str, *, is_module_method: bool) -> Owner:
-    """Return where a function finds a number.
-
-    Parameters
-    ----------
-    guard : str
-        The guard, as PyTorch shows it.
-    name : str
-        The name of the number in the code.
-    is_module_method : bool
-        Whether the function is a method of a module.
-    """
+    """Return where a function finds a number, given PyTorch's guard and the number's name in the code."""
     if guard.startswith("G["):
         return "global"
     if "._modules[" in guard or (is_module_method and name.startswith("self.")):
@@ -154,17 +144,11 @@ def _advice_without_loop(number: VariedNumber) -> str:
 
 
 def use_of_number(name: str, code: str) -> Use:
-    """Return how a line uses a number.
+    """Return how a line uses a number, such as ``self.step``.
 
     An operand inside of an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: it counts as any
-    other use. An assignment to the number, as in ``self.step += 1``, is no use.
-
-    Parameters
-    ----------
-    name : str
-        The expression that reads the number, such as ``self.step``.
-    code : str
-        The line, which need not be a complete statement, or the function.
+    other use. An assignment to the number, as in ``self.step += 1``, is no use. The code is the line, which need not be
+    a complete statement, or the function.
     """
     if _LIST_INDEX in code:
         return "index"

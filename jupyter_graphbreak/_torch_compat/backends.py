@@ -46,17 +46,8 @@ def saved_tensors(
 ) -> list[SavedTensor] | None:
     """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
 
-    The graph is traced and divided as the backend would do it, but no code is generated.
-
-    Parameters
-    ----------
-    name : str
-        The name of the backend.
-
-    Returns
-    -------
-    list or None
-        ``None`` if the backend divides graphs in its own way, or if there is no backward pass.
+    The graph is traced and divided as the backend would do it, but no code is generated. The result is ``None`` if the
+    backend divides graphs in its own way, or if there is no backward pass.
     """
     if name not in _PARTITIONING_BACKENDS:
         return None
@@ -110,18 +101,9 @@ def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
 class Kernel:
     """A kernel of a graph.
 
-    Parameters
-    ----------
-    stack : tuple of StackEntry
-        The stack of the kernel's operation that writes or reads the value passed from one kernel to the other,
-        outermost entry first.
-    library_op : str or None
-        The name of the operation if the kernel belongs to a library.
-    is_reduction : bool
-        Whether the kernel reduces dimensions.
-    sizes : tuple of str
-        The numbers of elements over which Inductor loops, for the result and for the reduction; empty for a library's
-        kernel.
+    ``stack`` is that of the operation that writes or reads the value passed from one kernel to the other, outermost
+    entry first. A kernel that belongs to a library has the name of its operation. For other kernels, ``sizes`` contains
+    the numbers of elements over which Inductor loops, for the result and for the reduction.
     """
 
     stack: tuple[StackEntry, ...]

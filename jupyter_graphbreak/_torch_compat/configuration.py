@@ -282,18 +282,10 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Apply settings while the context is open.
+    """Apply settings, given by full dotted name (``torch._dynamo.config.capture_scalar_outputs``), in the context.
 
-    Parameters
-    ----------
-    settings : mapping
-        The new values by full dotted name (``torch._dynamo.config.capture_scalar_outputs``). If a value is a list, it
-        contains dotted names of functions, which are added to the current value.
-
-    Raises
-    ------
-    LookupError
-        If this PyTorch has no such setting, or there is no such function.
+    If a value is a list, it contains dotted names of functions, which are added to the current value. A LookupError is
+    raised if this PyTorch has no such setting, or if there is no such function.
     """
     saved_values: list[tuple[Any, str, Any]] = []
     try:

@@ -26,7 +26,6 @@ _T = TypeVar("_T")
 MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file with the wrapper through which the steps of all optimizers are called.
 OPTIMIZER_FILE = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
-#: The names of the methods and attributes of tensors.
 TENSOR_METHODS = frozenset(dir(torch.Tensor))
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.

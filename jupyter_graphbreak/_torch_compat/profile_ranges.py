@@ -36,14 +36,10 @@ RangeKind = Literal["call", "lookup", "region", "graph", "forward", "backward", 
 class ProfileRange:
     """A time range of a profile.
 
-    Parameters
-    ----------
-    kind : str
-        ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
-        frame with its calls. ``graph``: a graph. ``forward``, ``backward``: a pass of a differentiated graph.
-        ``printing``: the formatting of a tensor as text. ``operation``: an operation.
-    name : str
-        The compile id of a region, the number of a graph, or the name of an operation.
+    ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
+    frame with its calls, named by its compile id. ``graph``: a graph, named by its number. ``forward``, ``backward``: a
+    pass of a differentiated graph. ``printing``: the formatting of a tensor as text. ``operation``: an operation, with
+    its name.
     """
 
     kind: RangeKind

@@ -227,10 +227,8 @@ class ThreadCompilations:
         """Isolate the changes that the conversion of one frame makes."""
         versions = self._earlier_versions.get(id(code))
         if versions is None or versions[0]() is not code:
-            self._earlier_versions[id(code)] = (
-                weakref.ref(code),
-                {id(entry.guard_manager) for entry in cache_entries(code)},
-            )
+            manager_ids = {id(entry.guard_manager) for entry in cache_entries(code)}
+            self._earlier_versions[id(code)] = weakref.ref(code), manager_ids
         with _swap_size_profile(self._profile), _swap_constant_floats(self._constant_floats):
             yield
 

@@ -212,19 +212,11 @@ _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """The recorded text of a source.
+    """The recorded text of a source, with its file name in code objects and the name to show to the user.
 
-    Parameters
-    ----------
-    filename : str
-        The file name in code objects.
-    name : str
-        The name to show to the user.
-    lines : dict
-        Further individual lines, by their line numbers in the code.
-    line_offset, indent : int
-        The number of lines at the beginning of a cell, and of characters at the beginning of each line, that the
-        notebook removed before it ran the cell.
+    ``lines`` are further individual lines, by their line numbers in the code. ``line_offset`` and ``indent`` are the
+    numbers of lines at the beginning of a cell, and of characters at the beginning of each line, that the notebook
+    removed before it ran the cell.
     """
 
     filename: str

@@ -71,18 +71,10 @@ class Cause(msgspec.Struct, frozen=True):
 class BreakMessage(msgspec.Struct, frozen=True):
     """The contents of a message.
 
-    Parameters
-    ----------
-    consequence : Cause or None
-        The reason why the frame could not resume after the break; ``None`` if it could.
-    continuation : {"resume", "rest eager", "skip"} or None
-        The fate of the frame; ``None`` if the message does not state it.
-    stack : list of StackEntry
-        The stack in the message, outermost entry first.
-    operation : str or None
-        The bytecode instruction of the frame that Dynamo was tracing.
-    is_inlined : bool
-        Whether the break is in a function that the frame calls.
+    ``consequence`` is the reason why the frame could not resume after the break; ``None`` if it could. ``continuation``
+    is the fate of the frame, if the message states it. The outermost entry of the stack comes first. ``operation`` is
+    the bytecode instruction of the frame that Dynamo was tracing. ``is_inlined`` tells whether the break is in a
+    function that the frame calls.
     """
 
     cause: Cause

@@ -205,11 +205,9 @@ class CompiledCalls:
         routed_function = self._routed_functions.copy_with_routed_calls(function)
         if routed_function is None:
             return callable_
-        return (
-            types.MethodType(routed_function, bound.__self__)
-            if isinstance(bound, types.MethodType)
-            else routed_function
-        )
+        if isinstance(bound, types.MethodType):
+            return types.MethodType(routed_function, bound.__self__)
+        return routed_function
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it uncompiled."""

@@ -207,10 +207,7 @@ class _Uses:
             names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})
-            values = [
-                *_named_values(current, names),
-                *(attributes[name] for name in sorted(names) if name in attributes),
-            ]
+            values = [*_named_values(current, names), *(attributes[name] for name in sorted(names & attributes.keys()))]
             self.values += values
             methods = (
                 [] if instance is None else [(getattr(type(instance), name, None), instance) for name in sorted(names)]
@@ -239,10 +236,8 @@ def _calculates(function: types.FunctionType) -> bool:
     data = {name for name in used_names if is_instance(function.__globals__.get(name), _DATA_TYPES)}
     if attributes - _READING_NAMES or used_names - data - _BUILTINS:
         return True
-    return (
-        any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
-        and not attributes & _EXTRACTING_NAMES
-    )
+    calculates = any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
+    return calculates and not attributes & _EXTRACTING_NAMES
 
 
 def _is_from_package_around_computation(value: Any) -> bool:

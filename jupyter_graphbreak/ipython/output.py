@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Diagnostic, Report
     from jupyter_graphbreak.results import Job
 
-#: The maximum number of outputs with live widgets.
 _MAX_LIVE_OUTPUTS = 100
 
 

@@ -60,18 +60,10 @@ def title_of(settings: Iterable[DynamoSetting]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManualStep:
-    """The decision that is left to a person if no remedy works.
+    """The decision that is left to a person if no remedy works, in one or more sentences.
 
-    Parameters
-    ----------
-    text : str
-        The decision, in one or more sentences.
-    obsolete_if_failed : str
-        A part of the title of a remedy. If such a remedy failed, ``text`` is obsolete.
-    text_after_failure : str
-        The decision that remains in that case.
-    decides_compiled_region : bool
-        Whether the decision is which code to compile; the usual answer is to compile only a part.
+    If a remedy with the part ``obsolete_if_failed`` in its title failed, ``text_after_failure`` replaces the text. If
+    the decision is which code to compile, the usual answer is to compile only a part.
     """
 
     text: str

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import UnionType
 
-#: The types of weak proxies.
 WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 #: The types of descriptors that return an attribute without running Python code.
 _MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)

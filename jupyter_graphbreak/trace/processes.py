@@ -236,10 +236,8 @@ class _FileReader:
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graph_count))
         for pid, process in self._processes_by_pid.items():
             sources = source_records(process.records, self._find_cell, self._folders)
-            process.records += [
-                *sources.records,
-                *self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints),
-            ]
+            facts = self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints)
+            process.records += [*sources.records, *facts]
         return list(self._processes_by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:

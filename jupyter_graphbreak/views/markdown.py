@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 #: The maximum number of lines in a code block.
 _MAX_LINES = 200
-#: The maximum number of characters in a line.
 _MAX_LINE_LENGTH = 1_000
 #: The maximum number of characters in a table cell.
 _MAX_CELL_LENGTH = 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
 # GitHub limits a comment to 65,536 characters.
-#: The maximum number of reports.
 _MAX_REPORTS = 50
 #: The maximum number of breaks per report.
 _MAX_BREAKS = 50

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 _OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
-#: Instructions that return from the function.
 _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
-#: Instructions that raise an exception.
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})

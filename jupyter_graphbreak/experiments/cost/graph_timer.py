@@ -119,11 +119,8 @@ class GraphTimer:
         """Time a call; with ``records_marks``, also record marks in the call, such as the end of each graph."""
         marks: list[tuple[str, str, Any]] = []
         self._recording.marks = marks if records_marks else None
-        yields_before, waiting_us_before, process_ns_before = (
-            yields_so_far(),
-            waiting_us_so_far(),
-            time.process_time_ns(),
-        )
+        yields_before, waiting_us_before = yields_so_far(), waiting_us_so_far()
+        process_ns_before = time.process_time_ns()
         try:
             start = self.clock.mark()
             result = call()

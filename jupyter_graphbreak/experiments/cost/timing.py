@@ -110,18 +110,12 @@ def clock_for(tensors: Iterable[torch.Tensor]) -> Clock:
 
 @dataclass(frozen=True)
 class Mark:
-    """A recorded moment of a call.
+    """A recorded moment of a call, with the time in microseconds since the call began.
 
-    Parameters
-    ----------
-    kind : str
-        ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
-        graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
-        ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.profile_ranges.Moment`.
-    name : str
-        The number of the graph, or the compile id of the frame.
-    us : float
-        The time in microseconds since the call began.
+    ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
+    graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
+    ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.profile_ranges.Moment`. The name is the number
+    of the graph, or the compile id of the frame.
     """
 
     kind: str

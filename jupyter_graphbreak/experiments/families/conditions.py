@@ -198,11 +198,8 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | 
         + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)
         for loop in items.generators
     ]
-    return (
-        f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)"
-        if condition
-        else None
-    )
+    sign = ">" if is_any else "=="
+    return f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {sign} 0)" if condition else None
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:

@@ -202,11 +202,8 @@ def _crossed_conditions(
     names = {name for node in moved_code for name in names_read(node)}
     owners = {name for node in moved_code for name in _attribute_owners(node)}
     # A loop repeats its body, so code in it runs both before and after the moved code.
-    loops = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.For | ast.While) and moved_nodes & set(ast.walk(node))
-    ]
+    all_loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
+    loops = [node for node in all_loops if moved_nodes & set(ast.walk(node))]
     repeated_nodes = {part for loop in loops for part in ast.walk(loop)}
 
     def is_change(part: ast.AST) -> bool:

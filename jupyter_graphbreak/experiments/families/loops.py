@@ -74,18 +74,10 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 @dataclass(frozen=True)
 class _LoopExit:
-    """An exit of a loop.
+    """An exit of a loop, which also ends without the exit.
 
-    Parameters
-    ----------
-    loop : ast.For or ast.While
-        The loop, which also ends without the exit.
-    statements_before, statements_after : sequence of ast.stmt
-        The statements of the loop's body before the exit and after the exit.
-    test : ast.expr
-        The test that a tensor decides.
-    condition : str
-        The tensor expression that is true when the loop exits.
+    ``statements_before`` and ``statements_after`` are those of the loop's body. A tensor decides the test;
+    ``condition`` is the tensor expression that is true when the loop exits.
     """
 
     loop: ast.For | ast.While
@@ -318,10 +310,8 @@ def _splices_to_run_to_end(
         lines.append(
             f"{name} = {torch_name}.where({stops_name} & {torch_name}.logical_not({is_over_name}), {value}, {name})"
         )
-    lines += [
-        f"{is_over_name} = {is_over_name} | {stops_name}",
-        *(f"{saved_names[name]} = {name}" for name in set_after_exit),
-    ]
+    lines.append(f"{is_over_name} = {is_over_name} | {stops_name}")
+    lines += [f"{saved_names[name]} = {name}" for name in set_after_exit]
     is_while = isinstance(loop, ast.While)
     first_count = [f"{last_name} = {counter if is_while else 0}"] if counter is not None else []
     lines_before = [f"{is_over_name} = False", *first_count]

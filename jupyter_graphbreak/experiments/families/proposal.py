@@ -19,16 +19,9 @@ if TYPE_CHECKING:
 class Problem:
     """A break to remove, with its report and the source texts.
 
-    Parameters
-    ----------
-    report : Report
-        The report of the run with all its breaks, for families that change the code of several breaks at once.
-    break_ : Break
-        The break to remove. Its location and stacks refer to lines of ``texts``.
-    texts : mapping
-        The whole text of each source, by the source's id. The text of a cell contains the magic's line.
-    taken_names : frozenset of str
-        Names that new code must not assign; empty if the program is a function, whose names are local.
+    All breaks of the report are there for families that change the code of several breaks at once. The break's location
+    and stacks refer to lines of ``texts``, of which that of a cell contains the magic's line. New code must not assign
+    the taken names; there are none if the program is a function, whose names are local.
     """
 
     report: Report

@@ -312,16 +312,8 @@ def uses_of_optional_values(
 ) -> Iterator[ast.expr]:
     """Yield the expressions in some code that raise if a value in them is ``None``, as the source allows.
 
-    Parameters
-    ----------
-    test : ast.expr
-        The test that protects the code.
-    nodes : iterable of ast.AST
-        The code that a change runs regardless of the test's result.
-    decided_operands : sequence of ast.expr
-        The first operands of the test, which Python still decides.
-    evaluated_operands : sequence of ast.expr
-        The operands that the original always evaluates when it reaches the test.
+    The test protects the nodes, which a change runs regardless of its result. Python still decides its first operands,
+    and the original always evaluates some when it reaches the test.
     """
     function = draft.enclosing_function(test)
     if function is None:

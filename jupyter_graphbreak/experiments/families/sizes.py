@@ -199,9 +199,6 @@ def forward(self, *args, **kwargs):
 
 model.forward = types.MethodType(forward, model)"""
 
-#: The code of all switches that pass sizes as numbers or wrap ``forward``.
-SWITCH_STATEMENTS = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
-
 
 def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
     """Yield the title and the code of each switch that may help a model of the transformers library."""

@@ -41,19 +41,11 @@ _CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"}
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, with a placeholder for the expression of the value.
+    """Code that changes or marks a value before each call; ``NAME`` stands for the expression of the value.
 
-    Parameters
-    ----------
-    template : str
-        The code, in which ``NAME`` stands for the expression for the value.
-    assigns : bool
-        Whether the code assigns a new value. ``template`` is then the expression for the new value.
-    optional_path : Path or None
-        The path of the value, or of an object that contains the value, if some calls have ``None`` there. These calls
-        need no change.
-    code_after : str
-        Further code, in which ``NAME`` stands for the new value.
+    If it assigns a new value, the template is the expression for the new value, for which ``NAME`` stands in
+    ``code_after``. If some calls have ``None`` at the path of the value, or of an object that contains it, this is the
+    optional path. These calls need no change.
     """
 
     path: Path

@@ -36,7 +36,6 @@ _FIRST_STEPS_STEP = (
     "A count in the optimizer's state is 0 or 1 in the first steps, which have their own graphs; all later steps share "
     "one, as expected."
 )
-#: A guard on the value of a number.
 _NUMBER_GUARD = re.compile(r"([\w.\[\]'\"]+) == -?\d[\d.e+-]*")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
@@ -219,13 +218,13 @@ def _sentence_about_optimizer(mentioned_variations: Variations, guards: Sequence
     ]
     if any(_FIRST_STEPS_GUARD.fullmatch(plain_guard(guard)) for guard in guards):
         return _FIRST_STEPS_STEP
-    for name in names:
-        if ".param_groups[" in name:
-            return (
-                f"`{name}` of the optimizer is a Python number, and each of its values has its own graph: leave "
-                "`step()` of this optimizer out of the compiled function."
-            )
-    return ""
+    sentences = (
+        f"`{name}` of the optimizer is a Python number, and each of its values has its own graph: leave `step()` of "
+        "this optimizer out of the compiled function."
+        for name in names
+        if ".param_groups[" in name
+    )
+    return next(sentences, "")
 
 
 def _sentence_about_sizes_and_numbers(mentioned_variations: Variations) -> str:

@@ -592,12 +592,14 @@ def calls_with_different_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
         if arguments != call.arguments:
-            calls.append(
-                RepeatedCall(
-                    arguments, {}, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
-                )
-            )
+            calls.append(_unseen_call(call, arguments, {}, description))
     return calls
+
+
+def _unseen_call(call: CallSpec, arguments: dict[Path, Any], state: dict[Path, Any], description: str) -> RepeatedCall:
+    """Return a call that the run never made, in the modes of one that it made."""
+    names, modes = call.keyword_names, call.modes
+    return RepeatedCall(arguments, state, description, is_unseen=True, keyword_names=names, modes=modes)
 
 
 def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
@@ -606,11 +608,8 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
     rounded_values = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
-    return (
-        rounded_values
-        if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
-        else None
-    )
+    is_allowed = all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
+    return rounded_values if is_allowed else None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
@@ -653,6 +652,4 @@ def _call_with_values(
         else f"{axis} = {value:g}"
         for axis, value in zip(axes, values, strict=True)
     )
-    return RepeatedCall(
-        arguments, state, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
-    )
+    return _unseen_call(call, arguments, state, description)

@@ -189,29 +189,11 @@ class NewDefinition(NamedTuple):
 class Application:
     """A change to functions in this process, which can be applied repeatedly.
 
-    The new code objects are created only once, because Dynamo finds compiled code by its code object.
-
-    Parameters
-    ----------
-    texts : mapping
-        The whole new text of each source that changes, by the source's id.
-    copies : iterable of function
-        Functions that were created after the first change to the program was applied.
-
-    Attributes
-    ----------
-    functions : list of function
-        The functions whose code the change replaces.
-    definitions : list of NewDefinition
-        The new definitions, to execute in the globals of the changed functions.
-
-    Raises
-    ------
-    CannotApplyError
-        If a function would need different variables of its outer function, or one of the user's other threads would
-        run changed code.
-    SyntaxError
-        If a new text is not Python.
+    The new code objects are created only once, because Dynamo finds compiled code by its code object. ``texts``
+    contains the whole new text of each source that changes, and ``copies`` functions that were created after the first
+    change to the program was applied. ``definitions`` are to be executed in the globals of ``functions``, whose code
+    the change replaces. A CannotApplyError is raised if a function would need different variables of its outer
+    function, or one of the user's other threads would run changed code; a SyntaxError if a new text is not Python.
     """
 
     def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType]) -> None:

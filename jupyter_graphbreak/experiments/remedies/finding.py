@@ -271,7 +271,8 @@ def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[En
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
+                arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+                yield replace_fields(entry, arguments=arguments)
 
 
 def _has_breaks_only_in_recompiles(report: Report) -> bool:

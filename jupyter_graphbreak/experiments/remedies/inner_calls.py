@@ -73,20 +73,10 @@ class PartWithOneBreak:
 
 @dataclass(frozen=True)
 class InnerCalls:
-    """The functions and modules to compile instead of an entry.
+    """The functions and modules to compile instead of an entry, largest first, and the breaks inside them.
 
-    Parameters
-    ----------
-    calls : tuple of InnerCall
-        The functions and modules, largest first; empty if no part without breaks is worth compiling.
-    share : float
-        The share of the entry's operations that the calls perform.
-    has_all_layers : bool
-        Whether the calls run all layers with parameters that the entry runs.
-    part_with_one_break : PartWithOneBreak or None
-        If there are no calls, the part that could be compiled if one break were removed.
-    breaks : frozenset of str
-        The ids of the breaks inside the calls.
+    There are none if no part without breaks is worth compiling; one may be if one break were removed. ``share`` is that
+    of the entry's operations. If the calls have all layers, they run all those with parameters that the entry runs.
     """
 
     calls: tuple[InnerCall, ...]
@@ -328,19 +318,11 @@ def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
 
 @dataclass(eq=False)
 class CallNode:
-    """The calls from one caller to one function, or to one module's method.
+    """The calls from one caller to one function, or to one module's method; the code of the root is ``None``.
 
-    Parameters
-    ----------
-    code : CodeType or None
-        The code of the function; ``None`` for the root.
-    module : torch.nn.Module or None
-        The module, if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
-    method : str
-        The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
-        ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
-    direct_op_count : int
-        The number of operations that the function performs directly.
+    There is a module if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
+    ``method`` is its name, or empty if ``Module.compile`` affects the call: it goes through ``Module.__call__``, and
+    the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     """
 
     code: CodeType | None = None

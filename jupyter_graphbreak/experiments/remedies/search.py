@@ -512,10 +512,8 @@ class Search:
                 if self._is_out_of_time():
                     return None
                 self.on_status(f"{proposal.title} {_location_text(target)} as well")
-                all_conditions = (
-                    *watched_conditions,
-                    *((result.change, condition) for condition in proposal.conditions),
-                )
+                new_conditions = [(result.change, condition) for condition in proposal.conditions]
+                all_conditions = (*watched_conditions, *new_conditions)
                 next_result = self._run_trial(change, goals, all_conditions)
                 if _removes_more_breaks(next_result, result, target):
                     return next_result, proposal, all_conditions

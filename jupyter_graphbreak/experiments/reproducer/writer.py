@@ -63,9 +63,7 @@ if TYPE_CHECKING:
 #: Tensors of at most ``_MAX_INTEGERS`` integers are written with their values. With ``uses_values``, all tensors of at
 #: most ``_MAX_EXACT_ELEMENTS`` elements are.
 _MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
-#: The maximum number of items in a container.
 _MAX_ITEMS = 200
-#: The maximum depth of values.
 _MAX_DEPTH = 20
 _LITERAL_TYPES = (bool, int, str, bytes, type(None), type(Ellipsis))
 #: The methods of a class that a script needs only to make instances.

@@ -50,9 +50,7 @@ _MAX_TENSOR_BYTES = 1 << 16
 _MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6
-#: The maximum number of values to examine.
 _MAX_VALUES = 2_000
-#: The maximum number of functions to examine.
 _MAX_FUNCTIONS = 100
 _PLAIN_TYPES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a global variable, in a function and at the top level of a cell.

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
-#: The maximum number of sizes to change.
 _MAX_SIZES = 2
 #: The maximum number of edge inputs with random tensors.
 _MAX_RANDOM_INPUTS = 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 from dataclasses import replace
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import msgspec.structs
@@ -129,12 +130,8 @@ def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = (
 
 def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
     """Return the innermost line of user code in a traceback, or ``None`` if there is none."""
-    location = None
-    while traceback is not None:
-        if is_user_code(traceback.tb_frame.f_code.co_filename):
-            location = entry_of_frame(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return location
+    frames = [frame for frame, _ in walk_tb(traceback) if is_user_code(frame.f_code.co_filename)]
+    return entry_of_frame(frames[-1]) if frames else None
 
 
 def state_effect(
@@ -206,11 +203,7 @@ class RunEffects:
 
 def _contains_line(code: CodeType, location: StackEntry) -> bool:
     lines = [line for _, _, line in code.co_lines() if line is not None]
-    return (
-        code.co_filename == location.filename
-        and location.line is not None
-        and min(lines) <= location.line <= max(lines)
-    )
+    return code.co_filename == location.filename and min(lines) <= (location.line or -1) <= max(lines)
 
 
 @contextlib.contextmanager

@@ -147,12 +147,7 @@ class SharedMemory(MemoryProvider):
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether runs have not changed a storage that :meth:`restore` restores."""
-        copied_storage = self._storages_by_key.get(memory_key(storage))
-        return (
-            copied_storage is not None
-            and copied_storage.working_copy.data_ptr() == storage.data_ptr()
-            and copied_storage.is_unchanged()
-        )
+        return self.restores(storage) and self._storages_by_key[memory_key(storage)].is_unchanged()
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
         """Undo the changes that runs have made to storages, by default to all; return whether there were any."""

@@ -13,12 +13,12 @@ from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
     from typing import TextIO
     from warnings import WarningMessage
 
@@ -248,12 +248,8 @@ def _namespace_of(module: Any) -> dict[str, Any]:
 
 def _namespace_at(filename: str) -> dict[str, Any]:
     """Return the globals of the code in a file that issues a warning on this thread."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
-    while frame is not None:
-        if frame.f_code.co_filename == filename:
-            return frame.f_globals
-        frame = frame.f_back
-    return {}
+    frames = frames_outward(sys._getframe(1))  # noqa: SLF001 - the only way to find the warning code
+    return next((frame.f_globals for frame in frames if frame.f_code.co_filename == filename), {})
 
 
 class _ProbeWarning(Warning):

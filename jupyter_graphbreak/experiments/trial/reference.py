@@ -348,7 +348,5 @@ def smaller_arguments(original_arguments: Arguments, size: int) -> Iterator[tupl
     adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
     for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
-            yield (
-                map_tensors(original_arguments, functools.partial(resize, size=size, new_size=smaller_size)),
-                smaller_size,
-            )
+            change = functools.partial(resize, size=size, new_size=smaller_size)
+            yield map_tensors(original_arguments, change), smaller_size

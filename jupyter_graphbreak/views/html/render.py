@@ -138,7 +138,6 @@ _MAX_PLAIN_LENGTH = 1_000_000
 _COMPRESSION_LEVEL = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP_FLAG = 16
-#: The maximum number of bytes to unpack.
 _MAX_UNPACKED_BYTES = 1 << 28
 #: Text between tags that contains an escaped quotation mark.
 _ESCAPED_QUOTES = re.compile(r">[^<]*&#3[94];[^<]*")

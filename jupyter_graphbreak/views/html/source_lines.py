@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _MAX_UNFOLDED_LINES = 40
 #: The minimum number of lines to fold in the reader's sources.
 _MIN_FOLDED_LINES = 6
-#: The minimum number of lines to fold in libraries.
 _MIN_FOLDED_LIBRARY_LINES = 3
 #: The number of lines that stay visible around a break in the reader's sources.
 _LINES_NEAR_BREAK = 3
@@ -43,7 +42,6 @@ _MAX_LETTERS = 3
 #: The number of graph letters that fit in the title of folded lines.
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
 #: The maximum number of a line's breaks to number in its gutter.
 _MAX_SIGNS = 20

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: The maximum number of functions to name.
 _MAX_NAMED_FUNCTIONS = 3
 #: The minimum compile time in seconds that is worth a sentence.
 _MIN_COMPILE_S = 1.0
@@ -197,7 +196,6 @@ _ADVICE_ON_SMALL_CALLS = (
 )
 #: Calls in the run take longer than in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
-#: The maximum number of entries to describe.
 _MAX_ENTRIES = 50
 #: The maximum number of an entry's remedies to describe.
 _MAX_REMEDIED = 20
@@ -260,10 +258,8 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [
-        f"a compiled call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
-        *_guard_time_text(entry),
-    ]
+    ratio = _compare_with_eager(entry.eager, entry.compiled)
+    parts = [f"a compiled call is {ratio} {times}", *_guard_time_text(entry)]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks_text(report, remedied.remedies)
         if may_be_equal(remedied.time, entry.compiled):

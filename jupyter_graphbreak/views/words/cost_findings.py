@@ -38,7 +38,6 @@ _CACHE_CONDITION = (
     '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
     "this setting with a different string"
 )
-#: The maximum number of entries to describe.
 _MAX_ENTRIES = 50
 #: Calls that need less memory than this are not described; differences in memory below this share are ignored.
 _NOTABLE_BYTES = 1 << 20

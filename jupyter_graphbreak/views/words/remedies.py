@@ -38,9 +38,7 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: The number of unchanged lines shown before and after a change.
 _CONTEXT_LINES = 2
-#: The maximum number of remedies to consider for one break.
 _MAX_REMEDIES_OF_BREAK = 100
-#: The maximum number of remedies to consider for combinations.
 _MAX_REMEDIES_TO_COMBINE = 200
 #: A remedy with more edits than this is not combined with others; none that we propose has this many.
 _MAX_EDITS = 20

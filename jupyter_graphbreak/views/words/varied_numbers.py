@@ -36,23 +36,12 @@ _ADVICE_ON_INDEX = (
 
 @dataclass(frozen=True, slots=True)
 class VariedNumber:
-    """A number on which guards failed.
+    """A number on which guards failed, with the distinct values that the guards expected.
 
-    Parameters
-    ----------
-    values : sequence of str
-        The distinct values that the guards expected.
-    owner : {"global", "module", "attribute", "variable"}
-        Where the function finds the number: in a global variable, in a module, in any other object, or in a variable.
-        An attribute may belong to a module that is not known to be one.
-    lines : sequence of str
-        The lines that created the guards, as far as they are known.
-    heads : set
-        Whether these lines are heads of loops or of conditions.
-    functions : sequence of str
-        The code of the functions that contain these lines, as far as it is known.
-    is_inner : bool
-        Whether the function is called between breaks, so that its guards do not show all uses of the number.
+    ``owner`` is where the function finds the number: in a global variable, in a module, in any other object, or in a
+    variable. An attribute may belong to a module that is not known to be one. ``lines`` created the guards, and
+    ``functions`` contain them, as far as they are known; ``heads`` tells whether the lines are heads of loops or of
+    conditions. If the function is called between breaks, its guards do not show all uses of the number.
     """
 
     name: str

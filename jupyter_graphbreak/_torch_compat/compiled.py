@@ -205,7 +205,7 @@ def has_cached_code(code: CodeType) -> bool:
 
 
 def forget_code_objects(code_objects: Iterable[CodeType]) -> None:
-    """Make Dynamo forget that it compiled or skipped some code objects and their resume functions."""
+    """Make Dynamo forget that it compiled or skipped the given code objects and their resume functions."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in code_objects:
         for compiled_code in (code, *resume_code_objects(code)):

@@ -135,7 +135,7 @@ class CacheSettings:
     operations: tuple[str, ...] = ()
 
     def extend_for_bypasses(self, reasons: Iterable[str]) -> CacheSettings:
-        """Return a copy of these settings that also avoids some bypasses.
+        """Return a copy of these settings that also avoids bypasses with the given reasons.
 
         Parameters
         ----------

@@ -92,7 +92,7 @@ class ResumeTable:
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         #: The breaks that end frames, by function, file and line.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
-        #: By the frame id, which all compilations of a code object share.
+        #: The indices by autograd id and frame id, which all compilations of a code object share.
         index_by_frame: dict[tuple[int | None, int], int] = {}
         for frame in frames:
             name, filename, line = frame.code

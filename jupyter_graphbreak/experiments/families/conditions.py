@@ -158,7 +158,7 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
-    """Return whether some path through the function assigns ``True`` or ``False`` to a name."""
+    """Return whether at least one path through the function assigns ``True`` or ``False`` to a name."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)

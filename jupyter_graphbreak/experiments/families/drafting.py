@@ -228,7 +228,7 @@ class Draft:
         return self.insertion_before(first, lines)
 
     def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
-        """Return the source text of a node with some of its expressions replaced.
+        """Return the source text of a node with the given expressions replaced.
 
         If a replaced expression is in an f-string, the node loses its layout, because columns in f-strings are wrong in
         Python 3.11.
@@ -267,7 +267,7 @@ class Draft:
 
 
 class _ExpressionReplacer(ast.NodeTransformer):
-    """Replaces some expressions in a syntax tree with new code."""
+    """Replaces the given expressions in a syntax tree with new code."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:
         self._changes = changes

@@ -1,4 +1,4 @@
-"""Move code that does not depend on a compiled function out of it: before the call, or around the call."""
+"""Move code that does not depend on a compiled function before or around its call, or drop a harmless context."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "c
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that move a call or a context out of the compiled function."""
+    """Yield changes that move a call, random draws or a context out of the compiled function, or drop a context."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -62,7 +62,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Draw the random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
+    """Propose to draw random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
     given_names: list[str] = []
     lines: list[str] = []
     splices: list[Splice | None] = []

@@ -103,10 +103,11 @@ def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> 
 
 
 def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
-    """Write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
+    """Propose to write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
 
-    PyTorch turns a zero-dimensional index into a number, which a graph does not know. A variable used as an index is
-    replaced in the whole function, because each of its uses would break the graph.
+    PyTorch turns a zero-dimensional index into a number, which a graph does not know. If the index is a variable, all
+    subscripts of the function that use it as an index are rewritten, because each of them would break the graph.
+    Otherwise those of the statement are rewritten.
     """
     draft, node = site.draft, site.node
     targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

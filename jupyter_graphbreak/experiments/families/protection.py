@@ -54,7 +54,7 @@ def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
 def assumptions_of(
     draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
-    """Return the assumptions of a change that computes all operands and both branches of some tests.
+    """Return the assumptions of a change that computes all operands and both branches of the given tests.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def _embeddings(draft: Draft) -> set[str]:
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
-    """Return whether an expression tests the class or an attribute of an object, which trials do not vary."""
+    """Return whether an expression calls ``hasattr``, ``isinstance`` or ``callable``, to protect later operands."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(dotted_name(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
@@ -191,7 +191,7 @@ def may_be_handled(draft: Draft, node: ast.AST) -> bool:
 
 
 def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
-    """Return whether a handler for some error types may catch errors of code. ``item()`` raises only RuntimeError."""
+    """Return whether a handler for the given types may catch errors of code. ``item()`` raises only RuntimeError."""
     names = {
         dotted_name(part)
         for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
@@ -316,7 +316,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that raise if a value in them is ``None``, as the source allows.
+    """Yield the expressions in the given code that raise if a value in them is ``None``, as the source allows.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return source text with code inserted before some calls; ``None`` if the code cannot be inserted.
+    """Return source text with code inserted before the given calls; ``None`` if the code cannot be inserted.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> d
 
 
 class LiveFunctions:
-    """The functions in this process that are defined in some files."""
+    """The functions in this process that are defined in the given files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
@@ -337,7 +337,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open."""
+    """Replace the code of all functions of the given sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application

@@ -1,4 +1,4 @@
-"""Call an entry's function on copies, with the texts, definitions, settings and switches of a change."""
+"""Apply a change to copies of an entry: its new source text, its settings of PyTorch, and its switches of libraries."""
 
 from __future__ import annotations
 

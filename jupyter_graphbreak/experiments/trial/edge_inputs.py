@@ -265,7 +265,7 @@ def _gradients_of_one_argument(
 
 
 def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
+    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may not reach that tensor."""
     for name, value in call.by_name.items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):

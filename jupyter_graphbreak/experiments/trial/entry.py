@@ -374,7 +374,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(fn: Any) -> Iterator[None]:
-    """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
+    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return the arguments of a call, as many by position as the signature and ``keyword_names`` allow.
+    """Return the arguments of a call; those that the signature and ``keyword_names`` allow are positional.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _forget_cached_attributes = ctypes.pythonapi.PyType_Modified
 #: Marks the original of a method that a class inherits.
 _INHERITED = object()
-#: Reentrant, because making replacements may import modules, and an import may install further ones.
+#: The lock is reentrant, because making replacements may import modules, and an import may install further ones.
 _install_lock = threading.RLock()
 
 

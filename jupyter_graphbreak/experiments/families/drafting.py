@@ -152,7 +152,7 @@ class Draft:
         return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
-        """Return the comments inside a statement."""
+        """Return the comments inside a statement, except one on its last line."""
         lines = self._lines[statement.lineno - 1 : statement.end_lineno]
         comments = []
         try:

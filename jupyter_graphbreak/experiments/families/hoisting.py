@@ -34,7 +34,7 @@ TIME_DEPENDENT_FUNCTIONS = {
 }  # fmt: skip
 #: Statements after which the rest of a function may not run.
 _EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-#: Functions of :mod:`random` and ``numpy.random`` that change or create a generator.
+#: Functions of :mod:`random` and ``numpy.random`` that create a generator, or get or set its state.
 _NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}

@@ -22,7 +22,7 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that indexes with ``select()`` wherever a function uses a line's numbers; ``None`` without one.
+    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` without one.
 
     Parameters
     ----------
@@ -54,7 +54,10 @@ def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
 
 
 def _number_indices(node: ast.Subscript) -> list[ast.expr]:
-    """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
+    """Return those of several indices that may be numbers in variables; empty unless all others are slices or integers.
+
+    An ellipsis counts as a slice.
+    """
     indices = _indices(node) if isinstance(node.slice, ast.Tuple) else []
     numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
     are_others_simple = all(
@@ -107,7 +110,7 @@ def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
 
     PyTorch turns a zero-dimensional index into a number, which a graph does not know. If the index is a variable, all
     subscripts of the function that use it as an index are rewritten, because each of them would break the graph.
-    Otherwise those of the statement are rewritten.
+    Otherwise, those of the statement that contain the same expression are rewritten.
     """
     draft, node = site.draft, site.node
     targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

@@ -316,7 +316,7 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in the given code that raise if a value in them is ``None``, as the source allows.
+    """Yield the expressions in the given code that probably raise for a value that the source allows to be ``None``.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ def _raises_for_none(parent: ast.AST | None, part: ast.expr) -> bool:
 def _names_known_not_none(
     draft: Draft, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
 ) -> set[str]:
-    """Return the names that cannot be ``None`` at a test, because earlier code uses or tests them."""
+    """Return the names that cannot be ``None`` at a test, because earlier code assigns, uses or tests them."""
     known_names: set[str] = set()
     earlier_nodes: list[ast.AST] = [*evaluated_operands]
     inner: ast.AST = test

@@ -378,7 +378,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _names_in(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a cell or a file uses, without the names that inner functions use."""
+    """Return the names that a function, a cell or a file uses, without the names inside inner functions and classes."""
     names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:

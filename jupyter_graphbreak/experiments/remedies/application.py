@@ -92,7 +92,7 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions that are defined in some of the files.
+        """Return the functions that are defined in the given files, which are among those of this object.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
 
@@ -130,7 +130,7 @@ class _FrozenFunctions:
         self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
 
     def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
-        """Return the frozen functions that are defined in some of the files."""
+        """Return the frozen functions that are defined in the given files."""
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
@@ -396,7 +396,7 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 @contextlib.contextmanager
 def _replace_cached_text(filename: str, text: str) -> Iterator[None]:
-    """Make tracebacks and reports of this thread show the new text of a file."""
+    """Make tracebacks and reports of this thread show the new text of a file while the context is open."""
     lines = [line + "\n" for line in text.split("\n")]
     changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()
 

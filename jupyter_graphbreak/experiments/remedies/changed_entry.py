@@ -1,4 +1,4 @@
-"""Apply a change to copies of an entry: its new source text, its settings of PyTorch, and its switches of libraries."""
+"""Apply a change to copies of an entry: edits of source text, PyTorch settings, and statements that set switches."""
 
 from __future__ import annotations
 

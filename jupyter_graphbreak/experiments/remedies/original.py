@@ -178,7 +178,7 @@ class UncompiledOriginal:
         return self._edge_cases
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
-        """Return edge inputs of different kinds, and a few that the original refuses."""
+        """Return the edge inputs of a choice, one of each kind, and a few that the original refuses."""
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():

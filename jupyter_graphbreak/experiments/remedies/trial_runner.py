@@ -168,7 +168,7 @@ class _RunnableChange:
 
     @property
     def equals_original_uncompiled(self) -> bool:
-        """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
+        """Whether the uncompiled program is assumed to equal the original, because no code changes."""
         return not self.change.texts and not self.compiles_different_function
 
     @property

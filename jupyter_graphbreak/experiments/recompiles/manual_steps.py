@@ -466,7 +466,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether flags and the like, functions or the grad mode select programs, so that recompiles are expected."""
+    """Return whether recompiles are expected because flags and the like, functions or the grad mode select programs."""
     if (
         any(recompile.limit_hit for recompile in recompiles)
         or mentioned_variations.sizes

@@ -69,7 +69,7 @@ def reproduce(
     redacted : bool
         Whether to replace the names and strings of the program.
     seconds : float or None
-        The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
+        The time limit; by default 90 seconds. The first script that works is reduced until 60% of this time is over.
     """
     target = target_of(report, ident)
     if target is None:

@@ -152,7 +152,7 @@ def _values_and_origins(
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
-    """Return the arguments and parameters that contain NaN or Inf before the call."""
+    """Return the tensors in the arguments and in the state that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
     seen_ids: set[int] = set()

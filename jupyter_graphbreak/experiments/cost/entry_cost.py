@@ -472,7 +472,7 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 
 def _break_even_calls(saved_us: float | None, correspondence: Correspondence) -> int | None:
-    """Return the number of calls after which the saved time exceeds the compile time; ``None`` if either is zero or unknown."""
+    """Return the number of calls whose saved time exceeds the compile time; ``None`` if either is zero or unknown."""
     compile_s = correspondence.compile_seconds()
     return max(1, math.ceil(compile_s * 1e6 / saved_us)) if saved_us is not None and compile_s > 0 else None
 

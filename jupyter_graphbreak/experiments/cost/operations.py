@@ -136,7 +136,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return a key for an operation with its inputs' shapes and dtypes; of equal keys, only one operation is compiled."""
+    """Return a key of an operation and its inputs' shapes and dtypes; one operation with each key is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments

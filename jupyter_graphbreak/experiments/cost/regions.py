@@ -54,8 +54,8 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     Returns
     -------
     RegionCost or None
-        ``None`` if the entry repeats no blocks, compiles only parts of itself, compiles quickly, takes too much memory, or was taken mostly from
-        PyTorch's caches; or if fewer than two ways could be measured.
+        ``None`` if the entry repeats no blocks, is itself uncompiled, compiles quickly, takes too much memory, or was
+        taken mostly from PyTorch's caches; or if fewer than two ways could be measured.
     """
     entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()

@@ -220,7 +220,7 @@ class UncompiledOriginal:
 
     @property
     def misses_edge_cases(self) -> bool:
-        """Whether time ran out before all edge inputs that any function may get were derived."""
+        """Whether common edge inputs were left out for lack of time; see :class:`.Reference`."""
         return self._reference.misses_edge_cases
 
     @property

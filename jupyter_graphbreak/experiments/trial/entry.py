@@ -220,7 +220,7 @@ class RecordedEntries:
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
-        """Compare the states before and after a call now, because a context around the call may restore the state."""
+        """Note the end of a call. Compare the states now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
             self._record_call_with_nan(started_call, result)

@@ -196,7 +196,7 @@ def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
 
 
 def repeat_to_shape(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a new shape, with repeated values, or zeros if the tensor is empty."""
+    """Return a copy of a tensor in a new shape, with values repeated or cut off, or zeros if the tensor is empty."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)
         index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())

@@ -357,7 +357,7 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
-#: Replacements for trials and real runs, which do not affect real runs.
+#: Replacements for trials and real runs; they do not change the effects of real runs.
 COMMON_REPLACEMENTS = Replacements(_common_replacements)
 #: Replacements for trials only, most of which stop a trial before they call the original.
 TRIAL_REPLACEMENTS = Replacements(_trial_replacements)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: A guard on the value of a size or of a number.
-_VALUE_GUARD = re.compile(r"\.size\(\)|== -?\d")
+_VALUE_GUARD = re.compile(r"\.size\(\)| size mismatch |== -?\d")
 #: Inductor's error if the generated code rejects an input because of the input's memory format.
 _REJECTED_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit if the report does not contain it.
@@ -384,14 +384,20 @@ class EntrySearch:
         )
 
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately."""
+        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
+
+        A line of the user in a guard of the run comes before a line of a library in the error of a trial.
+        """
+        located = None
         if line_from_error is not None:
-            return self._texts.locate_specializing_line(
+            located = self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
+            if located.library_file is None:
+                return located
         # The first graph is for one value anyway, so the latest one shows best which line makes a constant.
         lines = list(self._specializing_lines())
-        return next((line for line in reversed(lines) if line.frame == lines[0].frame), None)
+        return next((line for line in reversed(lines) if line.frame == lines[0].frame), located)
 
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
         """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.

@@ -35,7 +35,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
     dict
         The settings whose value is not the default, and two that every report shows.
     list of str
-        Which of these two have their default value, by name.
+        The names of those of the two that have their default value.
     """
     config = importlib.import_module("torch._dynamo.config")
     entries = getattr(config, "_config", {})

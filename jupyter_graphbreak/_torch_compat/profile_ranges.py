@@ -43,7 +43,8 @@ class ProfileRange:
         frame with its calls. ``graph``: a graph. ``forward``, ``backward``: a pass of a differentiated graph.
         ``printing``: the formatting of a tensor as text. ``operation``: an operation.
     name : str
-        The compile id of a region, the number of a graph, or the name of an operation.
+        The compile id of a region, the number of a graph, or the name of an operation; for other kinds, the name that
+        the profiler recorded.
     """
 
     kind: RangeKind
@@ -160,7 +161,7 @@ def _mark_printing() -> Iterator[None]:
 
 
 def _profiler() -> Any:
-    """Return the profiler that writes nothing to the terminal, if this PyTorch still has it."""
+    """Return the legacy profiler, which writes nothing to the terminal; if PyTorch lacks it, the one without kineto."""
     try:
         return importlib.import_module("torch.autograd.profiler_legacy").profile()
     except (ImportError, AttributeError):

@@ -260,7 +260,7 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _trees_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Return the trees of the segments of a source that contain a line, with the line numbers of the source."""
+    """Yield the syntax trees of those segments of a source that contain a line, with the line numbers of the source."""
     return trees_of(
         segment
         for segment in source.segments

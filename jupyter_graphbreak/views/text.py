@@ -427,7 +427,7 @@ def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int
 
 
 def _aftermath_lines(report: Report, break_: Break) -> list[str]:
-    """Describe the run after a break, without the error if :func:`describe_permission` already mentions it."""
+    """Describe the run after a break, without the error, which :func:`describe_permission` mentions."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")

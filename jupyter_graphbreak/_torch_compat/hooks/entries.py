@@ -98,6 +98,8 @@ def watch_entries(
     ----------
     on_entry : callable
         Receives the call. An exception in it never reaches PyTorch.
+    on_compiling : callable
+        Called before Dynamo compiles a frame.
     on_start : callable
         Receives every call from eager code, before it runs.
     on_end : callable
@@ -228,7 +230,7 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code of a compiled callable and its call, ``None`` if no compiled code can be reused."""
+    """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
     call: Any = started_call.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)

@@ -123,7 +123,7 @@ class WatchedCall:
         self._function = function
 
     def argument(self, name: str) -> Any:
-        """Return the argument for a parameter, ``None`` if the call passes none."""
+        """Return the argument for a parameter; ``None`` if the call passes none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
@@ -183,7 +183,7 @@ def wrap_with_hooks(
     after: Callable[[WatchedCall], Addition | None] | None = None,
     on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that calls the given one and makes observations before and after the call.
+    """Return a function that calls the given one and makes observations before and after the call or on its error.
 
     Parameters
     ----------

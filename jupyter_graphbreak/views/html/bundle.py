@@ -51,7 +51,7 @@ def running_bundle(view: LiveView) -> dict[str, Any]:
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
-    """Return the MIME bundle of the output after the run: the report in all formats.
+    """Return the MIME bundle of the output after the run: the report as text, HTML and data, and the widget, if any.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 
 
 def read_report(output: Mapping[str, Any]) -> Report:
-    """Read the report in an output, and restore the parts that the output leaves out or compresses.
+    """Read the report in an output, and restore the repeated stacks that the output leaves out and the compressed code.
 
     Parameters
     ----------

@@ -156,8 +156,8 @@ def _advice_without_loop(number: VariedNumber) -> str:
 def use_of_number(name: str, code: str) -> Use:
     """Return how a line uses a number.
 
-    An operand inside of an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: it counts as any
-    other use. An assignment to the number, as in ``self.step += 1``, is no use.
+    An operand inside an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: its use is
+    ``other``. An assignment to the number, as in ``self.step += 1``, is no use.
 
     Parameters
     ----------

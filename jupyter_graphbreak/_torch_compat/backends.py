@@ -29,7 +29,8 @@ _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_p
 class SavedTensor:
     """A tensor that the forward pass saves for the backward pass.
 
-    ``stack`` leads to the program's first operation whose backward pass needs the tensor; it is empty if unknown.
+    ``stack`` leads to the program's first operation whose backward pass needs the tensor; if that is unknown, to the
+    operation that computes the tensor. It is empty if both are unknown.
     """
 
     shape: tuple[int, ...]
@@ -76,7 +77,7 @@ def saved_tensors(
 def _tensors_saved_for_backward(
     forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, result_count: int
 ) -> list[SavedTensor]:
-    """Return those outputs of a forward graph that only the backward graph needs."""
+    """Return those tensors among the outputs of a forward graph that only the backward graph needs."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
     backward_inputs = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
     order = {node: number for number, node in enumerate(backward.graph.nodes)}
@@ -131,7 +132,7 @@ class _ScheduledError(BaseException):
 
 
 def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
-    """Return the pairs of kernels of a graph that Inductor does not fuse, without generating code for them."""
+    """Return the pairs of dependent kernels that Inductor does not fuse in a graph, without generating their code."""
     scheduler_module = importlib.import_module("torch._inductor.scheduler")
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []

@@ -103,10 +103,10 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
 
 @contextlib.contextmanager
 def leave_autocast_contexts() -> Iterator[None]:
-    """Leave the autocast contexts that a compiled graph has entered, if an error prevents the graph from leaving them.
+    """When the context ends, leave the autocast contexts that were entered in it but not left.
 
-    Otherwise PyTorch would keep its copies of the parameters in lower precision, although the parameters change. In
-    torch 2.9, autocast would also stay enabled.
+    After an error, a compiled graph does not leave the ones that it has entered. PyTorch would then keep its copies of
+    the parameters in lower precision, although the parameters change. In torch 2.9, autocast would also stay enabled.
     """
     depth_before, dtypes_before = _autocast_nesting(), _autocast_dtypes()
     is_entered = False

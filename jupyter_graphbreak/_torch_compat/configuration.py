@@ -29,7 +29,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
     """Return Dynamo's settings that differ from the default, and two that every report shows.
 
     For a setting that this module has changed temporarily, the value is the previous one, which is the user's choice.
-    The second result names those of the two settings that have their default value.
+    The second result contains the names of those of the two settings that have their default value.
     """
     config = importlib.import_module("torch._dynamo.config")
     entries = getattr(config, "_config", {})

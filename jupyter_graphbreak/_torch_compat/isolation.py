@@ -196,7 +196,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stored_value(tracer: Any, inst: Any) -> Any:
-    """Return Dynamo's variable for a new global, ``None`` for any other name."""
+    """Return Dynamo's variable for a new global; ``None`` for any other name."""
     name = getattr(inst, "argval", None)
     if name in tracer.f_globals or name not in getattr(tracer, "symbolic_globals", ()):
         return None
@@ -207,7 +207,7 @@ def _stored_value(tracer: Any, inst: Any) -> Any:
 
 
 def _unimplemented_function() -> Callable[..., Any] | None:
-    """Return the function that breaks the graph, if it accepts a custom reason."""
+    """Return the function that breaks the graph; ``None`` if it accepts no custom reason."""
     errors = importlib.import_module("torch._dynamo.exc")
     break_graph: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
     return break_graph if "gb_type" in inspect.signature(break_graph).parameters else None

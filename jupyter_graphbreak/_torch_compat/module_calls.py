@@ -75,7 +75,8 @@ class TraceableCallables:
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
         """Return a function that runs a callable in a frame that Dynamo compiles.
 
-        ``target`` is the module to which the callable is bound, or else the callable itself.
+        If Dynamo compiles the frame of the callable itself, the callable is returned. ``target`` is the module to which
+        the callable is bound, or else the callable itself.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
@@ -287,7 +288,7 @@ def _is_skipped(function: Any) -> bool:
 
 
 def has_skipped_forward(module: torch.nn.Module) -> bool:
-    """Return whether Dynamo skips ``forward``, as in ``torch.nn``: ``module.compile()`` then compiles nothing."""
+    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``: ``compile()`` then compiles nothing."""
     forward = getattr(module, "forward", None)
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
@@ -317,13 +318,13 @@ def why_not_compiled(module: torch.nn.Module) -> str | None:
 
 
 def is_lazy_module(module: torch.nn.Module) -> bool:
-    """Return whether the first call to a module creates parameters, for which Dynamo draws different numbers."""
+    """Return whether the first call to a module creates parameters or buffers; Dynamo draws other numbers for them."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
 
 def is_traced_or_disabled() -> bool:
-    """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
+    """Return whether the code is being traced, or a stance, mode or transform prevents Dynamo from compiling it."""
     return bool(
         current_stance() != "default"
         or torch.compiler.is_compiling()

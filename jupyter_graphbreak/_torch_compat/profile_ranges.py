@@ -39,7 +39,7 @@ class ProfileRange:
     ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
     frame with its calls, named by its compile id. ``graph``: a graph, named by its number. ``forward``, ``backward``: a
     pass of a differentiated graph. ``printing``: the formatting of a tensor as text. ``operation``: an operation, with
-    its name.
+    its name. Ranges of other kinds have the name that the profiler recorded.
     """
 
     kind: RangeKind
@@ -142,7 +142,7 @@ def _mark_printing() -> Iterator[None]:
 
 
 def _profiler() -> Any:
-    """Return the profiler that writes nothing to the terminal, if this PyTorch still has it."""
+    """Return the legacy profiler, which writes nothing to the terminal; if PyTorch lacks it, the one without kineto."""
     try:
         return importlib.import_module("torch.autograd.profiler_legacy").profile()
     except (ImportError, AttributeError):

@@ -53,7 +53,7 @@ def forget_fx_wraps(copy_id: int) -> None:
 
 
 def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
-    """Restrict the methods that ``torch.fx`` replaces on modules while it traces to this thread, in the context.
+    """While the context is open, limit to this thread the replacement of methods by which ``torch.fx`` traces.
 
     Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
@@ -233,7 +233,7 @@ class ThreadCompilations:
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
-        """Return the ids of the guard managers of a code object's versions that were compiled before the context."""
+        """Return the ids of the guard managers of a code object's versions that preceded its first conversion here."""
         versions = self._earlier_versions.get(id(code))
         return versions[1] if versions is not None and versions[0]() is code else ()
 

@@ -266,7 +266,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
 
 @contextlib.contextmanager
 def break_at_call(function: Any) -> Iterator[None]:
-    """Make Dynamo break at each call to a function, like ``torch._dynamo.disallow_in_graph``, in the context."""
+    """While the context is open, make Dynamo break at each call to a function, as ``disallow_in_graph`` does."""
     ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
     if ids is None:
         yield

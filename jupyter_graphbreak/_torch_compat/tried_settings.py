@@ -129,7 +129,7 @@ class CacheSettings:
     operations: tuple[str, ...] = ()
 
     def extend_for_bypasses(self, reasons: Iterable[str]) -> CacheSettings:
-        """Return a copy of these settings that also avoids the bypasses for which PyTorch gave some reasons."""
+        """Return a copy of these settings that also avoids the bypasses for which PyTorch gave the reasons."""
         allows, operations = self.allows_functions, dict.fromkeys(self.operations)
         for reason in reasons:
             operation = _OPERATION_NAME.search(reason)

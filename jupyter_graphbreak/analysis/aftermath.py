@@ -92,7 +92,7 @@ class ResumeTable:
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         #: The breaks that end frames, by function, file and line.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
-        #: By the frame id, which all compilations of a code object share.
+        #: The indices by autograd id and frame id, which all compilations of a code object share.
         index_by_frame: dict[tuple[int | None, int], int] = {}
         for frame in frames:
             name, filename, line = frame.code
@@ -249,7 +249,7 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _trees_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Return the trees of the segments of a source that contain a line, with the line numbers of the source."""
+    """Yield the syntax trees of those segments of a source that contain a line, with the line numbers of the source."""
     return trees_of(
         segment
         for segment in source.segments

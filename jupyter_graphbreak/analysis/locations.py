@@ -559,7 +559,7 @@ def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
 
 
 def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
-    """Return whether two source texts are one cell. Magics such as ``%%time`` run its code under another file name."""
+    """Return whether two source texts are one cell. Magics like ``%%time`` run its code under a different file name."""
     if one is None or other is None or one.kind != "cell" or other.kind != "cell":
         return False
     return (one.name, one.segments) == (other.name, other.segments)
@@ -614,7 +614,7 @@ _MACHINERY_FILES = (
 _MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 
 
-#: Files that run a program; the stack outside them belongs to another program.
+#: Files that run a program; the stack outside them belongs to a different program.
 _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
 
 

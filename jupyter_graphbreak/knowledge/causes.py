@@ -31,7 +31,7 @@ _SKIP_SIDE_EFFECTS = DynamoSetting(
 _IGNORE_LOGGING_ADVICE = (
     f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
 )
-_TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
+_NUMPY_RANDOM_FROM_TORCH = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
 _TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
 _TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
 _TRACE_CONTEXTLIB = DynamoSetting("enable_trace_contextlib", value=True)
@@ -1138,10 +1138,10 @@ CAUSES = (
         "GB0298",
         ("attempted to trace torch._numpy.random function with config.use_numpy_random_stream=True",),
         title="NumPy's random numbers",
-        advice=f"set {_TORCH_RANDOM}, or draw with torch",
-        setting_advice=f"set {_TORCH_RANDOM}",
+        advice=f"set {_NUMPY_RANDOM_FROM_TORCH}, or draw with torch",
+        setting_advice=f"set {_NUMPY_RANDOM_FROM_TORCH}",
         manual_step=_NUMPY_STEP,
-        settings=((_TORCH_RANDOM,),),
+        settings=((_NUMPY_RANDOM_FROM_TORCH,),),
         since="2.10",
     ),
     KnownCause(

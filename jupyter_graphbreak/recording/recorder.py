@@ -124,7 +124,7 @@ class Recording:
             self._on_record(record)
 
     def add_time_spent(self, seconds: float) -> None:
-        """Add some seconds to the time that recording took."""
+        """Add the given number of seconds to the time that recording took."""
         with self._lock:
             self.capture_s += seconds
 

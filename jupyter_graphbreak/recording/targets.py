@@ -1,4 +1,4 @@
-"""Find the functions and modules that some code uses, and those that are already compiled."""
+"""Find the functions and modules that a piece of code uses, and those that are already compiled."""
 
 from __future__ import annotations
 

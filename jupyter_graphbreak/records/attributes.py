@@ -18,7 +18,7 @@ _MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 
 
 def is_instance(value: Any, types: type | UnionType | tuple[Any, ...]) -> bool:
-    """Return whether the real type of an object is one of some types, whatever the object claims in ``__class__``.
+    """Return whether the real type of an object is one of the given types, whatever the object claims in ``__class__``.
 
     Proxies and mocks with a specification claim a different class: they have neither the memory of a tensor nor the
     items of a list, and reading their ``__class__`` may raise.

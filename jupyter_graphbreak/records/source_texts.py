@@ -115,7 +115,7 @@ def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
 
 
 def _defines(cell: CellText, function_names: set[str]) -> bool:
-    """Return whether a cell defines all of some functions, whose code has the file name of the cell."""
+    """Return whether a cell defines all of the given functions, if its file name may belong to other code as well."""
     names = (name for name in function_names if not name.startswith("<"))
     return not cell.is_name_shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
@@ -241,7 +241,7 @@ def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
 
 
 def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
-    """Return the functions that contain some lines of a file, each once, in order."""
+    """Return the functions that contain the given lines of a file, each once, in order."""
     blocks: dict[int, int] = {}
     for line, name in functions.items():
         start = _function_start(text, line, name)

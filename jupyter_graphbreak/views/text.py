@@ -425,7 +425,7 @@ def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int
 
 
 def _aftermath_lines(report: Report, break_: Break) -> list[str]:
-    """Describe the run after a break, without the error if :func:`describe_permission` already mentions it."""
+    """Describe the run after a break, without the error, which :func:`describe_permission` mentions."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -457,7 +457,7 @@ def _call_path(report: Report, break_: Break) -> str:
 
 
 def _join_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots for the others."""
+    """Join the calls that were chosen from a stack, by index, with dots for the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):
@@ -627,7 +627,7 @@ def _lines_of_failed_guards(report: Report, source: Source) -> list[int]:
 
 
 def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], guard_lines: Sequence[int]) -> list[Line]:
-    """Return lines around breaks, lines that lead to breaks, and lines around guards that failed, as many as fit.
+    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards.
 
     If there are none, return the first annotated line, the two lines before it, and the lines after it.
     """

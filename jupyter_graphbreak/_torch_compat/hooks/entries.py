@@ -93,9 +93,10 @@ def watch_entries(
     """Report the first call to each callable, with each instance and each combination of modes, before the call runs.
 
     A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code. An
-    exception in ``on_entry`` never reaches PyTorch. ``on_start`` receives every call from eager code, before it runs,
-    and ``on_end`` such a call and its result, after the call has ended, on the same thread. The result is ``None`` if
-    the call raised, and always before torch 2.12, whose wrapper has no variable for the result.
+    exception in ``on_entry`` never reaches PyTorch. ``on_compiling`` is called before Dynamo compiles a frame.
+    ``on_start`` receives every call from eager code, before it runs, and ``on_end`` such a call and its result, after
+    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12,
+    whose wrapper has no variable for the result.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
@@ -218,7 +219,7 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code of a compiled callable and its call, ``None`` if no compiled code can be reused."""
+    """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
     call: Any = started_call.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)

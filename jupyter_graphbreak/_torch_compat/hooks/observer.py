@@ -109,7 +109,7 @@ class WatchedCall:
         self._function = function
 
     def argument(self, name: str) -> Any:
-        """Return the argument for a parameter, ``None`` if the call passes none."""
+        """Return the argument for a parameter; ``None`` if the call passes none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
@@ -169,7 +169,7 @@ def wrap_with_hooks(
     after: Callable[[WatchedCall], Addition | None] | None = None,
     on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that makes observations before a call, and after it has returned or raised."""
+    """Return a function that calls the given one, and observes each call before it, after it, or on its error."""
     name = getattr(function, "__name__", "a hook")
 
     @functools.wraps(function)

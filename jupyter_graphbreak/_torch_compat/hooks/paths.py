@@ -66,7 +66,7 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
 
 
 def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
-    """Make Dynamo answer questions such as ``is_compiling()`` on this thread as if uncompiled, in the context.
+    """Make Dynamo answer selected questions on this thread as the uncompiled program would, while the context is open.
 
     ``is_selected`` receives the location of a question; it returns whether to change the answer.
     """
@@ -102,7 +102,7 @@ class _Branch:
     eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
-        The index of the instruction at which both branches join, ``None`` if they do not join within the function.
+        The index of the instruction at which both branches join; ``None`` if they do not join within the function.
     eager_positions : frozenset
         The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
         copy that belongs to both branches, such as ``return`` since Python 3.12.

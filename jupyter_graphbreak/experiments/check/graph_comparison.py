@@ -298,7 +298,7 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
 
 
 def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of some operations, whose outputs are the tensors that the other operations use."""
+    """Return a graph of the given operations, whose outputs are the tensors that the other operations use."""
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -306,7 +306,7 @@ def _settled_variants(
 
 
 def _profile_calls(compiled: Variant, deadline: float) -> list[list[ProfileRange]]:
-    """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
+    """Return profiles of a few calls, fewer if time runs out, and none if the user's profiler is active."""
     seeds = SEED_COUNT if compiled.is_random else 1
     profiles: list[list[ProfileRange]] = []
     try:
@@ -451,7 +451,7 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 
 def _break_even_calls(saved_us: float | None, correspondence: Correspondence) -> int | None:
-    """Return the number of calls after which the saved time exceeds the compile time; ``None`` if no time is saved."""
+    """Return the number of calls whose saved time exceeds the compile time; ``None`` if either is zero or unknown."""
     compile_s = correspondence.compile_seconds()
     return max(1, math.ceil(compile_s * 1e6 / saved_us)) if saved_us is not None and compile_s > 0 else None
 

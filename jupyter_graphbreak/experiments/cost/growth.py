@@ -43,7 +43,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring would need too much."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring needs too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady_state.compiled

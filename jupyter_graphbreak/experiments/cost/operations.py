@@ -133,7 +133,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return a key made of an operation and its inputs' shapes; of operations with equal keys, only one is compiled."""
+    """Return a key of an operation and its inputs' shapes and dtypes; one operation with each key is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments

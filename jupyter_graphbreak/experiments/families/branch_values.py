@@ -267,7 +267,7 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call calls a class to create an object. The names of classes are capitalized."""
+    """Return whether a call creates an object from single arguments, judging by the capitalized name of a class."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 
@@ -407,7 +407,7 @@ class _OperandGuard(ast.NodeTransformer):
         self.has_risky_operand = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard divisors, and the bases of powers with a floating-point exponent."""
+        """Guard divisors that are not constants, and the bases of powers with a constant floating-point exponent."""
         self.generic_visit(node)
         is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
         if is_division and not isinstance(node.right, ast.Constant):
@@ -418,7 +418,7 @@ class _OperandGuard(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Guard the arguments of roots and logarithms."""
+        """Guard the arguments of roots, logarithms and reciprocals."""
         self.generic_visit(node)
         if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:

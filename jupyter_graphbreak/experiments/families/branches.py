@@ -1,4 +1,4 @@
-"""Replace branches on a tensor's value: compute both branches, and select between the results."""
+"""Replace branches on a tensor's value: compute both and select between the results, or drop a test for emptiness."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that select between values instead of branching."""
+    """Yield changes that select between values instead of branching, or that drop a test for an empty tensor."""
     site = site_of(problem)
     if site is None:
         return

@@ -27,7 +27,7 @@ _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: Further functions and methods that return a number or a tensor.
+#: Further functions and methods that return a flag, a number or a tensor.
 _NUMERIC_FUNCTIONS = {
     "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
 }  # fmt: skip
@@ -155,7 +155,7 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
-    """Return whether some path through the function assigns ``True`` or ``False`` to a name."""
+    """Return whether an assignment in the function sets a name to ``True`` or ``False``."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
@@ -279,7 +279,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly. The result is false for large numbers."""
+    """Return whether a value is a number, not a large one, that single precision represents exactly."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

@@ -134,7 +134,7 @@ def reads_shared_state(
 def _has_effects(
     site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
-    """Return whether code may change something by a call, a property, or the conversion of an object to a string."""
+    """Return whether code may change something by a call, a property, an operator, or a conversion to a string."""
     string_methods = (callee for name in sorted(_STRING_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in string_methods for part in ast.walk(callee)):
         return True

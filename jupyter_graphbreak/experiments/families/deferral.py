@@ -111,7 +111,7 @@ def may_end_call(statement: ast.stmt) -> bool:
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether a ``try`` or ``with`` of the same function encloses a statement and may handle its errors."""
+    """Return whether a ``try`` or ``with`` of the same function, which may handle errors, encloses a statement."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False

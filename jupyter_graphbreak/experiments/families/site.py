@@ -222,7 +222,7 @@ def indentation_step(draft: Draft, block: ast.If | ast.For | ast.While | Functio
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is bound before a statement, as is assumed for any target that is not a plain name."""
+    """Return whether a target is bound before a statement. A target that is not a plain name counts as bound."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
-    """Return the function that contains a break, if it was compiled and can be wrapped."""
+    """Return the function that contains a break, if it is an outermost compiled function that can be wrapped."""
     function = site.function
     is_in_library = any(source.id == site.source and source.kind == "library" for source in problem.report.sources)
     if function is None or isinstance(function, ast.AsyncFunctionDef) or is_in_library:

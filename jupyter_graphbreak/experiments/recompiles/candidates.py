@@ -109,7 +109,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different candidate and more."""
+        """Return whether this candidate makes all changes of a different one that changes only calls, and more."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls

@@ -505,7 +505,7 @@ class EntrySearch:
 
 
 def _can_be_combined(remedy: Remedy) -> bool:
-    """Return whether a remedy for breaks works and does nothing but edit sources."""
+    """Return whether a remedy for breaks works, only edits sources, and does not compile parts instead of the entry."""
     is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
     return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 

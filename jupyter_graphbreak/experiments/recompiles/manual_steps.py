@@ -211,7 +211,7 @@ def _sentence_about_arguments(variations: Variations) -> str:
 
 
 def _sentence_about_optimizer(mentioned_variations: Variations, guards: Sequence[str]) -> str:
-    """Return a sentence about a number in a parameter group of an optimizer, such as a count of steps, or ``""``."""
+    """Return a sentence about a number in the state or a parameter group of an optimizer, or ``""``."""
     names = [
         *map(str, mentioned_variations.numbers),
         *(match[1] for guard in guards if (match := _NUMBER_GUARD.fullmatch(plain_guard(guard))) is not None),
@@ -457,7 +457,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are expected because flags, functions or the grad mode select between programs."""
+    """Return whether recompiles are expected because flags and the like, functions or the grad mode select programs."""
     if (
         any(recompile.limit_hit for recompile in recompiles)
         or mentioned_variations.sizes

@@ -50,7 +50,7 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return source text with code inserted before some calls; ``None`` if the code cannot be inserted.
+    """Return source text with code inserted before the given calls; ``None`` if the code cannot be inserted.
 
     ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
     inserted line may assign to the reserved names at the top level.
@@ -374,7 +374,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _names_in(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a cell or a file uses, without the names that inner functions use."""
+    """Return the names that a function, a cell or a file uses, without the names inside inner functions and classes."""
     names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:

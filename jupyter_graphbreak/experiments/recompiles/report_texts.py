@@ -52,7 +52,7 @@ class ReportTexts:
         return source_text(self._files.get(source, ""), self._find_cell)
 
     def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
-        """Return a program of some sources, to which changes can be applied."""
+        """Return a program of the given sources, to which changes can be applied."""
         files = {source: self._files[source] for source in sources}
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 

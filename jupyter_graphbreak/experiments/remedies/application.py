@@ -79,7 +79,7 @@ def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> d
 
 
 class LiveFunctions:
-    """The functions in this process that are defined in some files."""
+    """The functions in this process that are defined in the given files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
@@ -88,7 +88,7 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions that are defined in some files, and copies created after the first call.
+        """Return the functions that are defined in the given files, and copies created after the first call.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
         """
@@ -121,7 +121,7 @@ class _FrozenFunctions:
         self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
 
     def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
-        """Return the frozen functions that are defined in some of the files."""
+        """Return the frozen functions that are defined in the given files."""
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
@@ -300,7 +300,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open."""
+    """Replace the code of all functions of the given sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application
@@ -359,7 +359,7 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 @contextlib.contextmanager
 def _replace_cached_text(filename: str, text: str) -> Iterator[None]:
-    """Make tracebacks and reports of this thread show the new text of a file."""
+    """Make tracebacks and reports of this thread show the new text of a file while the context is open."""
     lines = [line + "\n" for line in text.split("\n")]
     changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds
-#: for the trial of an edit, because the time to derive inputs is a share of them.
+#: Seconds that the first run on copies may take even if the time is up. With changes by the user, it may take
+#: ``OWN_EDIT_S``, because inputs are derived during a share of that time.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -261,7 +261,7 @@ def _runner_or_reason(
 
 
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
-    """Yield the entry with the arguments of each of its next calls in the same modes, if they can be rebuilt."""
+    """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):

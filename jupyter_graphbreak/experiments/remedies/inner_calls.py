@@ -347,7 +347,10 @@ class CallNode:
         return self.module is not None and not self.is_helper
 
     def layers(self) -> set[int]:
-        """Return the ids of the modules that use parameters: their own or, with no module inside, any."""
+        """Return the ids of the modules that perform operations and have parameters.
+
+        The parameters must be the module's own or, if it calls no module, may also belong to modules inside it.
+        """
         return {
             id(node.module)
             for node in self.walk()

@@ -174,7 +174,7 @@ class UncompiledOriginal:
         return self._edge_cases
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
-        """Return edge inputs of different kinds, and a few that the original refuses."""
+        """Return the edge inputs of a choice, one of each kind, and a few that the original refuses."""
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
@@ -216,7 +216,7 @@ class UncompiledOriginal:
 
     @property
     def misses_edge_cases(self) -> bool:
-        """Whether time ran out before all edge inputs that any function may get were derived."""
+        """Whether common edge inputs were left out for lack of time; see :class:`.Reference`."""
         return self._reference.misses_edge_cases
 
     @property

@@ -129,7 +129,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except those it had elsewhere before."""
+    """Return the breaks of the changed program on the lines of a break, except those that were elsewhere before."""
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
@@ -277,7 +277,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, the original in a PyTorch operation."""
+    """Return whether both programs raise for an input, with different errors, the original in a PyTorch operation."""
     raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 

@@ -564,7 +564,7 @@ class Search:
 
 
 def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates, except those that do no more than one with fewer steps or, before them, the same steps."""
+    """Drop each candidate that does no more than one with fewer steps, or than an earlier one with the same steps."""
 
     def is_needless(number: int, candidate: Candidate) -> bool:
         return candidate.works and any(

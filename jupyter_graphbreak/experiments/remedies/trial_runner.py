@@ -140,7 +140,7 @@ def can_differentiate_twice(backend: Any) -> bool:
     return not isinstance(name, str) or name == _CHEAPEST_BACKEND
 
 
-#: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
+#: Returns whether a program may still work, given a run of it. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -155,7 +155,7 @@ class _RunnableChange:
 
     @property
     def equals_original_uncompiled(self) -> bool:
-        """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
+        """Whether the uncompiled program is assumed to equal the original, because no code changes."""
         return not self.change.texts and not self.compiles_different_function
 
     @property
@@ -524,7 +524,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time for it."""
+        """Return the original's compiled run on edge inputs; ``None`` if there are none or too little time is left."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

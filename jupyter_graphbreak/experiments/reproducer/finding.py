@@ -62,8 +62,8 @@ def reproduce(
 ) -> Reproducer:
     """Return the reproducer for a break, a recompile, the ``error`` or a wrong result (``check``) of a report.
 
-    In a redacted script, the program's names and strings are replaced. The time left after the first script that works,
-    by default of 90 seconds, is used to reduce it.
+    In a redacted script, the program's names and strings are replaced. ``seconds`` is the time limit, by default 90
+    seconds: the first script that works is reduced until 60% of this time is over.
     """
     target = target_of(report, ident)
     if target is None:

@@ -177,7 +177,7 @@ class CallSpec:
         return {**self.arguments, **(self.state or {})}
 
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
-        """Return the plain values of the state at some paths."""
+        """Return the plain values of the state at the given paths."""
         return {
             path: value
             for path, value in (self.state or {}).items()

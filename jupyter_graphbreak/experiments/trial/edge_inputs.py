@@ -223,7 +223,7 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
 
 
 def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with one tensor of a different dtype, because each branch may use a different argument."""
+    """Yield arguments in which one argument has a different dtype, because each branch may use a different argument."""
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for is_floating in (True, False):
         named = [
@@ -244,7 +244,7 @@ def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Argu
 def _gradients_of_one_argument(
     call: OriginalCall, values: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
+    """Yield arguments in which one argument requires gradients, because one branch may ignore or detach it."""
     names = [name for name, _ in call.tensors_by_name]
     changes = list(_gradient_changes(call)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
@@ -258,7 +258,7 @@ def _gradients_of_one_argument(
 
 
 def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
+    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may not reach that tensor."""
     for name, value in call.by_name.items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
@@ -429,8 +429,8 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
 def _edge_values(value: Any) -> Iterator[Any]:
     """Yield edge values of the same type as a value.
 
-    These are zero, negative and large numbers; the opposite flag; lists and tuples of different lengths; and tensors of
-    zeros, of the opposite sign and of infinite numbers.
+    These are zero, negative and large numbers, infinity and nan; the opposite flag; lists and tuples of different
+    lengths; and tensors of zeros, of the opposite sign and of infinite numbers.
     """
     if is_instance(value, bool):
         yield not value
@@ -471,7 +471,7 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments in which only one tensor becomes zero: if all are zero, a result may not be finite."""
+    """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
     named = call.tensors_by_name
     for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
@@ -527,7 +527,7 @@ def _gradient_changes(call: OriginalCall) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     call: OriginalCall, variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with edge numbers whose tensors require gradients, as the branch not taken may have a nan one."""
+    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a nan gradient."""
     for kind, change in _gradient_changes(call):
         require = functools.partial(change, identity)
         numbers = (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def with_effects(
     report: Report, files: Mapping[str, str], effects: Iterable[ObservedEffect], find_cell: FindCell = cell_of_shell
 ) -> Report:
-    """Return a copy of a report that also lists some effects, without duplicates."""
+    """Return a report to which the given effects have been added, without duplicates."""
     sources = list(report.sources)
     ids_by_file = {filename: ident for ident, filename in files.items()}
     listed_effects = list(report.effects or [])

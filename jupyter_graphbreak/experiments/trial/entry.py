@@ -214,7 +214,7 @@ class RecordedEntries:
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
-        """Compare the states before and after a call now, because a context around the call may restore the state."""
+        """Note the end of a call. Compare the states now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
             self._record_call_with_nan(started_call, result)
@@ -364,7 +364,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(fn: Any) -> Iterator[None]:
-    """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
+    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open.
 
     A cell that the magic compiled as one function is compiled with the Dynamo settings for cells.
     """

@@ -168,7 +168,7 @@ class EffectRecorder:
             self.recorded_effects.append((callers, effect))
 
     def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
-        """Record the line that changes a part of the process's state."""
+        """Record the line that changes a part of the process's state while compiled code runs."""
         if any(True for _ in enclosing_callable_ids(frame)):
             self.changing_lines.setdefault(description, location)
 

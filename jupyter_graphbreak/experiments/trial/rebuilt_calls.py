@@ -54,7 +54,7 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return the arguments of a call by parameter name as arguments to pass, as many by position as possible.
+    """Return the arguments of a call; those that the signature and ``keyword_names`` allow are positional.
 
     Dynamo's wrapper around modules distinguishes the arguments to pass by keyword, which ``keyword_names`` contains.
     """
@@ -177,7 +177,7 @@ def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
 
 
 def repeat_to_shape(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a new shape, with repeated values, or zeros if the tensor is empty."""
+    """Return a copy of a tensor in a new shape, with values repeated or cut off, or zeros if the tensor is empty."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)
         index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())

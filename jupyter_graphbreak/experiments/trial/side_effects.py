@@ -99,7 +99,7 @@ _claims: list[tuple[Claim, Listener]] = []
 #: The threads on which this module is examining an event. Further events there come from this module.
 _busy_threads: set[int] = set()
 _is_installed = False
-#: Reentrant, because installing the hook imports Dynamo, and an import is an event.
+#: The lock is reentrant, because installing the hook imports Dynamo, and an import is an event.
 _install_lock = threading.RLock()
 #: Functions to call with the name of a module before user code in a trial imports the module.
 before_import_callbacks: list[Callable[[str], None]] = []

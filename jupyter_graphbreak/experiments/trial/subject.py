@@ -316,7 +316,7 @@ class Subject:
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the current values of some variables, because a change has defined them."""
+        """Make :meth:`restore` keep the current values of the given variables, because a change has defined them."""
         self._values = [
             (binding, value_to_save(binding.read()) if binding.name in names else value)
             for binding, value in self._values

@@ -210,14 +210,14 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 _MAX_FRAMES = 60
 
 
-class NodeKey(NamedTuple):
+class GraphOpKey(NamedTuple):
     """The key of an operation in a graph: the compile id of its frame, and the name of the operation."""
 
     compile_id: str
     name: str
 
 
-class LineKey(NamedTuple):
+class EagerOpKey(NamedTuple):
     """The key of an operation in eager code: its line, and the name of PyTorch's function."""
 
     line: StackEntry
@@ -261,7 +261,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         require_time()
         arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
-            NodeKey(self._compile_id, n.name),
+            GraphOpKey(self._compile_id, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
             literal_flags=_nonfinite_flags_of_literals((n.args, n.kwargs)),
@@ -282,7 +282,7 @@ class EagerRecordingMode(TorchFunctionMode):
         line = self._line_outside_torch(inspect.currentframe())
         if line is None:
             return func(*args, **kwargs)
-        key = LineKey(line, getattr(func, "__name__", str(func)))
+        key = EagerOpKey(line, getattr(func, "__name__", str(func)))
         return self._recorder.run(
             key,
             [args, kwargs],

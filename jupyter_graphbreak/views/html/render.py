@@ -144,7 +144,7 @@ _ESCAPED_QUOTES = re.compile(r">[^<]*&#3[94];[^<]*")
 
 
 def render_html(report: Report) -> str:
-    """Return the report as a snippet with its own style sheet, showing the beginning of each list."""
+    """Return the report as a snippet with its own style sheet. It shows the beginning of each list."""
     view = View(report)
     return _with_plain_quotes(str(_report_macros(view).report()))
 
@@ -182,7 +182,7 @@ def unpack_code(packed_code: Any) -> dict[str, str]:
         compressed = base64.b64decode(packed_code["gzip"])
         content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
         return msgspec.json.decode(content, type=_PackedCode).code
-    except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from another program
+    except (TypeError, KeyError, ValueError, zlib.error):  # a different program may have written the output
         return {}
 
 

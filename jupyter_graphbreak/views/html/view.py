@@ -263,7 +263,7 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return at most eight resume functions of a break: those that ran, then the others, each nearest first."""
+        """Return at most eight resume functions of a break: those that ran, then the others, both nearest first."""
         resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
         return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 

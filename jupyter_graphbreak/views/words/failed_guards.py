@@ -86,7 +86,7 @@ _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is e
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: The maximum number of lines of one guard to list.
 _MAX_LINES = 3
-#: The sizes for which PyTorch always compiles a graph of their own.
+#: The sizes for which PyTorch always compiles a separate graph.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for a size from which the code computes a number that each graph contains as a constant.
@@ -103,7 +103,7 @@ NOTHING_TO_DO = "nothing"
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are called with different settings of autocast.
 _ADVICE_ON_AUTOCAST = "nothing: each setting of autocast has its own graph, which is expected"
-#: The advice for functions that are called with different other settings of PyTorch.
+#: The advice for functions that are called with different values of any other setting of PyTorch.
 _ADVICE_ON_SETTING = "set it once, before the first call"
 #: The advice for functions that are called in inference mode as well.
 _ADVICE_ON_INFERENCE = "nothing: calls in inference mode have their own graph, which is expected"

@@ -79,7 +79,7 @@ def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def text_of_several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks as text, empty for a single cause: "`print` (GB0059); `Tensor.tolist()` (GB0109)"."""
+    """Return several causes of breaks as text: "`print` (GB0059); `Tensor.tolist()` (GB0109)"; empty for one cause."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

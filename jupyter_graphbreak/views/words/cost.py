@@ -420,13 +420,11 @@ def break_time_text(report: Report, break_: Break) -> str:
 def measured_cost_text(report: Report, break_: Break) -> str:
     """Return how much time fixing a break saves: "costs 24 µs of 34 µs per call"; empty if none or unknown."""
     time = _break_times(report).get(break_.id)
-    if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
+    if time is None or time.remedied is None or time.saved_us <= 0:
         return ""
-    return (
-        f"costs {time_text(time.saved_us)} of {time_text(time.entry.compiled.median_us)} per call"
-        if time.saved_us > 0
-        else ""
-    )
+    if may_be_equal(time.remedied.time, time.entry.compiled):
+        return ""
+    return f"costs {time_text(time.saved_us)} of {time_text(time.entry.compiled.median_us)} per call"
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:

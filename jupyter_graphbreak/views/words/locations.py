@@ -92,12 +92,16 @@ def function_of(report: Report, location: Location) -> str:
 
 def text_of_function(source: Source | None, line: int) -> str:
     """Return the code of the innermost function that contains a line; empty if the report does not contain it."""
+    return _text_of_function(*lines_around(source, line))
+
+
+def lines_around(source: Source | None, line: int) -> tuple[list[str], int]:
+    """Return the lines of the segment that contains a line, and its index in them; no lines if there is none."""
     for segment in source.segments if source is not None else ():
         lines = segment.text.split("\n")
-        index = line - segment.first_line
-        if 0 <= index < len(lines):
-            return _text_of_function(lines, index)
-    return ""
+        if 0 <= line - segment.first_line < len(lines):
+            return lines, line - segment.first_line
+    return [], 0
 
 
 def _text_of_function(lines: Sequence[str], index: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.locations import line_text, location_text
+from jupyter_graphbreak.views.words.locations import line_text, lines_around, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and, one_line
 
 if TYPE_CHECKING:
@@ -106,13 +106,8 @@ def line_note(values: LineValues) -> str:
 
 def code_of_line(report: Report, values: LineValues) -> str:
     """Return the source text of a line; empty if the report does not contain it."""
-    source = lookup.sources(report).get(values.location.source)
-    for segment in source.segments if source is not None else ():
-        lines = segment.text.split("\n")
-        index = values.location.line - segment.first_line
-        if 0 <= index < len(lines):
-            return lines[index].strip()
-    return ""
+    lines, index = lines_around(lookup.sources(report).get(values.location.source), values.location.line)
+    return lines[index].strip() if lines else ""
 
 
 def left_out_sentence(values: EntryValues) -> str:

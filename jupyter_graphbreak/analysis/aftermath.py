@@ -76,7 +76,7 @@ class ResumeTable:
         ]
 
     def id_of_frame(self, frame: str) -> str | None:
-        """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
+        """Return the id of the resume function that a frame compiles; ``None`` for any other frame."""
         return self._id_by_frame.get(frame)
 
     def _add_created_resumes(self, frames: list[FrameLedger]) -> dict[Any, int]:
@@ -165,7 +165,7 @@ class ResumeTable:
         return len(self._resumes) - 1
 
     def _why_no_frame(self, creation: additions.ResumeCreated) -> NoFrame | None:
-        """Return why a resume function has no frame, ``None`` if the reason is not known.
+        """Return why a resume function has no frame; ``None`` if the reason is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
@@ -217,7 +217,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin to compile a frame, ``None`` if a different part of the report says so."""
+    """Return why Dynamo did not begin to compile a frame; ``None`` if a different part of the report says so."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame

@@ -281,7 +281,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
 
 
 def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return the callables that were compiled only for the report, ``None`` if the program compiles its own code."""
+    """Return the callables that were compiled only for the report; ``None`` if the program compiles its own code."""
     if not ledger.run.compiled_calls:
         return None
     return [
@@ -364,7 +364,7 @@ def _source_text(record: SourceRecorded, sources: Sources) -> SourceText:
 
 
 def _cached_functions(ledger: Ledger, sources: Sources) -> list[CachedFunction] | None:
-    """Return the functions compiled before the run, ``None`` if unknown.
+    """Return the functions that Dynamo began to compile before the run and still knows; ``None`` if unknown.
 
     The list of a log is empty, because a log begins with its process.
     """

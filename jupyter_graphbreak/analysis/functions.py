@@ -23,7 +23,7 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 
 
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with a certain name around a line, ``None`` if there is none.
+    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none.
 
     Parameters
     ----------

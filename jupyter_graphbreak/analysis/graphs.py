@@ -362,7 +362,7 @@ def _read_statement(text: str, value_names: set[str]) -> tuple[tuple[str, str, C
 
 
 def _called_name(value: ast.expr, value_names: set[str]) -> str | None:
-    """Return the name of the function that an expression calls, ``None`` if it only reads ``self.weight``."""
+    """Return the name of the function that an expression calls; ``None`` if it only reads ``self.weight``."""
     match value:
         case ast.Call(func=func):
             return _callee(func, value_names)

@@ -46,7 +46,7 @@ class ExpressionRange(NamedTuple):
 def find_expression(
     tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
 ) -> ExpressionRange | None:
-    """Return the range of the expression with the given start and end, ``None`` if there is none.
+    """Return the range of the expression with the given start and end; ``None`` if there is none.
 
     For a statement such as ``if`` or ``for``, it is the range of its condition or iterable.
 
@@ -71,7 +71,7 @@ def find_expression(
 
 
 def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
-    """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
+    """Return the range of the ``and``/``or`` test that begins with the given operand; ``None`` if there is none.
 
     Python 3.11 gives every jump of ``a and b`` the position of ``a``, so it is unknown which of the two was evaluated.
     """
@@ -312,7 +312,7 @@ class Sources:
         return "own"
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
+        """Return the path of a library's file as Python imports it; ``None`` for the user's own files."""
         return self._packages.module_path(filename)
 
     def is_library(self, location: Location) -> bool:
@@ -423,7 +423,7 @@ class Sources:
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
-        """Return the purpose of the branch at a location, ``None`` if there is no branch or its purpose is unknown."""
+        """Return the purpose of the branch at a location; ``None`` if there is no branch or its purpose is unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:

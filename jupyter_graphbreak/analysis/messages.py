@@ -210,7 +210,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason_part(text: str) -> str | None:
-    """Return the part of a message that explains the break, ``None`` if there is none."""
+    """Return the part of a message that explains the break; ``None`` if there is none."""
     start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None

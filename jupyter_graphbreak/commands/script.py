@@ -161,7 +161,7 @@ def program_of(context: click.Context) -> RequestedProgram:
 def run_program(
     program: RequestedProgram, *, compiles: bool, to_stderr: bool, **options: Any
 ) -> tuple[Run | None, int]:
-    """Run a program as Python would; return the watched run, ``None`` if it did not start, and the exit status.
+    """Run a program as Python would; return the watched run (``None`` if it did not start) and the exit status.
 
     Parameters
     ----------

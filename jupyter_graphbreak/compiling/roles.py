@@ -98,7 +98,7 @@ def may_be_compiled(callable_: Any) -> bool:
 
 
 def role_of(callable_: Any) -> Role | None:
-    """Return how to treat calls to a callable, ``None`` if that depends on the arguments.
+    """Return how to treat calls to a callable; ``None`` if that depends on the arguments.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
+    """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
 
     The text of the cell is the one that tracebacks show.
     """

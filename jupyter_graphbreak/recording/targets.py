@@ -146,7 +146,7 @@ def _code_objects_of(values: Iterable[Any]) -> Iterator[types.CodeType]:
 
 
 def _unwrap_functools(value: Any) -> Any:
-    """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
+    """Return the function inside a ``functools`` wrapper; ``None`` for any other object."""
     if is_instance(value, functools.partial):
         return value.func
     return value.__wrapped__ if is_instance(value, _LRU_CACHE_TYPE) else None

@@ -155,7 +155,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
-    """Yield the lines that an addition mentions, none if it cannot be read.
+    """Yield the lines that an addition mentions; none if it cannot be read.
 
     Parameters
     ----------

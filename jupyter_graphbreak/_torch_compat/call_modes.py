@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 class CallModes:
     """The PyTorch modes that determine the result of a call and the code compiled for it.
 
-    Parameters
-    ----------
-    autocast : tuple of (str, dtype)
-        The device types with active autocast, each with its dtype.
-    dtype : dtype
-        The dtype of new floating-point tensors.
-    device : str or None
-        The default device for new tensors, if one is set.
-    transform_count : int
-        The number of functorch transforms around the call.
-    calls_subclasses : bool
-        Whether operations call the ``__torch_function__`` of tensor subclasses.
+    ``autocast`` contains the device types with active autocast, each with its dtype; ``dtype`` and ``device`` are the
+    defaults for new tensors, and ``transform_count`` counts the functorch transforms around the call.
+    ``calls_subclasses`` tells whether operations call the ``__torch_function__`` of tensor subclasses.
     """
 
     records_gradients: bool = True

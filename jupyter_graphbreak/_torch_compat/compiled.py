@@ -115,13 +115,9 @@ def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
 class CompileArguments(NamedTuple):
     """The arguments of ``torch.compile``.
 
-    Parameters
-    ----------
-    backend : callable, str or None
-        The backend: usually a function that compiles a graph and already applies the mode and the options, otherwise
-        a name, or ``None`` if it is unknown.
-    guard_filter : callable or None
-        The option ``guard_filter_fn``, which selects the guards to keep.
+    ``backend`` is usually a function that compiles a graph and already applies the mode and the options, otherwise a
+    name, or ``None`` if it is unknown. ``guard_filter`` is the option ``guard_filter_fn``, which selects the guards to
+    keep.
     """
 
     backend: Any
@@ -268,12 +264,9 @@ def compilation_count() -> int | None:
 
 @contextlib.contextmanager
 def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
-    """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not number them.
+    """Yield a function that counts the compilations that Dynamo has begun for a run so far.
 
-    Yields
-    ------
-    callable
-        Returns the count so far.
+    The count is ``None`` if Dynamo does not number them.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it

@@ -121,13 +121,7 @@ _MISSING = object()
 
 
 class ProcessSetting(NamedTuple):
-    """A process-wide setting.
-
-    Parameters
-    ----------
-    names : frozenset of str
-        The names of the functions and attributes that code uses to change the setting.
-    """
+    """A process-wide setting, with the names of the functions and attributes that code uses to change it."""
 
     name: str
     read: Callable[[], Any]

@@ -1887,12 +1887,8 @@ CALLS = (
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
     """Return the entry for a cause; the facts about a known call replace the entry's own facts.
 
-    A cause that is not in the table gets an entry whose title is the cause's name.
-
-    Parameters
-    ----------
-    context : str or None
-        PyTorch's debug context of the break, which may contain the name of the called function.
+    A cause that is not in the table gets an entry whose title is the cause's name. PyTorch's debug context of the break
+    may contain the name of the called function.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)

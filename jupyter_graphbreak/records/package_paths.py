@@ -25,17 +25,10 @@ _GENERATED_MODULE = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
-    """The folders of packages and of the standard library.
+    """The folders of packages and of the standard library, and those of packages that are installed from source.
 
     Other folders of this kind, such as those of a different machine, are recognized by ``site-packages``,
     ``dist-packages`` or ``lib/python3.N`` in a path.
-
-    Parameters
-    ----------
-    roots : tuple of str
-        Folders that contain packages or modules.
-    source_package_folders : tuple of str
-        Folders of individual packages that are installed from source.
     """
 
     roots: tuple[str, ...] = ()

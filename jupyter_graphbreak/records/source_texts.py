@@ -137,12 +137,7 @@ def source_of_file(
 ) -> SourceRecorded | None:
     """Return the recorded source of a file: individual lines and whole functions; ``None`` if the file has no lines.
 
-    Parameters
-    ----------
-    text : list of str
-        The lines of the file, with line ends.
-    functions : dict
-        The names of the functions to include, by one of their lines.
+    The lines of the text have line ends. ``functions`` are the names of those to include, by one of their lines.
     """
     if not text:
         return None
@@ -157,10 +152,7 @@ def source_of_file(
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
     """Yield the lines that an addition mentions; none if it cannot be read.
 
-    Parameters
-    ----------
-    is_given_up : bool
-        Whether the record's frame has no compiled code.
+    ``is_given_up`` tells whether the record's frame has no compiled code.
     """
     try:
         addition = additions.read_addition(record)
@@ -193,12 +185,7 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
 def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
     """Yield the lines that created guards, as PyTorch's own entries mention them.
 
-    Parameters
-    ----------
-    file_names : mapping
-        The names of files by their numbers in the trace.
-    known_files : sequence of str
-        The files that earlier records mention.
+    ``file_names`` has the numbers in the trace. ``known_files`` are those that earlier records mention.
     """
     if record.kind == "symbolic_shape_specialization":
         yield from _entry_mentions(_specializing_entries(record, file_names), "event")

@@ -83,7 +83,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 INDENT = "    "
-#: The maximum number of characters of one sentence.
 _MAX_SENTENCE_LENGTH = 20_000
 
 
@@ -287,7 +286,6 @@ _CONTEXT_LINES = 2
 _MAX_CALLS = 40
 #: The minimum number of calls of one stack to name.
 _MIN_CALLS = 2
-#: The maximum number of characters in a source line.
 _MAX_LINE_CHARS = 2_000
 #: The maximum number of breaks to list for one cause or to underline on one line.
 _MAX_LISTED_BREAKS = 5

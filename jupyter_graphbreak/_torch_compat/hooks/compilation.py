@@ -108,10 +108,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
 def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
     """Return the module on which code is called, or that is its first argument; ``None`` if there is none.
 
-    Parameters
-    ----------
-    local : callable
-        Returns a local variable of the function that compiles the code.
+    ``local`` returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
     if _is_wrapper_of_modules(code):

@@ -48,16 +48,10 @@ RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform
 
 @dataclass
 class Branch:
-    """One branch of an ``if``.
+    """One branch of an ``if``: the assigned values, by the source text of the target.
 
-    Parameters
-    ----------
-    lines : list of str
-        Statements that assign the values that later statements of the branch read.
-    values : dict
-        The assigned values, by the source text of the target.
-    in_place_targets : set of str
-        The targets that are changed in place: the value becomes the new content of their tensor.
+    ``lines`` are statements that assign the values that later statements of the branch read. The targets in
+    ``in_place_targets`` are changed in place: the value becomes the new content of their tensor.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -85,10 +79,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
 def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
     """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
 
-    Parameters
-    ----------
-    suffix : str
-        The suffix of the names that are created for the branch.
+    The suffix is that of the names that are created for the branch.
     """
     try:
         return _BranchReader(draft, suffix, torch_name).read(block)
@@ -305,10 +296,7 @@ def select_value(
 ) -> Value | None:
     """Return a value that selects between two values, member by member; ``None`` if their members do not match.
 
-    Parameters
-    ----------
-    choose : callable
-        Returns the source text that selects between two expressions, given the condition and both expressions.
+    ``choose`` returns the source text that selects between two expressions.
     """
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
@@ -384,11 +372,6 @@ def guard_branch(branch: Branch, condition: str, torch_name: str, *, is_taken: b
     """Return a branch in which ``torch.where`` replaces risky operands with 1 when the other branch is taken.
 
     Without this, an integer division by zero would raise an error, and a gradient might become NaN.
-
-    Parameters
-    ----------
-    is_taken : bool
-        Whether the branch is taken if the condition is true.
     """
 
     def guard(text: str) -> str:

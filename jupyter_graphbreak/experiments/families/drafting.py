@@ -28,14 +28,9 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text with its syntax tree, which creates splices and applies them.
+    """A source text, magics included, with its syntax tree, which creates splices and applies them.
 
-    Parameters
-    ----------
-    text : str
-        The source: a file or a cell, magics included.
-    taken_names : frozenset of str
-        Further names that new code must not assign.
+    New code must not assign the ``taken_names``.
     """
 
     def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:

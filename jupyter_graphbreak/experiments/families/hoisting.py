@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
@@ -78,7 +77,7 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
             if isinstance(target, ast.Name) and target.id not in parameters_of(function):
                 name, splice = target.id, site.draft.deletion(statement)
             else:
-                name = _unused_name(site, given_names)
+                name = fresh_name(site.draft, "drawn", given_names)
                 splice = site.draft.replacement(draw, name)
             given_names.append(name)
             lines.append(f"{name} = {site.draft.text_of(draw)}")
@@ -119,14 +118,6 @@ def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
 def _is_draw(node: ast.AST) -> bool:
     name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
     return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
-
-
-def _unused_name(site: Site, given_names: Sequence[str]) -> str:
-    numbers = itertools.count(2)
-    name = fresh_name(site.draft, "drawn")
-    while name in given_names:
-        name = fresh_name(site.draft, f"drawn_{next(numbers)}")
-    return name
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:

@@ -24,10 +24,7 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
     """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` without one.
 
-    Parameters
-    ----------
-    line : int
-        A line with an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
+    The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
     draft = draft_of(text)
     if draft is None:

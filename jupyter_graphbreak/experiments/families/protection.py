@@ -56,14 +56,8 @@ def assumptions_of(
 ) -> list[str]:
     """Return the assumptions of a change that computes all operands and both branches of the given tests.
 
-    Parameters
-    ----------
-    tests : iterable of ast.expr
-        The tests of ``if`` statements, conditional expressions and loops whose branches are all computed.
-    further_code : iterable of ast.AST
-        More code that the change runs in cases in which it did not run before.
-    python_operand_count : int
-        The number of operands of the first test that Python still decides, besides those that its syntax shows.
+    ``further_code`` runs in cases in which it did not run before. Python still decides ``python_operand_count``
+    operands of the first test, besides those that its syntax shows.
     """
     tests = list(tests)
     risky_parts: list[ast.expr] = []
@@ -318,16 +312,8 @@ def uses_of_optional_values(
 ) -> Iterator[ast.expr]:
     """Yield the expressions in the given code that probably raise for a value that the source allows to be ``None``.
 
-    Parameters
-    ----------
-    test : ast.expr
-        The test that protects the code.
-    nodes : iterable of ast.AST
-        The code that a change runs regardless of the test's result.
-    decided_operands : sequence of ast.expr
-        The first operands of the test, which Python still decides.
-    evaluated_operands : sequence of ast.expr
-        The operands that the original always evaluates when it reaches the test.
+    The test protects the nodes, which a change runs regardless of its result. Python still decides its first operands,
+    and the original always evaluates some when it reaches the test.
     """
     function = draft.enclosing_function(test)
     if function is None:

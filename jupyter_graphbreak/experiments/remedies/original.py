@@ -42,12 +42,8 @@ RECORDER_NAME = "__graphbreak_record__"
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
     """Return source text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
-    Line numbers do not change. Tests may be nested.
-
-    Parameters
-    ----------
-    conditions : mapping
-        The tests in the text, by their numbers. If a condition requires no results, only its evaluation is recorded.
+    Line numbers do not change. Tests may be nested. If a condition requires no results, only its evaluation is
+    recorded.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end

@@ -566,7 +566,6 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 _MIN_ELEMENTS = 1 << 18
 
 
-#: The number of neighboring elements in a row.
 _ROW_ELEMENTS = 1024
 #: The number of weighted sums to which a row is reduced.
 _ROW_SUMS = 8

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
-#: The maximum number of sizes to change.
 _MAX_SIZES = 2
 #: The maximum number of edge inputs with random tensors.
 _MAX_RANDOM_INPUTS = 4
@@ -121,12 +120,8 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
-    shorter and longer lists. A function may reject them.
-
-    Parameters
-    ----------
-    state : mapping
-        The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
+    shorter and longer lists. A function may reject them. The state contains the numbers, flags, strings and tensors in
+    globals, closures and attributes that it reads, by name.
     """
     call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
@@ -161,10 +156,8 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) -> Iterator[tuple[str, Arguments]]:
     """Yield changed arguments of the same kinds as the original ones, each after a description.
 
-    Parameters
-    ----------
-    variants : mapping
-        The changes of all tensors to combine with each changed Python value, by the suffix that describes the change.
+    Each changed Python value is combined with the ``variants``: changes of all tensors, by the suffix that describes
+    them.
     """
     yield from _row_count_changes(call)
     for description, changed in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):

@@ -53,10 +53,7 @@ def with_effects(
 def locator(source_ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost stack entry that is in a source and not in PyTorch.
 
-    Parameters
-    ----------
-    source_ids : mapping
-        The id of each source of the report, by its file name.
+    ``source_ids`` contains the id of each source of the report, by its file name.
     """
     packages = package_paths()
 

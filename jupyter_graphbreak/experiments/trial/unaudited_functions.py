@@ -318,10 +318,7 @@ def _shell_class() -> Any:
 def _make_announcing_property(name: str, original: property | None) -> Any:
     """Return a property that announces each read of an attribute by user code.
 
-    Parameters
-    ----------
-    original : property or None
-        The property that reads and writes the attribute, or ``None`` if instances contain the attribute.
+    The original property reads and writes the attribute; it is ``None`` if instances contain the attribute.
     """
 
     def read(instance: Any) -> Any:

@@ -79,16 +79,9 @@ def values_of_entry(
 ) -> ValuesWithReport:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf.
-
-    Parameters
-    ----------
-    run_report : Report or None
-        The report whose ids the result uses. By default, this is the report of the run on copies.
-    lines : sequence of RequestedLine
-        The lines whose operations are all listed. By default, only the last operation of every line is listed.
-    call_number : int
-        The number of the entry's call in the run, counted from 1.
+    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf. The
+    ids of the result are those of ``run_report``, by default the report of the run on copies. Of most lines, only the
+    last operation is listed; of the requested ones, all. Calls of the entry in the run count from 1.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()

@@ -62,12 +62,8 @@ class NonfiniteOrigin(NamedTuple):
 class ValueRecorder:
     """Records the operations of one call, and of the backward pass from its results.
 
-    Attributes
-    ----------
-    values : dict
-        The values by the keys of the operations, in the order in which they first ran.
-    origins : dict
-        The origins of NaN and Inf, by operation, direction and kind, in order.
+    ``values`` has the keys of the operations in the order in which they first ran, and ``origins`` contains those of
+    NaN and Inf, by operation, direction and kind, in order.
     """
 
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
@@ -82,10 +78,7 @@ class ValueRecorder:
     ) -> Any:
         """Run an operation, record its values, and return its result.
 
-        Parameters
-        ----------
-        literal_flags : NonfiniteFlags
-            Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
+        ``literal_flags`` tells whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
         input_flags = self._flags(inputs)

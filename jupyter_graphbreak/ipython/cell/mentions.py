@@ -63,10 +63,7 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
 def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the expression of each state that a cell has saved with the prefix ``_orig_mod``, and a note on it.
 
-    Parameters
-    ----------
-    namespace : mapping
-        The variables of the notebook after the cell has run. No attribute is read in a way that runs the user's code.
+    The namespace is that after the cell has run. No attribute is read in a way that runs the user's code.
     """
     if "torch" not in sys.modules:
         return

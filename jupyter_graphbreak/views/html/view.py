@@ -433,15 +433,10 @@ _MAX_CALL_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """One step of a run.
+    """One step of a run, and the part of the report that it is about.
 
-    Parameters
-    ----------
-    kind : {"graph", "break", "eager", "error"}
-        ``graph``: a graph was captured; ``break``: a break ended a graph or prevented one; ``eager``: a function runs
-        eagerly; ``error``: compilation raised.
-    graph, frame, skipped
-        The parts of the report that the step is about.
+    ``graph``: a graph was captured; ``break``: a break ended a graph or prevented one; ``eager``: a function runs
+    eagerly; ``error``: compilation raised.
     """
 
     kind: Literal["graph", "break", "eager", "error"]

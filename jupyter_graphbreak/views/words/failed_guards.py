@@ -275,10 +275,7 @@ def _make_failed_guard(
 ) -> FailedGuard:
     """Return a failed guard.
 
-    Parameters
-    ----------
-    heads_of_other_guards : set
-        If other guards show that the code computes constants from this size, the kinds of their lines.
+    If other guards show that the code computes constants from this size, the kinds of their lines are given.
     """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
@@ -395,10 +392,7 @@ def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
     """Return advice about lines that turn a size into a constant, which ``dynamic=True`` does not prevent.
 
-    Parameters
-    ----------
-    heads : set
-        The kinds of the lines. Recompiles because of a condition are expected, so the other kinds take precedence.
+    Recompiles because of a condition are expected, so other kinds of lines take precedence.
     """
     if "loop" in heads:
         return (

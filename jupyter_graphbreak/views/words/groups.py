@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: Fewer breaks than this are shown one by one, unless one remedy removes them all.
 _MIN_GROUPED_BREAKS = 3
-#: The maximum number of causes to list.
 _MAX_CAUSES = 3
 
 

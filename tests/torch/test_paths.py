@@ -63,7 +63,7 @@ def exports(x: torch.Tensor) -> torch.Tensor:
 def test_a_question_is_listed_only_if_this_release_answers_it_differently_when_compiled() -> None:
     answers_differ = not torch.equal(
         torch.compile(exports, backend="eager")(ONES), exports(ONES)
-    )  # they do in torch 2.9
+    )  # the answers differ in torch 2.9
     torch._dynamo.reset()
     assert [path.location.line for path in report_of(exports).paths if path.location] == (
         [exports.__code__.co_firstlineno + 1] if answers_differ else []

@@ -482,7 +482,7 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
     defaults: list[str] = []
 
 
-class CachedCode(CodeObject, frozen=True, kw_only=True):
+class EarlierCode(CodeObject, frozen=True, kw_only=True):
     """A code object that Dynamo knew when the run began; ``cell`` is the name of its cell, if it has one.
 
     For a cell, ``firstlineno`` is the line number that the user sees.
@@ -502,7 +502,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
         Whether calls may be compiled only for the report; each such call has a :class:`CompiledForReport`.
     begun : int or None
         The number of compilations that Dynamo itself counted, if it counts them.
-    held : list of CachedCode or None
+    held : list of EarlierCode or None
         The code that Dynamo began to compile before the run, even if it then skipped the code, and had not forgotten
         at the end: it may run without a record.
     """
@@ -521,7 +521,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     watched: bool = False
     compiled_calls: bool = False
     begun: int | None = None
-    held: list[CachedCode] | None = None
+    held: list[EarlierCode] | None = None
 
 
 _CLASS_OF_KIND: dict[str, type[Addition]] = {

@@ -107,7 +107,7 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
             "a_loop_whose_test_continues_only_when_compiled",
             "part of line {0} and line {1} run only because the code is compiled",
         ),
-        ("in_a_with_block", "line {1} runs only because the code is compiled"),
+        ("a_question_in_a_with_block", "line {1} runs only because the code is compiled"),
     ],
 )
 def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:

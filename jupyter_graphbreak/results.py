@@ -159,9 +159,11 @@ class Report(schema.Report, frozen=True, dict=True):
         LookupError
             If the report has copies of the called functions, but no finding with this id.
         """
-        existing = next((reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None)
-        if existing is not None and not redacted:
-            return Reproducer.of(existing)
+        existing_reproducer = next(
+            (reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None
+        )
+        if existing_reproducer is not None and not redacted:
+            return Reproducer.of(existing_reproducer)
         reproduce = self.__dict__.get(_REPRODUCE_ATTRIBUTE)
         if reproduce is None:
             raise NotReproducedError(

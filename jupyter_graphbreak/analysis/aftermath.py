@@ -83,10 +83,10 @@ class ResumeTable:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
         index_by_code: dict[Any, int] = {}
         for frame in frames:
-            ending = self._breaks.ending_break(frame)
+            ending_break = self._breaks.ending_break(frame)
             for creation in frame.resumes:
                 if creation.id not in index_by_code:
-                    index_by_code[creation.id] = self._add_resume(creation, ending)
+                    index_by_code[creation.id] = self._add_resume(creation, ending_break)
         return index_by_code
 
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
@@ -104,11 +104,11 @@ class ResumeTable:
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # the name of a resume function contains the line of the break
-                    ending = ending_breaks.get((original_name(name), filename, line))
+                    ending_break = ending_breaks.get((original_name(name), filename, line))
                     creation = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resume_line
                     )
-                    index = self._add_resume(creation, ending or self._breaks.first_break_through(filename, line))
+                    index = self._add_resume(creation, ending_break or self._breaks.first_break_through(filename, line))
                 index_by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
@@ -119,11 +119,11 @@ class ResumeTable:
 
     def _store_ending(self, frame: FrameLedger, ending_breaks: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
         """Store the break at which a frame ends, by the line that the frame's own function had reached."""
-        ending, event = self._breaks.ending_break(frame), frame.ending_event
-        if ending is None or event is None:
+        ending_break, event = self._breaks.ending_break(frame), frame.ending_event
+        if ending_break is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
-            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending
+            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending_break
 
     def _find_containing_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         """Find the frames that contain the code of resume functions without a frame of their own.

@@ -310,8 +310,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     own_entries = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
     stack = shown_stack(sources, own_entries or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
-    parsed = messages.parse_reason(message, error.type)
-    type_names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
+    parsed_reason = messages.parse_reason(message, error.type)
+    type_names = {parsed_reason.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         type_names.add(message.partition(":")[0])
     matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in type_names]

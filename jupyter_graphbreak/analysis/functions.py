@@ -28,8 +28,8 @@ def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     The name is that in the code object, such as ``<lambda>``. The line may be one of a decorator.
     """
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
-    enclosing = [(first, last) for first, last in functions if first <= line <= last]
-    return min(enclosing, key=lambda lines: lines[1] - lines[0])[1] if enclosing else None
+    enclosing_functions = [(first, last) for first, last in functions if first <= line <= last]
+    return min(enclosing_functions, key=lambda lines: lines[1] - lines[0])[1] if enclosing_functions else None
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:

@@ -197,13 +197,13 @@ class _Uses:
         self.values: list[Any] = []
         self.calls_user_functions = False
         self.computes = _calculates(function)
-        visited: set[types.CodeType] = set()
+        visited_code_objects: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, receiver, 0)]
-        while pending and len(visited) < _MAX_FUNCTIONS:
+        while pending and len(visited_code_objects) < _MAX_FUNCTIONS:
             current, instance, depth = pending.pop()
-            if current.__code__ in visited:
+            if current.__code__ in visited_code_objects:
                 continue
-            visited.add(current.__code__)
+            visited_code_objects.add(current.__code__)
             names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})

@@ -250,11 +250,11 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
         with contextlib.suppress(Exception):  # the tokenizer fails if the file was changed after the import
             blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
     segments: list[SegmentText] = []
-    covered = 0
+    covered_end = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise a function that is already included contains the block
+        if start >= covered_end:  # otherwise a function that is already included contains the block
             segments.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
-            covered = end
+            covered_end = end
     return segments
 
 

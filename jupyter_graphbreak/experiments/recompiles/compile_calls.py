@@ -98,8 +98,10 @@ class _CompileCallSearch:
         """Yield the functions and classes that a decorator compiles, each with this decorator."""
         for node in (node for node in self.nodes[self.source] if isinstance(node, FunctionNode | ast.ClassDef)):
             for decorator in node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if self._is_torch_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
+                called_function = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if self._is_torch_compile(called_function) or (
+                    isinstance(decorator, ast.Call) and self._is_partial(decorator)
+                ):
                     yield node, decorator
 
     def _is_torch_compile(self, node: ast.expr) -> bool:

@@ -400,8 +400,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     indent = text_before[: len(text_before) - len(text_before.lstrip())]
     if text_before.rstrip().endswith(":"):
         code_before, indent = text_before.rstrip(), f"{indent}    "
-        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+        text_after = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or text_after.strip().startswith(";"):
             return None
     elif text_before.rstrip().endswith(";"):
         code_before = text_before.rstrip().rstrip(";").rstrip()
@@ -481,9 +481,9 @@ def _expressions_outside_function(tree: ast.AST, own_line: int | None) -> Iterat
         if isinstance(node, ast.expr):
             yield node
         # A called expression is not a number, but its parts may be.
-        called = node.func if isinstance(node, ast.Call) else None
-        pending += [child for child in ast.iter_child_nodes(node) if child is not called]
-        pending += list(ast.iter_child_nodes(called)) if called is not None else []
+        called_function = node.func if isinstance(node, ast.Call) else None
+        pending += [child for child in ast.iter_child_nodes(node) if child is not called_function]
+        pending += list(ast.iter_child_nodes(called_function)) if called_function is not None else []
 
 
 def _reads(node: ast.expr, path: Path) -> bool:

@@ -79,11 +79,13 @@ def compare_breaks(
     ]
     breaks_after = [pair for run in runs_after for pair in run.breaks_with_lines()]
     first_call_breaks = breaks_before[: len(runs_before[0].report.breaks)]
-    remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
+    remaining_by_id = {
+        old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks
+    }
     breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
-        if (breaks_now := remaining[old.break_.id])
+        if (breaks_now := remaining_by_id[old.break_.id])
         and all(new_break.gb_type != old.break_.gb_type for new_break in breaks_now)
     }
     new_breaks = [
@@ -91,7 +93,7 @@ def compare_breaks(
         for new_break, new_lines in breaks_after
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed_break_ids = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    removed_break_ids = frozenset(ident for ident, breaks_now in remaining_by_id.items() if not breaks_now)
     return BreakComparison(removed_break_ids, breaks_with_different_cause, new_breaks)
 
 
@@ -326,8 +328,10 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
     """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
-    counting = [difference for difference in diffs if not difference.is_acceptable]
-    return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
+    counted_differences = [difference for difference in diffs if not difference.is_acceptable]
+    return bool(case.input.state and counted_differences) and all(
+        item.text.startswith(errors) for item in counted_differences
+    )
 
 
 @dataclass(frozen=True)

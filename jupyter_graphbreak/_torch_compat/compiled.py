@@ -246,8 +246,9 @@ def is_known_code(code: CodeType) -> bool:
 
 
 def state_of_known_code(code: CodeType) -> ref[Any] | None:
-    """Return a weak reference to Dynamo's state for a known code object; a reset of Dynamo deletes the state.
+    """Return a weak reference to Dynamo's state for a code object; ``None`` if Dynamo does not know the code object.
 
+    A reset of Dynamo deletes the state.
     The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
     because after a reset the callback would fail.
     """

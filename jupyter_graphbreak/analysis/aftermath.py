@@ -369,7 +369,7 @@ class SkipTable:
             self._add_skipped(None, name, self._eager_lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
     def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
-        """Return the lines that run eagerly: the whole function, or those after the resume point."""
+        """Return the lines that run eagerly: the function, or those after its resume point; ``None`` if unknown."""
         if code_id is not None and is_resume_name(name):
             line = self._resume_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
@@ -404,7 +404,10 @@ class SkipTable:
         )
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
-        """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
+        """Return the kind of block in the frame's own function that contains the break or the call that leads to it.
+
+        The result is ``None`` if there is no such block.
+        """
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
         own_entries = (

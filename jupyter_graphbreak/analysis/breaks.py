@@ -319,7 +319,7 @@ class BreakTable:
         return self._break_by_event.get(id(frame.ending_event)) if frame.ending_event is not None else None
 
     def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
-        """Return the first break whose stacks include a line."""
+        """Return the first break whose stacks include a line; ``None`` if there is none."""
         location = self._sources.location(filename, line)
         for folded_break in self._breaks:
             for occurrence in folded_break.occurrences:

@@ -51,7 +51,10 @@ def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
 
 
 def head_kind_of_line(code: str) -> HeadKind | None:
-    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines."""
+    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines.
+
+    The result is also ``None`` if the line cannot be parsed.
+    """
     code = code.strip().removeprefix("el")
     tree = parse_python(f"{code} pass" if code.endswith(":") else code)
     return head_kind(tree, 1) if tree is not None else None

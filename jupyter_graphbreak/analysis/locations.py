@@ -102,6 +102,8 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 def _head_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of the iterable of a ``for`` loop.
 
+    For any other node, the result is ``None``.
+
     If the condition or iterable begins on a later line, the range begins with the statement, so that a location keeps
     its line.
     """
@@ -361,7 +363,7 @@ class Sources:
         *,
         is_branch: bool = False,
     ) -> Location | None:
-        """Return the location of a frame, with the names and line numbers that the user knows.
+        """Return the location of a frame, with the names and line numbers that the user knows; ``None`` without a line.
 
         At a branch, it is that of the whole test, even if the test has several operands.
         """
@@ -421,7 +423,7 @@ class Sources:
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
     def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
-        """Return the location of a stack entry."""
+        """Return the location of a stack entry; ``None`` if the entry has no line."""
         return self.location(
             stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
         )
@@ -522,7 +524,10 @@ class Sources:
         return lines.get(line)
 
     def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
-        """Return the range of the expression with the given span on a line, with the user's line numbers."""
+        """Return the range of the expression with the given span on a line, with the user's line numbers.
+
+        The result is ``None`` if the span or the text is unknown.
+        """
         column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:

@@ -225,5 +225,5 @@ def _exception_message(text: str) -> str:
 
 
 def page_url(gb_id: str | None) -> str | None:
-    """Return the URL of PyTorch's page on a graph break."""
+    """Return the URL of PyTorch's page on a graph break; ``None`` for a break without a GB id."""
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

@@ -57,7 +57,7 @@ class SourceRegions:
         return sorted(enclosing_regions, key=lambda region: (region.line, region.column))
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
-        """Return the region that opens a scope on a line: a ``with`` item, a decorator, or else a call."""
+        """Return the region that opens a scope on a line, if any: a ``with`` item, a decorator, or else a call."""
         candidates = [region for region in self._regions if region.line <= line <= region.end_line]
         form_order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
@@ -275,7 +275,7 @@ class ScopeTable:
         return scope.id
 
     def _region_location(self, filename: str, region: Region) -> Location | None:
-        """Return the location of a region, from the line that opens it to its last line."""
+        """Return the location of a region, from the line that opens it to its last line; ``None`` if it is unknown."""
         start = self._sources.location(filename, region.line - self._sources.line_offset(filename))
         if start is None:
             return None

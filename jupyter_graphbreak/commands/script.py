@@ -335,7 +335,10 @@ def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
 
 
 def _program_traceback(error: Exception) -> TracebackType | None:
-    """Return the traceback of an error without the frames that ran the program."""
+    """Return the traceback of an error without the frames that ran the program.
+
+    If no other frames are left, the result is ``None`` for a SyntaxError, and the whole traceback for other errors.
+    """
     from jupyter_graphbreak.analysis.locations import is_runner
     from jupyter_graphbreak.records.package_paths import package_paths
 

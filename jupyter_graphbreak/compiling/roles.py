@@ -176,7 +176,10 @@ def is_transform(callable_: Any) -> bool:
 
 
 def plain_function(callable_: Any) -> types.FunctionType | None:
-    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself."""
+    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself.
+
+    The result is ``None`` if that is not a Python function.
+    """
     if is_instance(callable_, functools.partial):
         return plain_function(callable_.func)
     function = inspect.unwrap(getattr(callable_, "__func__", callable_))

@@ -83,7 +83,10 @@ def check_hiding() -> None:
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:
-    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
+    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError.
+
+    For any other error, the result is ``None``.
+    """
     if type(error) is not RuntimeError:
         return None
     last = list(_traceback_entries(error.__traceback__))[-1]

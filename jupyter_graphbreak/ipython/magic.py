@@ -101,7 +101,7 @@ def _strip_own_frame() -> None:
 
 
 def _prepare_repeat() -> bool:
-    """Prepare to run the cell again unchanged, if a graph of its function raised the current error."""
+    """Prepare to run the cell again unchanged, and return true, if a graph of its function raised the current error."""
     error = sys.exc_info()[1]
     return isinstance(error, Exception) and _loaded_magic().runs.prepare_repeat(error)
 

@@ -225,12 +225,12 @@ class TimeOwners:
         return break_ or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
     def _break_ending_frame(self, frame: Frame) -> str | None:
-        """Return the break that ended a frame's graph or made Dynamo skip the frame."""
+        """Return the break that ended a frame's graph or made Dynamo skip the frame; ``None`` if none did."""
         ending_break = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
         return ending_break or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
 
     def _causing_break(self, frame: Frame | None) -> str | None:
-        """Return the break that makes Dynamo compile a frame separately."""
+        """Return the break that makes Dynamo compile a frame separately; ``None`` if none does."""
         visited_frame_ids: set[str] = set()
         while frame is not None and frame.id not in visited_frame_ids:
             visited_frame_ids.add(frame.id)

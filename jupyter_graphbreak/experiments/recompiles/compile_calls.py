@@ -170,7 +170,10 @@ class _CompileCallSearch:
         return "by name" if name == self._short_name and not definitions else "unknown"
 
     def _certainty_of_result(self, name: str) -> _Certainty | None:
-        """Return how certain it is that a call to the function or class with this name returns the function."""
+        """Return how certain it is that a call to the function or class with this name returns the function.
+
+        The result is ``None`` for a different class, of which the function is no instance.
+        """
         definitions = self._definitions(name)
         for source, node in definitions:
             if isinstance(node, ast.ClassDef):

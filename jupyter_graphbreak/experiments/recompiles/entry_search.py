@@ -372,7 +372,8 @@ class EntrySearch:
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
 
-        A line of the user in a guard of the run comes before a line of a library in the error of a trial.
+        A line of the user in a guard of the run comes before a line of a library in the error of a trial. The
+        result is ``None`` if there is neither.
         """
         line_in_editor = None
         if line_from_error is not None:

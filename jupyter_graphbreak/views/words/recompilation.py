@@ -443,7 +443,7 @@ def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> R
 
 
 def _entry_of(report: Report, frame_id: str | None) -> str | None:
-    """Return the id of the first compilation of the entry through which the program called a frame."""
+    """Return the id of an entry's first compilation, given a frame that it called; ``None`` for an unknown frame."""
     frames = lookup.frames(report)
     visited_ids: set[str] = set()
     frame = frames.get(frame_id or "")

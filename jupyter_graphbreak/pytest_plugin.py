@@ -98,11 +98,8 @@ def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | N
     """Return a description of how a report exceeds the limit of a marker; ``None`` if it does not."""
     if marker_name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
-        return (
-            f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
-            if seconds > limit.max_number
-            else None
-        )
+        sentence = f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
+        return sentence if seconds > limit.max_number else None
     items, noun = (
         (report.breaks, "graph break") if marker_name == "max_graph_breaks" else (report.recompiles, "recompile")
     )

@@ -92,7 +92,7 @@ class ResumeTable:
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         #: The breaks that end frames, by function, file and line.
         ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
-        #: By the frame id, which all compilations of a code object share.
+        #: The indices by autograd id and frame id, which all compilations of a code object share.
         index_by_frame: dict[tuple[int | None, int], int] = {}
         for frame in frames:
             name, filename, line = frame.code
@@ -178,13 +178,7 @@ class ResumeTable:
 
 
 def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
-    """Return why Dynamo gave up on a frame at a break.
-
-    Parameters
-    ----------
-    block : str or None
-        The block around the break in the frame's own function, as :func:`enclosing_block` finds it.
-    """
+    """Return why Dynamo gave up on a frame at a break, given the enclosing block in the frame's own function."""
     stated_cause = consequence or cause
     if "graph break in loop" in stated_cause.gb_type or "for/while loop" in (stated_cause.explanation or ""):
         return LOOP
@@ -205,12 +199,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
     """Return why a function was not recompiled.
 
-    Parameters
-    ----------
-    limit, value : str, int
-        The setting that was reached, and its value.
-    is_shared : bool
-        Whether the wrapper that torch puts around every decorated function reached the limit.
+    ``is_shared`` tells whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
     return _fill_in_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
@@ -260,7 +249,7 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _trees_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Return the trees of the segments of a source that contain a line, with the line numbers of the source."""
+    """Yield the syntax trees of those segments of a source that contain a line, with the line numbers of the source."""
     return trees_of(
         segment
         for segment in source.segments
@@ -302,10 +291,7 @@ _AVOIDABLE_BY_MOVING_LINES: frozenset[SkipKind] = frozenset({"loop", "context ma
 class SkipTable:
     """Lists the functions of a run that run eagerly, each with the break that caused it, if any.
 
-    Parameters
-    ----------
-    resume_lines : dict
-        The line on which each resume function continues, by the id of its code object.
+    ``resume_lines`` contains the line on which each resume function continues, by the id of its code object.
     """
 
     def __init__(self, sources: Sources, breaks: BreakTable, resume_lines: dict[int, int]) -> None:
@@ -358,13 +344,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limit_refusal(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
-        """Add a function that was not recompiled because of a limit.
-
-        Parameters
-        ----------
-        code : tuple
-            The name, the file and the first line of the function.
-        """
+        """Add a function, as its name, file and first line, that was not recompiled because of a limit."""
         # If the wrapper that torch shares reached the limit, the decorated function runs eagerly.
         name, filename, line = refusal.wrapped.code_key if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id

@@ -63,17 +63,9 @@ _CACHE_BYPASSES = ("artifact:fx_graph_cache_bypass", "artifact:aotautograd_cache
 
 
 def build_report(records: Iterable[Record]) -> Report:
-    """Build the report of a run.
+    """Build the report of a run from the records of a recording, or from entries of a ``TORCH_TRACE`` file.
 
-    Parameters
-    ----------
-    records : iterable of Record
-        A recording of :func:`jupyter_graphbreak.recording.recorder.record`, or entries of a ``TORCH_TRACE`` file.
-
-    Returns
-    -------
-    Report
-        Records that cannot be read are left out and listed in ``diagnostics``; they raise no error.
+    Records that cannot be read are left out and listed in ``diagnostics``; they raise no error.
     """
     return build_with_files(records)[0]
 
@@ -222,13 +214,7 @@ def _sources_of(lists: _Lists, sources: Sources) -> list[Source]:
 
 
 class _PartBuilder:
-    """Builds the parts of a report one by one; an internal error in one part does not affect the others.
-
-    Parameters
-    ----------
-    notes : list of Diagnostic
-        Receives a note about each part that may be incomplete.
-    """
+    """Builds the parts of a report one by one; an internal error is noted and affects only one part."""
 
     def __init__(self, notes: list[Diagnostic]) -> None:
         self._notes = notes

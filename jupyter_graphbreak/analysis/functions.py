@@ -25,14 +25,7 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     """Return the last line of the innermost function with a certain name around a line, ``None`` if there is none.
 
-    Parameters
-    ----------
-    tree : ast.AST
-        The source, with the same line numbers as ``line``.
-    line : int
-        Any line of the function or of its decorators.
-    name : str
-        The name in the code object, such as ``forward`` or ``<lambda>``.
+    The name is that in the code object, such as ``<lambda>``. The line may be one of a decorator.
     """
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing = [(first, last) for first, last in functions if first <= line <= last]

@@ -40,13 +40,7 @@ _LOCATION_COMMENT = re.compile(
 
 
 class GraphTable:
-    """Lists the graphs of a run, named by letters in the order of their capture.
-
-    Parameters
-    ----------
-    notes : list of Diagnostic
-        Receives a warning about lines that could not be read.
-    """
+    """Lists the graphs of a run, named by letters in the order of their capture; notes lines that it cannot read."""
 
     def __init__(self, sources: Sources, notes: list[Diagnostic]) -> None:
         self._sources = sources

@@ -38,12 +38,8 @@ def build_job(
 ) -> Job:
     """Return the job of the given processes, those without a rank first.
 
-    Breaks of different processes are listed as one break if file, line and cause are the same.
-
-    Parameters
-    ----------
-    compile_times : mapping
-        The times of each process's compilations, by process id.
+    Breaks of different processes are listed as one break if file, line and cause are the same. ``compile_times``
+    contains the times of each process's compilations, by process id.
     """
     merged_processes = _merge_equal_processes(
         sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))

@@ -46,13 +46,7 @@ _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompil
 
 @dataclass
 class BreakEvent:
-    """One occurrence of a break in one frame.
-
-    Parameters
-    ----------
-    order : int
-        The number of the record among all records of the run.
-    """
+    """One occurrence of a break in one frame; ``order`` is the number of its record among all records of the run."""
 
     message: messages.BreakMessage
     attempt: int
@@ -170,19 +164,11 @@ class FrameLedger:
 class Ledger:
     """The contents of a run's records, sorted.
 
-    Parameters
-    ----------
-    has_all_skip_reasons : bool
-        Whether a reason is recorded for every frame that Dynamo did not begin to compile, as in newer PyTorch releases.
-    refusals : list of (FrameRefused, int)
-        The refusals that are in no frame's ledger, with the numbers of their records.
-    settings : list of (str, SettingsInForce)
-        The id of the first frame for which the settings were in force, and the settings.
-    cudagraph_skips : list of (FrameLedger or None, str)
-        The reasons why graphs run without a CUDA graph, each with the frame of the graph. The frame is ``None`` if
-        PyTorch made this decision only when the graph ran.
-    counts_by_kind : Counter
-        The number of records of each kind, without entries that repeat or announce a break.
+    Newer PyTorch releases give a reason for every frame that Dynamo did not begin to compile: ``has_all_skip_reasons``.
+    ``refusals`` are in no frame's ledger; they have the numbers of their records. ``settings`` contains the id of the
+    first frame for which the settings were in force. ``cudagraph_skips`` are the reasons why graphs run without a CUDA
+    graph, each with its frame, or ``None`` if PyTorch made this decision only when the graph ran. ``counts_by_kind``
+    leaves out entries that repeat or announce a break.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)

@@ -40,21 +40,9 @@ class _Function(NamedTuple):
 class ReusableCode:
     """The code of one run that the other run may have reused instead of compiling it.
 
-    Parameters
-    ----------
-    report : Report
-        The report of the run that compiled something.
-    other_report : Report
-        The report of the earlier or later run that may have reused code instead.
-    unmatched : list of Break
-        The breaks of the run that the other run does not report.
-    lines : mapping
-        The corresponding lines of the other run, by the lines of the run.
-
-    Attributes
-    ----------
-    hidden_breaks : list of Break
-        The breaks of ``unmatched`` that may have occurred unseen in the other run.
+    ``unmatched`` are the breaks of the run that compiled something that the earlier or later run does not report; those
+    that may have occurred unseen in that run are ``hidden_breaks``. ``lines`` maps the lines of the run to those of the
+    other run.
     """
 
     def __init__(

@@ -30,14 +30,9 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """An expression in the source that can open a scope.
+    """An expression in the source that can open a scope, and the lines that the scope covers.
 
-    Parameters
-    ----------
-    first_line, last_line : int
-        The lines that the scope covers; a decorated function begins with its first decorator.
-    mentions_setting : bool
-        Whether the expression mentions the setting.
+    A decorated function begins with its first decorator.
     """
 
     form: Form
@@ -50,13 +45,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class SourceRegions:
-    """The regions of one source.
-
-    Parameters
-    ----------
-    source : Source
-        The source, whose segments are parsed one by one; a segment that is not Python is left out.
-    """
+    """The regions of one source, whose segments are parsed one by one; a segment that is not Python is left out."""
 
     def __init__(self, source: Source) -> None:
         self._regions = [region for tree in trees_of(source.segments) for region in _regions(tree)]

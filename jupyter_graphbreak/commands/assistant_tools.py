@@ -239,13 +239,7 @@ class AssistantTools:
             return output.read(), status, text
 
     def _path_in_folder(self, path: str) -> Path:
-        """Return the real path of a file in the folder.
-
-        Raises
-        ------
-        ToolError
-            If the file does not exist or is outside the folder; symbolic links are followed.
-        """
+        """Return the real path of a file; raise a ToolError if it is missing or outside the folder."""
         try:
             real_path = (self._folder / path).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):

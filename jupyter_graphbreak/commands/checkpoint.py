@@ -9,7 +9,6 @@ import click
 from jupyter_graphbreak.commands.options import FAILED, SUCCESS, FileProblem
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
-#: The maximum number of names that are printed.
 _MAX_NAMES = 5
 
 

@@ -42,7 +42,7 @@ route = with_fallback("deciding what to compile", _route, lambda callable_: call
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:
-    """Route the calls in some statements, in place, except those inside the functions and classes that they define.
+    """Route the calls in statements, in place, except those inside the functions and classes that they define.
 
     There is no recursion, because a cell may be nested more deeply than Python's stack.
     """

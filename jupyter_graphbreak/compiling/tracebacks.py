@@ -38,10 +38,7 @@ _DISABLING_WRAPPER = "DisableContext.__call__.<locals>._fn"
 def hide_compiler(error: BaseException) -> None:
     """Remove the compiler's frames from the traceback of an error and of the errors chained to it.
 
-    Parameters
-    ----------
-    error : BaseException
-        The error, while it is handled in the frame that called the program's compiled code.
+    It must be handled in the frame that called the program's compiled code.
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
@@ -55,12 +52,8 @@ def hide_compiler(error: BaseException) -> None:
 def check_hiding() -> None:
     """Hide the frames of an imitated compiler, so that an incompatibility shows before anything is compiled.
 
-    A compiled function calls a resume function, which calls a graph, which raises the error.
-
-    Raises
-    ------
-    AssertionError
-        If the frames cannot be hidden.
+    A compiled function calls a resume function, which calls a graph, which raises the error. If its frames cannot be
+    hidden, an AssertionError is raised.
     """
     filename = f"{__name__}.tested"
     function = compile(f"def tested(x):\n {_TESTED_RESUME_NAME}(x)\n", filename, "exec").co_consts[0]
@@ -169,12 +162,7 @@ def trim_error(error: BaseException) -> None:
     """Remove frames that a plain run would not have from the tracebacks of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and Dynamo's frames. A resume function is shown as the
-    function that it resumes.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error, while it is handled in the cell's own code.
+    function that it resumes. The error must be handled in the cell's own code.
     """
     if error.__traceback__ is None:
         return

@@ -66,16 +66,9 @@ class MoreRecompiles(msgspec.Struct, frozen=True):
 class GateVerdict(msgspec.Struct, frozen=True):
     """The gate's decision.
 
-    Parameters
-    ----------
-    newly_eager : list of AllowedEagerFunction
-        The functions that run eagerly for a reason other than a break although the baseline does not allow it.
-    gone_breaks : list of AllowedBreak
-        The allowed breaks that no longer occur.
-    changed_versions : dict
-        The old and the new version of each library whose version has changed, by the name of its module.
-    nothing_compiled : bool
-        Whether nothing was compiled: the absence of breaks then proves nothing.
+    ``newly_eager`` functions run eagerly for a reason other than a break although the baseline does not allow it.
+    ``gone_breaks`` are allowed but no longer occur. ``changed_versions`` contains the old and the new version of each
+    library, by the name of its module. If nothing was compiled, the absence of breaks proves nothing.
     """
 
     new_breaks: list[AllowedBreak]
@@ -144,10 +137,7 @@ def _pair_entries(
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 
-    Parameters
-    ----------
-    is_gone : callable
-        Returns whether the function of an old entry is gone.
+    ``is_gone`` returns whether the function of an old entry is gone.
     """
     pairs = []
     old: list[_Allowed | None] = list(before)

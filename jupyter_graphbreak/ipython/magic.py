@@ -317,12 +317,8 @@ class CompileExplain(Magics):
 def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live_outputs: LiveOutputs) -> Any:
     """Compile the function of a call, make the call and explain what happened; return the result.
 
-    With ``--log``, explain a log instead, and return ``None``.
-
-    Raises
-    ------
-    UsageError
-        If the line is not a call, or if the log cannot be read.
+    With ``--log``, explain a log instead, and return ``None``. A UsageError is raised if the line is not a call, or if
+    the log cannot be read.
     """
     if options.log is not None:
         _explain_log(shell, options, options.log)

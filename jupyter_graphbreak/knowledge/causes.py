@@ -31,7 +31,7 @@ _SKIP_SIDE_EFFECTS = DynamoSetting(
 _IGNORE_LOGGING_ADVICE = (
     f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
 )
-_TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
+_NUMPY_RANDOM_FROM_TORCH = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
 _TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
 _TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
 _TRACE_CONTEXTLIB = DynamoSetting("enable_trace_contextlib", value=True)
@@ -1139,10 +1139,10 @@ CAUSES = (
         "GB0298",
         ("attempted to trace torch._numpy.random function with config.use_numpy_random_stream=True",),
         title="NumPy's random numbers",
-        advice=f"set {_TORCH_RANDOM}, or draw with torch",
-        setting_advice=f"set {_TORCH_RANDOM}",
+        advice=f"set {_NUMPY_RANDOM_FROM_TORCH}, or draw with torch",
+        setting_advice=f"set {_NUMPY_RANDOM_FROM_TORCH}",
         manual_step=_NUMPY_STEP,
-        settings=((_TORCH_RANDOM,),),
+        settings=((_NUMPY_RANDOM_FROM_TORCH,),),
         since="2.10",
     ),
     KnownCause(
@@ -1898,12 +1898,8 @@ CALLS = (
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
     """Return the entry for a cause; the facts about a known call replace the entry's own facts.
 
-    A cause that is not in the table gets an entry whose title is the cause's name.
-
-    Parameters
-    ----------
-    context : str or None
-        PyTorch's debug context of the break, which may contain the name of the called function.
+    A cause that is not in the table gets an entry whose title is the cause's name. PyTorch's debug context of the break
+    may contain the name of the called function.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)

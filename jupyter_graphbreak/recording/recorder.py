@@ -85,14 +85,9 @@ def cell_of_shell(filename: str) -> CellText | None:
 class Recording:
     """The records of one run, in order, and the time that recording took.
 
-    Parameters
-    ----------
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
-    on_record : callable or None
-        Called with each new record, for live progress, on the thread that compiles.
-    running_filename : str or None
-        The file name of the cell that is running.
+    ``find_cell`` returns the cell that a code object comes from, given its file name. ``on_record`` is called with each
+    new record, for live progress, on the thread that compiles. ``running_filename`` is that of the cell that is
+    running.
     """
 
     def __init__(
@@ -129,7 +124,7 @@ class Recording:
             self._on_record(record)
 
     def add_time_spent(self, seconds: float) -> None:
-        """Add some seconds to the time that recording took."""
+        """Add the given number of seconds to the time that recording took."""
         with self._lock:
             self.capture_s += seconds
 
@@ -411,15 +406,8 @@ _HOOKS = (
 def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
     """Send observations of Dynamo on the threads of a run to ``emit`` while the context is open.
 
-    Parameters
-    ----------
-    emit : Emit
-        Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
-
-    Yields
-    ------
-    list of str
-        A sentence for each hook that this release of PyTorch does not support.
+    ``emit`` is called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
+    Yield a sentence for each hook that this release of PyTorch does not support.
     """
     notes: list[str] = []
     observer = Observer(emit, add_time, claim)

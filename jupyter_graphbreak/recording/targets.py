@@ -1,4 +1,4 @@
-"""Find the functions and modules that some code uses, and those that are already compiled."""
+"""Find the functions and modules that a piece of code uses, and those that are already compiled."""
 
 from __future__ import annotations
 
@@ -118,10 +118,7 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
 def names_not_compiled_again(values: Mapping[str, Any], started_functions: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
-    Parameters
-    ----------
-    started_functions : iterable of (str, str, int)
-        The function, file and first line of each code object that was compiled in this run.
+    ``started_functions`` contains the name, file and first line of each code object that was compiled in this run.
     """
     compiled_now = set(started_functions)
     names = []

@@ -300,14 +300,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
     """Return whether torch, or an object of a trial, inserts this frame between the program's call and the operation.
 
     For example, torch inserts a frame for each operation if a default device is set, and Dynamo replaces built-in
-    functions such as ``enumerate`` with Python functions of its own.
-
-    Parameters
-    ----------
-    module_path : str or None
-        The path of the file relative to Python's search path; ``None`` for one of the user's files.
-    function : str
-        The name of the code object.
+    functions such as ``enumerate`` with Python functions of its own. The path of the user's files is ``None``.
     """
     if module_path == _STAND_INS_FILE:
         return True

@@ -86,13 +86,7 @@ class ProcessFacts:
                 pass
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
-        """Return the collected facts as our own records.
-
-        Parameters
-        ----------
-        notes, hints : iterable of str
-            Sentences about problems with the log, and sentences that say how to see more.
-        """
+        """Return the collected facts as our own records, with sentences on problems and on how to see more."""
         collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
         collected += [additions.Note(level="info", message=message) for message in hints]
         if not self._is_own_recording:  # our own recordings already contain all of this
@@ -283,10 +277,7 @@ def _source_folder_hint(number: int) -> str:
 def _mentions(records: Iterable[Record], keys_without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
     """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
 
-    Parameters
-    ----------
-    keys_without_code : set of CompileKey
-        The compile keys of the frames for which Dynamo compiled no code.
+    ``keys_without_code`` are those of the frames for which Dynamo compiled no code.
     """
     names: dict[int, str] = {}
     read_payloads: set[str] = set()

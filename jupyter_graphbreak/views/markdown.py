@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 #: The maximum number of lines in a code block.
 _MAX_LINES = 200
-#: The maximum number of characters in a line.
 _MAX_LINE_LENGTH = 1_000
 #: The maximum number of characters in a table cell.
 _MAX_CELL_LENGTH = 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
 # GitHub limits a comment to 65,536 characters.
-#: The maximum number of reports.
 _MAX_REPORTS = 50
 #: The maximum number of breaks per report.
 _MAX_BREAKS = 50
@@ -44,13 +42,7 @@ _MAX_DIFFERENCES = 20
 def render_markdown(
     reports: Sequence[Report], titles: Sequence[str] = (), new_break_ids: Sequence[AbstractSet[str]] = ()
 ) -> str:
-    """Return reports as Markdown.
-
-    Parameters
-    ----------
-    new_break_ids : sequence of set of str
-        For each report, the ids of the breaks that a gate does not allow.
-    """
+    """Return reports as Markdown, each with the breaks that a gate does not allow."""
     parts = []
     for index, report in enumerate(map(shown_part, reports[:_MAX_REPORTS])):
         title = titles[index] if index < len(titles) else ""

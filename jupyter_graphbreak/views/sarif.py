@@ -44,12 +44,8 @@ def render_sarif(
 ) -> str:
     """Return reports as a SARIF log with one run.
 
-    Parameters
-    ----------
-    new_break_ids : sequence of set of str or None
-        For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
-    notebook : str or None
-        The path of the notebook whose cells the reports are about.
+    ``new_break_ids`` contains, for each report, the ids of the breaks that a gate does not allow; ``None`` if there is
+    no gate. ``notebook`` is the path of the notebook whose cells the reports are about.
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -93,10 +89,7 @@ def _rule_of(break_: Break) -> dict[str, Any]:
 def _result_of(report: Report, break_: Break, notebook: str | None, characters_left: list[int]) -> dict[str, Any]:
     """Return a break as a SARIF result.
 
-    Parameters
-    ----------
-    characters_left : list of int
-        A single item: the number of characters of fixes that may still be added; this result's fixes are subtracted.
+    The only item of ``characters_left``, the number of characters of fixes that may still be added, is updated.
     """
     sources = lookup.sources(report)
     annotated_location = _location_to_annotate(break_, sources)

@@ -83,7 +83,6 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 INDENT = "    "
-#: The maximum number of characters of one sentence.
 _MAX_SENTENCE_LENGTH = 20_000
 
 
@@ -287,7 +286,6 @@ _CONTEXT_LINES = 2
 _MAX_CALLS = 40
 #: The minimum number of calls of one stack to name.
 _MIN_CALLS = 2
-#: The maximum number of characters in a source line.
 _MAX_LINE_CHARS = 2_000
 #: The maximum number of breaks to list for one cause or to underline on one line.
 _MAX_LISTED_BREAKS = 5
@@ -427,7 +425,7 @@ def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int
 
 
 def _aftermath_lines(report: Report, break_: Break) -> list[str]:
-    """Describe the run after a break, without the error if :func:`describe_permission` already mentions it."""
+    """Describe the run after a break, without the error, which :func:`describe_permission` mentions."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
         last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
@@ -459,7 +457,7 @@ def _call_path(report: Report, break_: Break) -> str:
 
 
 def _join_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots for the others."""
+    """Join the calls that were chosen from a stack, by index, with dots for the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):
@@ -629,7 +627,7 @@ def _lines_of_failed_guards(report: Report, source: Source) -> list[int]:
 
 
 def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], guard_lines: Sequence[int]) -> list[Line]:
-    """Return lines around breaks, lines that lead to breaks, and lines around guards that failed, as many as fit.
+    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards.
 
     If there are none, return the first annotated line, the two lines before it, and the lines after it.
     """

@@ -94,7 +94,7 @@ def frames_outward(frame: FrameType | None, max_count: float = math.inf) -> Iter
 
 
 def program_stack() -> list[StackEntry]:
-    """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames."""
+    """Return the Python stack at the call that made Dynamo compile, outermost entry first."""
     is_in_dynamo = True
     stack: list[StackEntry] = []
     for frame in frames_outward(sys._getframe(1)):

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _SLOW_US, _SLOW_SHARE = 200.0, 0.2
 #: A pair of kernels is reported if it passes at least this many bytes, and this share of the bytes that all pairs pass.
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
-#: The maximum number of pairs.
 _MAX_PAIRS = 5
 #: The kinds of reasons that Inductor gives, by the words that identify them.
 _KIND_BY_WORDS: dict[str, WhyNotFused] = {

@@ -53,10 +53,7 @@ def mark_us(calls: Iterable[CallTime]) -> float:
 def graph_to_break_us(calls: Iterable[CallTime]) -> float:
     """Return Dynamo's own time in microseconds between a graph and a break.
 
-    Parameters
-    ----------
-    calls : iterable of CallTime
-        Calls in which nothing runs between two graphs.
+    In the given calls, nothing runs between two graphs.
     """
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
@@ -105,13 +102,8 @@ def graphs_time_share(parts: Sequence[CostPart]) -> float | None:
 class TimeOwners:
     """Assigns each stretch of a call to its owner, using the report of the run in which the call was compiled.
 
-    Parameters
-    ----------
-    compile_ids : sequence of str
-        The id of each graph's frame, in the order in which the graphs were compiled.
-    lookup_us_by_frame : mapping
-        The time to select a frame's code, by the frame's id. It is subtracted from the time of the code before the
-        frame.
+    ``compile_ids`` contains the id of each graph's frame, in the order in which the graphs were compiled. The time to
+    select a frame's code is subtracted from the time of the code before the frame.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
-#: PyTorch's reason if Inductor's cache, on which AOTAutograd's cache depends, is switched off.
+#: The reason that PyTorch gives for bypassing AOTAutograd's cache if Inductor's cache, on which it depends, is off.
 _SWITCHED_OFF = "FX graph cache is not enabled"
 #: The maximum number of times that the settings are extended.
 _MAX_ROUNDS = 4

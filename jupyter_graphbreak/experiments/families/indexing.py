@@ -22,12 +22,9 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that indexes with ``select()`` wherever a function uses a line's numbers; ``None`` without one.
+    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` without one.
 
-    Parameters
-    ----------
-    line : int
-        A line with an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
+    The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
     draft = draft_of(text)
     if draft is None:
@@ -54,7 +51,10 @@ def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
 
 
 def _number_indices(node: ast.Subscript) -> list[ast.expr]:
-    """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
+    """Return those of several indices that may be numbers in variables; empty unless all others are slices or integers.
+
+    An ellipsis counts as a slice.
+    """
     indices = _indices(node) if isinstance(node.slice, ast.Tuple) else []
     numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
     are_others_simple = all(
@@ -103,10 +103,11 @@ def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> 
 
 
 def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
-    """Write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
+    """Propose to write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
 
-    PyTorch turns a zero-dimensional index into a number, which a graph does not know. A variable used as an index is
-    replaced in the whole function, because each of its uses would break the graph.
+    PyTorch turns a zero-dimensional index into a number, which a graph does not know. If the index is a variable, all
+    subscripts of the function that use it as an index are rewritten, because each of them would break the graph.
+    Otherwise, those of the statement that contain the same expression are rewritten.
     """
     draft, node = site.draft, site.node
     targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

@@ -33,7 +33,7 @@ _LEVEL_ASSUMPTION = "its messages are lost as soon as the logger's level is lowe
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that move output and checks out of the graph."""
+    """Yield changes that move output and checks out of the graph, or that leave output out of compiled code."""
     site = site_of(problem)
     if site is None:
         return
@@ -92,7 +92,10 @@ def _is_output(statement: ast.stmt) -> bool:
 
 
 def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
-    """Return the statement at a break that may run after the call: a call whose result is not used, or a check."""
+    """Return the statement at a break if it may run after the call; otherwise ``None``.
+
+    It is a call whose result is not used, a ``raise``, an ``assert``, or an ``if`` around output or a ``raise``.
+    """
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
         outer = next(site.draft.ancestors(statement))

@@ -45,19 +45,11 @@ _CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"}
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, with a placeholder for the expression of the value.
+    """Code that changes or marks a value before each call; ``NAME`` stands for the expression of the value.
 
-    Parameters
-    ----------
-    template : str
-        The code, in which ``NAME`` stands for the expression for the value.
-    assigns : bool
-        Whether the code assigns a new value. ``template`` is then the expression for the new value.
-    optional_path : Path or None
-        The path of the value, or of an object that contains the value, if some calls have ``None`` there. These calls
-        need no change.
-    code_after : str
-        Further code, in which ``NAME`` stands for the new value.
+    If it assigns a new value, the template is the expression for the new value, for which ``NAME`` stands in
+    ``code_after``. If some calls have ``None`` at the path of the value, or of an object that contains it, this is the
+    optional path. These calls need no change.
     """
 
     path: Path
@@ -121,7 +113,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different candidate and more."""
+        """Return whether this candidate makes all changes of a different one that changes only calls, and more."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -150,15 +142,9 @@ class RecompileCandidate:
 class Circumstances:
     """Conditions, besides the variations, on which the candidates depend.
 
-    Parameters
-    ----------
-    owner : str
-        The name of the called module.
-    is_limit_worth_raising : bool
-        Whether the limit was reached although some calls used the code of earlier calls. If none did, every further
-        call would cause a recompile.
-    visible_names : frozenset of str
-        The names of variables that both the function and the code around its calls use.
+    ``owner`` is the name of the called module. The limit is worth raising if it was reached although some calls used
+    the code of earlier calls: otherwise, every further call would cause a recompile. ``visible_names`` are those of
+    variables that both the function and the code around its calls use.
     """
 
     owner: str

@@ -22,16 +22,9 @@ _MAX_ASSIGNMENTS = 3
 
 
 class CompiledDefinition(NamedTuple):
-    """The definition of the compiled function, as far as it is known.
+    """The definition of the compiled function, or of the module's class, as far as it is known.
 
-    Parameters
-    ----------
-    name : str
-        The name of the function, or of the module's class.
-    source : str or None
-        The source that defines the function; ``None`` if a library defines it.
-    line : int
-        The first line of the function in the source, which may be the line of a decorator.
+    ``source`` is ``None`` if a library defines it. The first line may be that of a decorator.
     """
 
     name: str

@@ -50,14 +50,10 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return source text with code inserted before some calls; ``None`` if the code cannot be inserted.
+    """Return source text with code inserted before the given calls; ``None`` if the code cannot be inserted.
 
-    Parameters
-    ----------
-    settings_statements : sequence of str
-        The statements that change settings. They run once, before the loops around the first call of each function.
-    reserved_names : collection of str
-        Names to which no inserted line may assign at the top level.
+    ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
+    inserted line may assign to the reserved names at the top level.
     """
     tree = parse_source(text)
     if tree is None:
@@ -378,7 +374,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _names_in(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a cell or a file uses, without the names that inner functions use."""
+    """Return the names that a function, a cell or a file uses, without the names inside inner functions and classes."""
     names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
@@ -465,14 +461,9 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of several numbers.
+    """Return the first line outside a function that reads one of several numbers, except arguments.
 
-    Parameters
-    ----------
-    paths : collection of Path
-        The paths of the numbers. Arguments that are numbers are ignored, because no other code reads them.
-    own_line : int or None
-        The first line of the function, or of its decorator; ``None`` if a different source defines the function.
+    ``own_line`` is the first line of the function or its decorator; ``None`` if a different source defines it.
     """
     read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _expressions_outside_function(tree, own_line)

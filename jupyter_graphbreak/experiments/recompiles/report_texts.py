@@ -52,7 +52,7 @@ class ReportTexts:
         return source_text(self._files.get(source, ""), self._find_cell)
 
     def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
-        """Return a program of some sources, to which changes can be applied."""
+        """Return a program of the given sources, to which changes can be applied."""
         files = {source: self._files[source] for source in sources}
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
@@ -108,10 +108,7 @@ class ReportTexts:
     def locate_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
         """Return a line that PyTorch reports, with the number that the editor shows for it.
 
-        Parameters
-        ----------
-        path : str
-            The path of the file, or the end of this path.
+        The path may be only the end of the file's path.
         """
         filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)

@@ -1,4 +1,4 @@
-"""Call an entry's function on copies, with the texts, definitions, settings and switches of a change."""
+"""Apply a change to copies of an entry: edits of source text, PyTorch settings, and statements that set switches."""
 
 from __future__ import annotations
 

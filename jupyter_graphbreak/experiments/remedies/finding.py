@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds
-#: for the trial of an edit, because the time to derive inputs is a share of them.
+#: Seconds that the first run on copies may take even if the time is up. With changes by the user, it may take
+#: ``OWN_EDIT_S``, because inputs are derived during a share of that time.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -54,13 +54,7 @@ _MAX_MEASURED = 6
 
 @dataclass(frozen=True)
 class FoundRemedies:
-    """The result of a search for remedies.
-
-    Parameters
-    ----------
-    searches : list of tuple
-        The search for each entry, and its candidates by the ids of the remedies.
-    """
+    """The result of a search for remedies: for each entry the search, and its candidates by the ids of the remedies."""
 
     report: Report
     searches: list[tuple[Search, dict[str, Candidate]]]
@@ -85,21 +79,9 @@ def find_remedies_of_call(
 ) -> FoundRemedies:
     """Compile a function, call it on copies, and return its report with remedies for its breaks.
 
-    Parameters
-    ----------
-    own_changes : sequence of callable or Patch
-        The user's own rewrites of the function, which are tried first.
-    seconds : float or None
-        The time limit, by default 100 seconds.
-
-    Raises
-    ------
-    ValueError
-        If a patch changes nothing that the call compiles.
-    TrialStoppedError
-        If the function was stopped before it did something outside of its copies.
-    Exception
-        Any exception that the function itself raises.
+    The user's own rewrites of the function are tried first. The time limit is 100 seconds by default. A ValueError is
+    raised if a patch changes nothing that the call compiles, a TrialStoppedError if the function was stopped before it
+    did something outside of its copies, and any exception that the function itself raises.
     """
     call = _uncompiled_function(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
@@ -166,14 +148,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 ) -> FoundRemedies:
     """Return a report with remedies for its breaks. An interrupt stops the search early but keeps the results so far.
 
-    Parameters
-    ----------
-    seconds : float or None
-        The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
-    own_edits : sequence of EditedCells or Patch
-        The user's own edits, which are tried first.
-    first_break_ids : collection of str
-        The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
+    The user's own edits are tried first, and nothing else if the time limit, by default 100 seconds, is 0. The search
+    starts with the breaks that an earlier, interrupted search did not reach.
     """
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
@@ -245,10 +221,7 @@ class _Progress:
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
 
-        Parameters
-        ----------
-        is_later : bool
-            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached are used.
+        If the run repeats a later call of an entry, only breaks that no earlier run reached are used.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
         searched_breaks = breaks_in_run.keys() & (
@@ -293,12 +266,13 @@ def _runner_or_reason(
 
 
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
-    """Yield the entry with the arguments of each of its next calls in the same modes, if they can be rebuilt."""
+    """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
+                arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+                yield replace_fields(entry, arguments=arguments)
 
 
 def _has_breaks_only_in_recompiles(report: Report) -> bool:

@@ -53,14 +53,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    Parameters
-    ----------
-    removed_break_ids : frozenset of str
-        The ids of the program's breaks whose lines no longer break on any input.
-    breaks_with_different_cause : dict
-        The new break on the same lines, for each break whose lines now break only for a different cause.
-    new_breaks : list of Break
-        The breaks on lines where the original program does not break, in the order in which they occurred.
+    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
+    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
+    which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -71,17 +66,10 @@ class BreakComparison:
 def compare_breaks(
     runs_before: Sequence[RunBreaks], runs_after: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]
 ) -> BreakComparison:
-    """Compare the breaks of a program with those of the changed program.
+    """Compare the breaks of a program with those of the changed program, both on all inputs.
 
-    Parameters
-    ----------
-    runs_before : sequence of RunBreaks
-        The breaks of the program: first those of its first call, to whose ids the result refers, then those on other
-        inputs.
-    runs_after : sequence of RunBreaks
-        The breaks of the changed program on all inputs.
-    texts : mapping
-        The old and the new text of each changed file, by the file's name.
+    The first of ``runs_before`` is the program's first call, to whose ids the result refers. ``texts`` contains the old
+    and the new text of each changed file, by the file's name.
     """
     files = _ChangedFiles(texts)
     breaks_before = [
@@ -141,7 +129,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except those it had elsewhere before."""
+    """Return the breaks of the changed program on the lines of a break, except those that were elsewhere before."""
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
@@ -262,10 +250,7 @@ def functions_over_recompile_limit(report: Report) -> set[str]:
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
     """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
 
-    Parameters
-    ----------
-    texts : mapping
-        As for :func:`compare_breaks`. The line is that of the old text, if the change left the line unchanged.
+    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:
@@ -292,7 +277,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, the original in a PyTorch operation."""
+    """Return whether both programs raise for an input, with different errors, the original in a PyTorch operation."""
     raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
@@ -349,14 +334,8 @@ def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
 class EdgeFindings:
     """The differences of a changed program on edge inputs.
 
-    Parameters
-    ----------
-    differences : list of Difference
-        The differences, without those that are only noted.
-    disqualifying_difference : str or None
-        A difference that means that the change does not work.
-    noted_difference : str or None
-        The first notable difference on tensors of a different kind, or on inputs that the original refuses.
+    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is only the first one on
+    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves those out.
     """
 
     differences: list[Difference]

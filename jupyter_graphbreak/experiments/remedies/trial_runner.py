@@ -65,16 +65,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledRun:
-    """One compiled run of the program on several inputs.
+    """One compiled run of the program on several inputs, with one report for the first and one for all others.
 
-    Parameters
-    ----------
-    report, other_inputs_report : Report
-        The reports for the first input, and for all other inputs.
-    results : list of Result
-        One result for each input on which the program ran.
-    is_complete : bool
-        Whether the program ran on every input that the original accepts. If not, it ran out of time.
+    It is complete if the program ran on every input that the original accepts. If not, it ran out of time.
     """
 
     report: Report
@@ -107,13 +100,7 @@ class CompiledRun:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of the trial of a change.
-
-    Parameters
-    ----------
-    removed_break_ids : frozenset of str
-        The breaks of the original that the changed program does not have on any input.
-    """
+    """The result of the trial of a change; the removed breaks are those that the program no longer has on any input."""
 
     change: Change
     verdict: RemedyVerdict
@@ -153,7 +140,7 @@ def can_differentiate_twice(backend: Any) -> bool:
     return not isinstance(name, str) or name == _CHEAPEST_BACKEND
 
 
-#: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
+#: Returns whether a program may still work, given a run of it. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -168,7 +155,7 @@ class _RunnableChange:
 
     @property
     def equals_original_uncompiled(self) -> bool:
-        """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
+        """Whether the uncompiled program is assumed to equal the original, because no code changes."""
         return not self.change.texts and not self.compiles_different_function
 
     @property
@@ -242,13 +229,7 @@ class TrialRunner:
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
-        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes too long.
-
-        Returns
-        -------
-        tuple
-            The run, and the time in seconds that it took.
-        """
+        """Run the unchanged program, with the cheapest backend if its own takes too long; also return the time."""
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
         if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
@@ -294,10 +275,7 @@ class TrialRunner:
     ) -> TrialResult:
         """Run a changed program, compare its results with the original's, and reach a verdict.
 
-        Parameters
-        ----------
-        is_thorough : bool
-            Whether to use all inputs, because nothing is known about the change.
+        A thorough trial uses all inputs, because nothing is known about the change.
         """
         candidate = _RunnableChange(
             change,
@@ -329,10 +307,7 @@ class TrialRunner:
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement for the entry's function on every input, and reach a verdict.
 
-        Parameters
-        ----------
-        change : Change
-            The replacement as a change to the source, if the source is known.
+        The replacement is also given as a change to the source, if the source is known.
         """
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 
@@ -426,10 +401,7 @@ class TrialRunner:
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
         """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
-        Returns
-        -------
-        tuple
-            The verdict, its reason, the removed breaks, the differences, and the number of edge inputs.
+        Return the verdict, its reason, the removed breaks, the differences, and the number of edge inputs.
         """
         try:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
@@ -552,7 +524,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time for it."""
+        """Return the original's compiled run on edge inputs; ``None`` if there are none or too little time is left."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

@@ -128,10 +128,7 @@ def script_text(tree: ast.Module) -> str:
 def redact_script(tree: ast.Module, *, keeps_strings: bool) -> str:
     """Return the text of a script in which functions, classes, variables and attributes have names such as ``f1``.
 
-    Parameters
-    ----------
-    keeps_strings : bool
-        Whether strings stay unchanged, because the script may need them.
+    Strings stay unchanged if the script may need them.
     """
     changed_tree = copy.deepcopy(tree)
     names, attributes = _new_names_of_definitions(changed_tree)

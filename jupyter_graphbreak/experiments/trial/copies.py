@@ -548,7 +548,7 @@ def storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo that makes :func:`clone` share some objects, and the memory of tensors among them."""
+    """Return a memo that makes :func:`clone` share the given objects, and the memory of tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
@@ -566,7 +566,6 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 _MIN_ELEMENTS = 1 << 18
 
 
-#: The number of neighboring elements in a row.
 _ROW_ELEMENTS = 1024
 #: The number of weighted sums to which a row is reduced.
 _ROW_SUMS = 8

@@ -122,19 +122,10 @@ def run(
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
-    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them.
-
-    Parameters
-    ----------
-    subject : Subject
-        The copied function that the program is, or that it was made from.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the program was stopped before it had an effect outside its copies, or if it changed the process's state.
-    TimeUpError
-        If the time limit has passed.
+    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them. The
+    subject is the copied function that the program is, or that it was made from. A TrialStoppedError is raised if the
+    program was stopped before it had an effect outside its copies, or if it changed the process's state, and a
+    TimeUpError if the time limit has passed.
     """
     require_time("call")
     copies = subject.copy_arguments(arguments)
@@ -152,16 +143,16 @@ def run(
         value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
         values_after = {RESULT: value, **copies.by_name(subject.call)}
-        objects = _observe_objects(value, copies, subject, tensors_before)
+        tensors, facts = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and error is None and not torch.is_inference_mode_enabled():
-            gradients, backward_error = _run_backward(objects.tensors)
+            gradients, backward_error = _run_backward(tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
-        random_after, modes_after, objects.layouts, objects.changed_in_place,
+        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, gradients=gradients,
+        backward_error=backward_error, state_before=subject.initial_state, random=random_after, modes=modes_after,
+        **facts,
     )  # fmt: skip
 
 
@@ -189,48 +180,32 @@ def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) 
         return None, error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
 
 
-class _Objects(NamedTuple):
-    """The objects of the result, the arguments and the state after a call; see :class:`Result`."""
-
-    tensors: dict[str, torch.Tensor]
-    paths: frozenset[str]
-    aliases: dict[str, tuple[str, frozenset[str]]]
-    leaf_grads: dict[str, torch.Tensor | None]
-    requires_grad: dict[str, bool]
-    layouts: dict[str, Layout]
-    changed_in_place: dict[str, bool]
-
-
 @disable_gradients_and_overrides()
 def _observe_objects(
     value: Any, arguments: Arguments, subject: Subject, tensors_before: Mapping[str, tuple[torch.Tensor, Any]]
-) -> _Objects:
-    """Return the state of the objects after a call and before its backward pass.
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the tensors after a call and before its backward pass, and the fields of :class:`Result` about objects.
 
-    Parameters
-    ----------
-    tensors_before : mapping
-        The tensors before the call; see :func:`_tensors_with_change_counts`.
+    ``tensors_before`` were found before the call; see :func:`_tensors_with_change_counts`.
     """
     objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
     tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
-    return _Objects(
-        tensors=tensors,
-        paths=frozenset(path for path, _ in objects),
-        aliases=_aliases(objects),
-        leaf_grads={
+    return tensors, {
+        "paths": frozenset(path for path, _ in objects),
+        "aliases": _aliases(objects),
+        "leaf_grads": {
             path: subject.snapshot(item.grad, {})
             for path, item in tensors.items()
             if item.is_leaf and item.requires_grad
         },
-        requires_grad={path: item.requires_grad for path, item in tensors.items()},
-        layouts={path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
-        changed_in_place={
+        "requires_grad": {path: item.requires_grad for path, item in tensors.items()},
+        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
+        "changed_in_place": {
             path: in_place_change_count(item) != tensors_before[path][1]
             for path, item in tensors.items()
             if path in tensors_before and tensors_before[path][0] is item
         },
-    )
+    }
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
@@ -311,12 +286,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 def _digest_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
     """Replace the gradient of each large leaf with a digest as soon as a backward pass has computed the gradient.
 
-    Otherwise all gradients, which take as much memory as the leaves, would exist at once.
-
-    Yields
-    ------
-    dict
-        The digests, by the ids of the leaves.
+    Otherwise all gradients, which take as much memory as the leaves, would exist at once. Yield the digests, by the ids
+    of the leaves.
     """
     digests: dict[int, torch.Tensor] = {}
 
@@ -403,10 +374,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
 def limit_lines() -> Iterator[set[tuple[str, int]]]:
     """Stop a function that runs too many lines, because it may never return for an unexpected input.
 
-    Yields
-    ------
-    set of tuple
-        The files and numbers of the lines that have run.
+    Yield the files and numbers of the lines that have run.
     """
     counter = _LineCounter()
     with _set_trace_function(counter.trace_call):
@@ -435,10 +403,7 @@ def _active_trace_function() -> Any:
 def sandbox_runs() -> Iterator[None]:
     """Isolate the process from the runs in this context: hide their output, prevent effects and restore state.
 
-    Raises
-    ------
-    TrialStoppedError
-        If a run was stopped.
+    A TrialStoppedError is raised if a run was stopped.
     """
     remember_streams()
     numpy = sys.modules.get("numpy")

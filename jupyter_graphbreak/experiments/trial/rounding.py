@@ -53,10 +53,7 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
 def rounding_errors(expected: Result, with_noise: Result) -> dict[int, RoundingErrors]:
     """Return the rounding errors in the tensors that a call leaves behind, by the ids of the expected tensors.
 
-    Parameters
-    ----------
-    expected, with_noise : Result
-        The outcomes of a call, and of the same call with slightly different parameters.
+    ``with_noise`` is the outcome of the same call with slightly different parameters.
     """
     errors: dict[int, RoundingErrors] = {}
     if with_noise.error is not None:  # what it has not done is no rounding error

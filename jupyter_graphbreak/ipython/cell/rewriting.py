@@ -87,16 +87,10 @@ def is_magic_line(line: str) -> bool:
 
 
 class ExplainRequest(msgspec.Struct, frozen=True):
-    """A front end's request for a report.
+    """A front end's request for a report, with the options as in the magic's line.
 
-    Parameters
-    ----------
-    explain : str
-        The options, as in the magic's line.
-    only_torch : bool
-        Whether to show a report only if the cell uses PyTorch.
-    edited : tuple
-        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
+    With ``only_torch``, a report is shown only if the cell uses PyTorch. ``edited`` contains the whole texts, before
+    and after, of cells that were edited but not run; they are tried as remedies.
     """
 
     explain: str
@@ -117,15 +111,9 @@ class CellRewriter:
     """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
     In a cell that compiles nothing itself, calls are rewritten so that the called functions are compiled; a cell that
-    only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove
-    the transformer for the rest of the session.
-
-    Parameters
-    ----------
-    pop_request : callable
-        Returns the front end's request for the cell that is about to run, and forgets it.
-    on_visit : callable
-        Called before each cell is read.
+    only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove the
+    transformer for the rest of the session. ``on_visit`` is called before each cell is read. ``pop_request`` returns
+    the front end's request for the cell that is about to run, and forgets it.
     """
 
     def __init__(

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _MAX_UNFOLDED_LINES = 40
 #: The minimum number of lines to fold in the reader's sources.
 _MIN_FOLDED_LINES = 6
-#: The minimum number of lines to fold in libraries.
 _MIN_FOLDED_LIBRARY_LINES = 3
 #: The number of lines that stay visible around a break in the reader's sources.
 _LINES_NEAR_BREAK = 3
@@ -43,7 +42,6 @@ _MAX_LETTERS = 3
 #: The number of graph letters that fit in the title of folded lines.
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
 #: The maximum number of a line's breaks to number in its gutter.
 _MAX_SIGNS = 20
@@ -65,15 +63,10 @@ class LineNote:
 class SourceRow:
     """A source line, ready for the markup. Spaces in the gutters align the columns without a style sheet.
 
-    Parameters
-    ----------
-    letters : list of (str, int)
-        The graphs of the line, each with its colour; ``further_letter_count`` counts the graphs that do not fit.
-    blank_gutters : tuple of str
-        The empty gutters of the notes below the line.
-    label : str
-        What the reader should know about the line: the scope that begins on it, the function that begins on it and runs
-        eagerly, or the effect of a call whose result differs when compiled.
+    ``letters`` are those of the line's graphs, each with its colour; ``further_letter_count`` counts the graphs that do
+    not fit. ``blank_gutters`` are those of the notes below the line. ``label`` says what the reader should know about
+    the line: the scope that begins on it, the function that begins on it and runs eagerly, or the effect of a call
+    whose result differs when compiled.
     """
 
     line: Line
@@ -103,14 +96,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """A source with the rows of its shown lines; the rows of the other lines are made on demand.
+    """A source with the rows of its shown lines; ``more_rows`` makes those of other lines on demand.
 
-    Parameters
-    ----------
-    line_numbers : set of int
-        The numbers of all lines of the source that the report contains.
-    left_out_count : int
-        The number of lines that are not shown; ``more_rows`` returns the rows for a range of them.
+    ``line_numbers`` are those of all lines that the report contains; ``left_out_count`` of them are not shown.
     """
 
     index: int

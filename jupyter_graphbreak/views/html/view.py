@@ -263,7 +263,7 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return at most eight resume functions of a break: those that ran, then the others, each nearest first."""
+        """Return at most eight resume functions of a break: those that ran, then the others, both nearest first."""
         resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
         return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
@@ -433,15 +433,10 @@ _MAX_CALL_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """One step of a run.
+    """One step of a run, and the part of the report that it is about.
 
-    Parameters
-    ----------
-    kind : {"graph", "break", "eager", "error"}
-        ``graph``: a graph was captured; ``break``: a break ended a graph or prevented one; ``eager``: a function runs
-        eagerly; ``error``: compilation raised.
-    graph, frame, skipped
-        The parts of the report that the step is about.
+    ``graph``: a graph was captured; ``break``: a break ended a graph or prevented one; ``eager``: a function runs
+    eagerly; ``error``: compilation raised.
     """
 
     kind: Literal["graph", "break", "eager", "error"]

@@ -115,7 +115,6 @@ def _cudagraph_skip_sentences(report: Report) -> list[str]:
 MAX_ROWS = 5_000
 #: The maximum number of characters in a label or a detail.
 _MAX_LABEL_LENGTH = 300
-#: The maximum number of characters in a paragraph.
 _MAX_PARAGRAPH_LENGTH = 1_000
 _T = TypeVar("_T")
 #: The maximum number of guards of one function to list.

@@ -27,7 +27,7 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
-    """Describe what happened after a break, one sentence each: where functions resume, and which run eagerly."""
+    """Return sentences about what happened after a break: where functions resume, and which functions run eagerly."""
     graph_ids = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
     prefix = f"{graph_names(graph_ids)}, then " if graph_ids else ""
     lines = []

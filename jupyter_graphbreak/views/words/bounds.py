@@ -28,23 +28,18 @@ if TYPE_CHECKING:
 
 #: The maximum number of entries in each top-level list of a report.
 MAX_LIST_ENTRIES = 5_000
-#: The maximum number of entries in one nested list.
 _MAX_NESTED_ENTRIES = 20_000
 #: The maximum number of entries in all nested lists together.
 _MAX_TOTAL_NESTED_ENTRIES = 400_000
-#: The maximum number of characters in a name.
 _MAX_NAME_LENGTH = 500
-#: The maximum number of characters in a sentence.
 _MAX_SENTENCE_LENGTH = 20_000
 #: The maximum number of characters in source text, code or a change.
 _MAX_SOURCE_TEXT_LENGTH = 2_000_000
 #: The maximum number of characters in all strings together.
 _MAX_TOTAL_LENGTH = 32_000_000
-#: The maximum number of lines in one string.
 _MAX_LINES = 20_000
 #: The maximum number of lines in all strings with several lines together.
 _MAX_TOTAL_LINES = 400_000
-#: The maximum number of lines that one location covers.
 _MAX_LOCATION_LINES = 20_000
 _LAST_LINE = 10**9
 _MAX_ABS_NUMBER = 2**53

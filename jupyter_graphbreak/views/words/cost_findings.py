@@ -38,7 +38,6 @@ _CACHE_CONDITION = (
     '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
     "this setting with a different string"
 )
-#: The maximum number of entries to describe.
 _MAX_ENTRIES = 50
 #: Calls that need less memory than this are not described; differences in memory below this share are ignored.
 _NOTABLE_BYTES = 1 << 20
@@ -92,12 +91,7 @@ _MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
 class CostFinding:
     """A sentence about the cost of an entry.
 
-    Parameters
-    ----------
-    share : float
-        The cost as a share of a call's time or memory, by which findings are sorted; negative for a saving.
-    location : Location or None
-        The source line that the sentence is about.
+    Findings are sorted by their share of a call's time or memory; that of a saving is negative.
     """
 
     sentence: str

@@ -88,7 +88,7 @@ _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is e
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: The maximum number of lines of one guard to list.
 _MAX_LINES = 3
-#: The sizes for which PyTorch always compiles a graph of their own.
+#: The sizes for which PyTorch always compiles a separate graph.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
 #: The advice for the size of a buffer, such as a cache that grows, or of a parameter.
@@ -110,7 +110,7 @@ NOTHING_TO_DO = "nothing"
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are called with different settings of autocast.
 _ADVICE_ON_AUTOCAST = "nothing: each setting of autocast has its own graph, which is expected"
-#: The advice for functions that are called with different other settings of PyTorch.
+#: The advice for functions that are called with different values of any other setting of PyTorch.
 _ADVICE_ON_SETTING = "set it once, before the first call"
 #: The advice for functions that are called in inference mode as well.
 _ADVICE_ON_INFERENCE = "nothing: calls in inference mode have their own graph, which is expected"
@@ -282,10 +282,7 @@ def _make_failed_guard(
 ) -> FailedGuard:
     """Return a failed guard.
 
-    Parameters
-    ----------
-    heads_of_other_guards : set
-        If other guards show that the code computes constants from this size, the kinds of their lines.
+    If other guards show that the code computes constants from this size, the kinds of their lines are given.
     """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
@@ -402,10 +399,7 @@ def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
     """Return advice about lines that turn a size into a constant, which ``dynamic=True`` does not prevent.
 
-    Parameters
-    ----------
-    heads : set
-        The kinds of the lines. Recompiles because of a condition are expected, so the other kinds take precedence.
+    Recompiles because of a condition are expected, so other kinds of lines take precedence.
     """
     if "loop" in heads:
         return (

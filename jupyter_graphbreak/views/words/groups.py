@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: Fewer breaks than this are shown one by one, unless one remedy removes them all.
 _MIN_GROUPED_BREAKS = 3
-#: The maximum number of causes to list.
 _MAX_CAUSES = 3
 
 
@@ -80,7 +79,7 @@ def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def text_of_several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks as text, empty for a single cause: "`print` (GB0059); `Tensor.tolist()` (GB0109)"."""
+    """Return several causes of breaks as text: "`print` (GB0059); `Tensor.tolist()` (GB0109)"; empty for one cause."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

@@ -204,13 +204,7 @@ def _argument_text(argument: re.Match[str]) -> str:
 
 
 def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str, int | None]) -> set[str]:
-    """Return the ids of the recompiled frames that are the first compilation for their module.
-
-    Parameters
-    ----------
-    instances : mapping
-        The number of the module that each frame is compiled for, as far as it is known.
-    """
+    """Return the ids of the recompiled frames that are the first compilation for their module, if it is known."""
     known = {instances.get(recompiles[0].of or "")}
     first_frame_ids: set[str] = set()
     for recompile in recompiles if known != {None} else ():
@@ -258,10 +252,7 @@ def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
 def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:
     """Return the description of a recompiled function with the modules that it was compiled for.
 
-    Parameters
-    ----------
-    first_frame_ids : set of str
-        The ids of the recompiled frames that are the first compilation for their module.
+    ``first_frame_ids`` are those of :func:`_first_compilations`.
     """
     if not first_frame_ids:
         return recompilation

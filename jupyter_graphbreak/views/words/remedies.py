@@ -38,9 +38,7 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 #: The number of unchanged lines shown before and after a change.
 _CONTEXT_LINES = 2
-#: The maximum number of remedies to consider for one break.
 _MAX_REMEDIES_OF_BREAK = 100
-#: The maximum number of remedies to consider for combinations.
 _MAX_REMEDIES_TO_COMBINE = 200
 #: A remedy with more edits than this is not combined with others; none that we propose has this many.
 _MAX_EDITS = 20
@@ -50,16 +48,10 @@ _MAX_COMPARED_LINES = 500
 
 @dataclass(frozen=True, slots=True)
 class BreakRemedies:
-    """The remedies for one break, one function that runs eagerly, or the recompiles of one function.
+    """The remedies for one break, one function that runs eagerly, or the recompiles of one function, best first.
 
-    Parameters
-    ----------
-    working_remedies, failed_remedies : list of Remedy
-        The remedies that work and those that do not, best first.
-    decisions : list of str
-        The decisions that are left to the reader, one sentence each.
-    why_untried : str
-        The reason why no change was tried, for example that the function raises on copies; empty if one was tried.
+    Each decision that is left to the reader is one sentence. ``why_untried`` is the reason why no change was tried, for
+    example that the function raises on copies; it is empty if one was tried.
     """
 
     working_remedies: list[Remedy]

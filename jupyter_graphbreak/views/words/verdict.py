@@ -373,7 +373,7 @@ def _why_nothing_compiled(report: Report) -> str:
 
 
 def _early_return_text(report: Report) -> str:
-    """Return a sentence on compiled functions whose first call returned early, if later calls run more; or ``""``."""
+    """Return a sentence on compiled functions whose first call returned early, if later calls run more; else empty."""
     callers = {frame.caller for frame in report.frames}
     empty_names = [
         _qualified_name(report, frame)

@@ -18,6 +18,7 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
 from jupyter_graphbreak.experiments.trial.call_specs import key_of
 from jupyter_graphbreak.report.remedies import WORKING
@@ -934,6 +935,25 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
     report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
     assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+
+
+def test_the_line_of_the_run_comes_before_a_library_line_that_a_failed_trial_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unrolled(x: torch.Tensor) -> torch.Tensor:
+        out = x[0]
+        for i in range(1, x.shape[0]):
+            out = out * 0.5 + x[i]
+        return out
+
+    def report_library_line(trials: CallTrials, error: BaseException) -> str:
+        trials.specializing_line = SpecializingLine(torch.functional.__file__, 10, "if tensors.dim() == 3:")
+        return f"raises {error}"
+
+    monkeypatch.setattr(CallTrials, "_reason_of_error", report_library_line)
+    report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
+    assert "functional.py" not in decision_for_reader(report)
 
 
 @pytest.mark.exhaustive

@@ -1002,7 +1002,7 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
     assert brief_code(code) == brief
 
 
-def test_the_sentence_for_an_interrupted_run() -> None:
+def test_views_say_where_a_run_was_interrupted() -> None:
     from jupyter_graphbreak.report.schema import RunError
 
     location = Location("s1", 3, 3, function="f")

@@ -181,7 +181,7 @@ def helper(x: torch.Tensor) -> torch.Tensor:
     return y.cos()
 
 
-def in_a_loop(x: torch.Tensor) -> torch.Tensor:
+def adds_and_waits_in_loop(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
         x = x + 1
         work_uncompiled(20)
@@ -208,10 +208,10 @@ def helper_in_a_loop(x: torch.Tensor) -> torch.Tensor:
 
 
 def broken_far_below(x: torch.Tensor) -> torch.Tensor:
-    return in_between(x) + helper(x - 1)
+    return calls_helper_with_tan(x) + helper(x - 1)
 
 
-def in_between(x: torch.Tensor) -> torch.Tensor:
+def calls_helper_with_tan(x: torch.Tensor) -> torch.Tensor:
     return helper(x.tan()) * 2
 
 
@@ -227,7 +227,7 @@ def many_resumes(x: torch.Tensor) -> torch.Tensor:
     return x.sum()
 
 
-def nothing_between(x: torch.Tensor) -> torch.Tensor:
+def waits_twice(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     work_uncompiled(100)
     work_uncompiled(300)
@@ -287,12 +287,12 @@ class Step(torch.nn.Module):
 
 PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (three_breaks, (torch.rand(8),)),
-    (nothing_between, (torch.rand(8),)),
+    (waits_twice, (torch.rand(8),)),
     (many_resumes, (torch.rand(8),)),
     (calls_helper, (torch.rand(8),)),
     (helper_in_a_loop, (torch.rand(8),)),
     (broken_far_below, (torch.rand(8),)),
-    (in_a_loop, (torch.rand(8),)),
+    (adds_and_waits_in_loop, (torch.rand(8),)),
     (breaks_at_branch_and_item, (torch.rand(8),)),
     (takes_a_random_branch, (torch.rand(8),)),
     (breaks_with_gradients_off, (torch.rand(8),)),

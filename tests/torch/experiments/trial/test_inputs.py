@@ -70,11 +70,11 @@ def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
     """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and the process crashes later."""
 
-    def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    def calls_repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         return repeated(x, counts)
 
     arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
-    for fn in (repeated, through_a_function):
+    for fn in (repeated, calls_repeated):
         inputs = [*derived_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [input_.arguments.args[1] for input_ in inputs]
         assert len(counts) > 20

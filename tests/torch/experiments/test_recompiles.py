@@ -982,6 +982,28 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert "`k` and `v` are the same tensor in some calls only" in decision_for_reader(report)
 
 
+def test_a_buffer_that_grows_needs_settings_for_its_sizes_and_for_the_position() -> None:
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", None)
+            self.register_buffer("mask", torch.arange(64))
+            self.position = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache = x if self.cache is None else torch.cat([self.cache, x])
+            mask = self.mask[self.position : self.position + len(x)]
+            self.position += len(x)
+            return self.cache.sum(0) + mask[-1]
+
+    report = try_on_calls(Attention(), [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1, 1, 1, 1, 1)])
+    assert best_remedy(report).settings == {
+        "torch._dynamo.config.force_parameter_static_shapes": False,
+        "torch._dynamo.config.allow_unspec_int_on_nn_module": True,
+    }
+    assert compilation_counts(best_remedy(report))[:2] == (6, 2)
+
+
 @pytest.mark.exhaustive
 def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_path: Any) -> None:
     text = textwrap.dedent(

@@ -1010,6 +1010,9 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
 
 def test_a_buffer_that_grows_needs_settings_for_its_sizes_and_for_the_position() -> None:
     class Attention(torch.nn.Module):
+        cache: torch.Tensor | None
+        mask: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("cache", None)

@@ -95,6 +95,12 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def uncompiled_callable(value: Any) -> Any:
+    """Return the function or module from which an object was compiled, or the object itself if it is not compiled."""
+    inner = compiled_callable(value)
+    return value if inner is None else inner
+
+
 def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     """Return a backend as the caller of ``torch.compile`` passed it: its name or its function, and its options."""
     if isinstance(backend, str):

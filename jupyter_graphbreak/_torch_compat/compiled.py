@@ -263,6 +263,11 @@ def state_of_known_code(code: CodeType) -> ref[Any] | None:
     return weakref.ref(callback) if callback is not None else None
 
 
+def is_compiler_error(error: BaseException) -> bool:
+    """Return whether Dynamo or the backend raised an error while compiling."""
+    return isinstance(error, importlib.import_module("torch._dynamo.exc").TorchDynamoException)
+
+
 def compilation_count() -> int | None:
     """Return the number of compilations since Dynamo was last reset; ``None`` if Dynamo does not count them."""
     counter: Any = getattr(importlib.import_module("torch._dynamo.convert_frame"), "FRAME_COMPILE_COUNTER", None)

@@ -355,8 +355,7 @@ class CallNode:
             id(node.module)
             for node in self.walk()
             if node.module is not None and node.op_count
-            if next(node.module.parameters(recurse=all(child.module is None for child in node.children.values())), None)
-            is not None
+            if _has_parameters(node.module, recurse=all(child.module is None for child in node.children.values()))
         }
 
     def walk(self) -> Iterator[CallNode]:
@@ -442,6 +441,11 @@ def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | Non
     is_method = not isinstance(class_attribute, staticmethod) and attribute_of(class_attribute, "__code__") is code
     is_replaced = code.co_name in vars(first_argument)
     return first_argument if (is_forward or is_method) and not is_replaced else None
+
+
+def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
+    """Return whether a module has parameters, even if its class overrides ``parameters()``."""
+    return any(True for _ in torch.nn.Module.named_parameters(module, recurse=recurse))
 
 
 def is_framework_file(filename: str) -> bool:

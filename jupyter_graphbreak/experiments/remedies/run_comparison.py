@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
+_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -299,6 +300,29 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
     return case.expected_result.error is not None or case.input.has_nan_number
 
 
+def has_finite_results(case: ReferenceCase) -> bool:
+    """Return whether the original returns finite numbers with finite gradients."""
+    return _is_finite((case.expected_result.value, case.expected_result.gradients))
+
+
+def has_different_derivatives(expected: Result, result: Result) -> bool:
+    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
+    if expected.error is not None or expected.backward_error is not None:
+        return False
+    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
+    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
+    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
+
+
+def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
+    if first is None or second is None:
+        tensor = first if first is not None else second
+        return tensor is None or not bool(tensor.any())
+    return first.shape == second.shape and torch.allclose(
+        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
+    )
+
+
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
@@ -315,7 +339,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
         # An input that both programs refuse is not a difference, even if their output before it differs.
         counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
-    if not _is_finite((expected.value, expected.gradients)):
+    if not has_finite_results(case):
         # An undefined gradient is not zero even if none is needed.
         renamed_diffs = [
             replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference

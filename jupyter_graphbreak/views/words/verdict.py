@@ -77,10 +77,16 @@ def verdict(report: Report) -> RunVerdict:
         outcome, text = "plain" if outcome == "good" else outcome, f"{text}{early_return}"
     if untried_targets := untried_targets_text(report):
         text += f" The trials were interrupted; nothing was tried for {untried_targets}."
-    wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
-    if wrong_functions:
-        verb = "returns" if len(wrong_functions) == 1 else "return"
-        return RunVerdict("error", f"When compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
+    wrong_checks = [check for check in report.check or [] if check.is_result_wrong]
+    findings = [
+        (["returns a wrong result", "return wrong results"], [check for check in wrong_checks if not check.is_error]),
+        # An error that ended the run is in the text already.
+        (["raises an error", "raise errors"], [check for check in wrong_checks if check.is_error and not report.error]),
+    ]
+    for verbs, checks in reversed(findings):
+        if checks:
+            names = _names_or_count([one_line(check.function) for check in checks])
+            outcome, text = "error", f"When compiled, {names} {verbs[len(checks) > 1]}. {text}"
     return RunVerdict(outcome, text)
 
 

@@ -25,8 +25,10 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryModuleOrClass,
     LibraryNamespace,
+    LibraryObjects,
     LibraryPart,
     LoadedModules,
+    have_same_values,
     is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
@@ -254,6 +256,8 @@ def _library_part(part: LibraryPart) -> StatePart:
         case LibraryModuleOrClass():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
                         (part.title.rpartition(".")[2],))  # fmt: skip
+        case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
+            return StatePart(f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.refill)
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
                         lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
@@ -269,6 +273,15 @@ class _OwnerAttributes(dict[str, Any]):
             self[name] is other.get(name, MISSING) if name in self else is_library_code(other[name])
             for name in {**self, **other}
         )
+
+    __hash__ = None
+
+
+class _ObjectAttributes(list[dict[str, Any]]):
+    """The attributes of several objects, compared by identity."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ObjectAttributes) and all(map(have_same_values, self, other))
 
     __hash__ = None
 

@@ -393,10 +393,20 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
+#: An environment variable that Inductor sets for itself when it first loads a kernel.
+_INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+
+
 def _environment() -> dict[Any, Any]:
-    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings."""
+    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings.
+
+    The variable that Inductor sets for itself is left out.
+    """
     encoded_variables = getattr(os.environ, "_data", None)
-    return dict(os.environ if encoded_variables is None else encoded_variables)
+    variables = dict(os.environ if encoded_variables is None else encoded_variables)
+    for name in (_INDUCTOR_VARIABLE, os.fsencode(_INDUCTOR_VARIABLE)):
+        variables.pop(name, None)
+    return variables
 
 
 def _restore_environment(values: dict[Any, Any]) -> None:
@@ -406,7 +416,7 @@ def _restore_environment(values: dict[Any, Any]) -> None:
 
 def set_environment(values: dict[str, str]) -> None:
     """Set the environment variables to saved values, except those that already have the right value."""
-    for name in os.environ.keys() - values.keys():
+    for name in os.environ.keys() - values.keys() - {_INDUCTOR_VARIABLE}:
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 

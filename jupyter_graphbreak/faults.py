@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 def internal_error_sentence(activity: str, fault: BaseException) -> str:
-    """Return the sentence about an internal error.
-
-    Parameters
-    ----------
-    activity : str
-        The activity that failed, in a form that follows "while": "making the report".
-    """
+    """Return the sentence about an internal error in an activity, which follows "while": "making the report"."""
     return f"Internal error in compile_explain while {activity} ({error_headline(fault)}); your code is not affected."
 
 
@@ -92,14 +86,9 @@ def print_fault_once(activity: str, fault: BaseException) -> None:
 class suppress_faults:  # noqa: N801 - used like contextlib.suppress
     """Report an internal error in a block instead of raising it.
 
-    Parameters
-    ----------
-    activity : str
-        The activity of the block, in a form that follows "while": "making the report".
-    on_fault : callable
-        Receives the activity and the error; if this function fails, both are printed to standard error.
-    errors_to_raise : tuple of type
-        The classes of errors that are raised because they are meant for the user.
+    ``activity`` is that of the block, in a form that follows "while": "making the report". ``on_fault`` receives the
+    activity and the error; if this function fails, both are printed to standard error. ``errors_to_raise`` are meant
+    for the user.
     """
 
     def __init__(
@@ -136,14 +125,9 @@ def with_fallback(
     on_fault: OnFault = print_fault,
     errors_to_raise: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
-    """Return a function that calls one of our functions and, if it fails, a fallback.
+    """Return a function that calls one of our functions and, if it fails, a fallback with the same arguments.
 
-    Parameters
-    ----------
-    fallback : callable
-        The function to call with the same arguments instead. It must not depend on anything that ``function`` needs.
-    on_fault : callable
-        Receives the activity and the error.
+    The fallback must not depend on anything that the function needs. ``on_fault`` receives the activity and the error.
     """
 
     @functools.wraps(function)
@@ -161,13 +145,8 @@ def with_fallback(
 
 
 def finalize(owner: object, activity: str, function: Callable[..., Any], *args: Any) -> None:
-    """Call one of our functions when an object is freed; an error is printed as one sentence, without a traceback.
+    """Call one of our functions when its owner is freed; an error is printed as one sentence, without a traceback.
 
-    Parameters
-    ----------
-    owner : object
-        The object whose release triggers the call.
-    *args
-        The arguments of ``function``; they must not refer to the owner, which would keep it alive.
+    The arguments of the function must not refer to the owner, which would keep it alive.
     """
     weakref.finalize(owner, with_fallback(activity, function, lambda *_: None, print_fault_once), *args)

@@ -38,10 +38,7 @@ class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it r
 def parse_notebook(path: Path) -> dict[str, Any]:
     """Return the parsed JSON of a notebook.
 
-    Raises
-    ------
-    UnreadableNotebook
-        If the file cannot be read or is not a notebook of format 4.
+    An UnreadableNotebook is raised if the file cannot be read or is not a notebook of format 4.
     """
     try:
         content = read_regular(path, _MAX_BYTES)
@@ -87,12 +84,7 @@ class NotebookReports(NamedTuple):
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
     """Return the first ``max_reports`` reports in a notebook's outputs, without those that cannot be read.
 
-    If ``max_reports`` is ``None``, all reports are read.
-
-    Raises
-    ------
-    UnreadableNotebook
-        If there are reports but none can be read.
+    If ``max_reports`` is ``None``, all reports are read. An UnreadableNotebook is raised if none can be read.
     """
     reports: list[Report] = []
     failures: list[str] = []
@@ -134,24 +126,10 @@ def execute(
 ) -> tuple[dict[str, Any], str | None]:
     """Run a notebook up to the first cell that raises without the tag ``raises-exception``; the file stays unchanged.
 
-    Parameters
-    ----------
-    kernel : str or None
-        The name of the kernel; ``None`` means the kernel in the notebook's metadata.
-    on_cell : callable
-        Called before each cell runs, with the number of cells before it and the total number of cells.
-
-    Returns
-    -------
-    notebook : dict
-        The executed notebook.
-    failure : str or None
-        The reason why the run ended early, in one line: the exception of a cell, or that the kernel died.
-
-    Raises
-    ------
-    UnreadableNotebook
-        If the file is not a valid notebook, if its kernel is not installed, or if the kernel cannot explain cells.
+    The default kernel is that of the notebook's metadata. ``on_cell`` is called before each cell runs, with the number
+    of cells before it and the total number of cells. Return the executed notebook and, if the run ended early, the
+    reason in one line: the exception of a cell, or that the kernel died. An UnreadableNotebook is raised if the file is
+    not a valid notebook, if its kernel is not installed, or if the kernel cannot explain cells.
     """
     from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
@@ -192,8 +170,8 @@ def execute(
             raise
         raise UnreadableNotebook(f"{path} cannot be run: {reason}") from error
     _remove_widgets(notebook)
-    executed: dict[str, Any] = notebook
-    return executed, failure
+    executed_notebook: dict[str, Any] = notebook
+    return executed_notebook, failure
 
 
 def _why_invalid(notebook: Any) -> str | None:

@@ -98,11 +98,8 @@ def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | N
     """Return a description of how a report exceeds the limit of a marker; ``None`` if it does not."""
     if marker_name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
-        return (
-            f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
-            if seconds > limit.max_number
-            else None
-        )
+        sentence = f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
+        return sentence if seconds > limit.max_number else None
     items, noun = (
         (report.breaks, "graph break") if marker_name == "max_graph_breaks" else (report.recompiles, "recompile")
     )
@@ -194,16 +191,16 @@ def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> st
             if len(report.breaks) == expected[0]
             else f"{_count_with_noun(len(report.breaks))}, {expected[0]} expected"
         )
-    unexpected = list(report.breaks)
-    missing = []
+    unexpected_breaks = list(report.breaks)
+    missing_breaks = []
     for description in map(str, expected):
-        match = next((break_ for break_ in unexpected if _is_described_by(break_, description)), None)
+        match = next((break_ for break_ in unexpected_breaks if _is_described_by(break_, description)), None)
         if match is None:
-            missing.append(description)
+            missing_breaks.append(description)
         else:
-            unexpected.remove(match)
-    problems = [f"{_count_with_noun(len(unexpected))} not expected"] if unexpected else []
-    problems += [f"no break {description!r}" for description in missing]
+            unexpected_breaks.remove(match)
+    problems = [f"{_count_with_noun(len(unexpected_breaks))} not expected"] if unexpected_breaks else []
+    problems += [f"no break {description!r}" for description in missing_breaks]
     return ", ".join(problems) or None
 
 

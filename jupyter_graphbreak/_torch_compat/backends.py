@@ -29,11 +29,8 @@ _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_p
 class SavedTensor:
     """A tensor that the forward pass saves for the backward pass.
 
-    Parameters
-    ----------
-    stack : tuple of StackEntry
-        The stack of the program's first operation whose backward pass needs the tensor, outermost entry first; empty
-        if unknown.
+    ``stack`` leads to the program's first operation whose backward pass needs the tensor; if that is unknown, to the
+    operation that computes the tensor. It is empty if both are unknown.
     """
 
     shape: tuple[int, ...]
@@ -50,17 +47,8 @@ def saved_tensors(
 ) -> list[SavedTensor] | None:
     """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
 
-    The graph is traced and divided as the backend would do it, but no code is generated.
-
-    Parameters
-    ----------
-    name : str
-        The name of the backend.
-
-    Returns
-    -------
-    list or None
-        ``None`` if the backend divides graphs in its own way, or if there is no backward pass.
+    The graph is traced and divided as the backend would do it, but no code is generated. The result is ``None`` if the
+    backend divides graphs in its own way, or if there is no backward pass.
     """
     if name not in _PARTITIONING_BACKENDS:
         return None
@@ -89,7 +77,7 @@ def saved_tensors(
 def _tensors_saved_for_backward(
     forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, result_count: int
 ) -> list[SavedTensor]:
-    """Return those outputs of a forward graph that only the backward graph needs."""
+    """Return those tensors among the outputs of a forward graph that only the backward graph needs."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
     backward_inputs = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
     order = {node: number for number, node in enumerate(backward.graph.nodes)}
@@ -114,18 +102,9 @@ def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
 class Kernel:
     """A kernel of a graph.
 
-    Parameters
-    ----------
-    stack : tuple of StackEntry
-        The stack of the kernel's operation that writes or reads the value passed from one kernel to the other,
-        outermost entry first.
-    library_op : str or None
-        The name of the operation if the kernel belongs to a library.
-    is_reduction : bool
-        Whether the kernel reduces dimensions.
-    sizes : tuple of str
-        The numbers of elements over which Inductor loops, for the result and for the reduction; empty for a library's
-        kernel.
+    ``stack`` is that of the operation that writes or reads the value passed from one kernel to the other, outermost
+    entry first. A kernel that belongs to a library has the name of its operation. For other kernels, ``sizes`` contains
+    the numbers of elements over which Inductor loops, for the result and for the reduction.
     """
 
     stack: tuple[StackEntry, ...]
@@ -138,12 +117,8 @@ class Kernel:
 class UnfusedPair:
     """Two kernels; the second one uses the result of the first.
 
-    Parameters
-    ----------
-    nbytes : int
-        The size, in bytes, of the buffers that the second kernel reads and that the first one reads or writes.
-    inductor_reason : str
-        The reason why the kernels are not fused, in Inductor's words; empty if it gives none.
+    ``nbytes`` is the size of the buffers that the second kernel reads and that the first one reads or writes.
+    ``inductor_reason`` says in Inductor's words why they are not fused; it is empty if Inductor gives no reason.
     """
 
     first: Kernel
@@ -157,7 +132,7 @@ class _ScheduledError(BaseException):
 
 
 def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
-    """Return the pairs of kernels of a graph that Inductor does not fuse, without generating code for them."""
+    """Return the pairs of dependent kernels that Inductor does not fuse in a graph, without generating their code."""
     scheduler_module = importlib.import_module("torch._inductor.scheduler")
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []

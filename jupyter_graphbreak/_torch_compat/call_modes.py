@@ -19,18 +19,9 @@ if TYPE_CHECKING:
 class CallModes:
     """The PyTorch modes that determine the result of a call and the code compiled for it.
 
-    Parameters
-    ----------
-    autocast : tuple of (str, dtype)
-        The device types with active autocast, each with its dtype.
-    dtype : dtype
-        The dtype of new floating-point tensors.
-    device : str or None
-        The default device for new tensors, if one is set.
-    transform_count : int
-        The number of functorch transforms around the call.
-    calls_subclasses : bool
-        Whether operations call the ``__torch_function__`` of tensor subclasses.
+    ``autocast`` contains the device types with active autocast, each with its dtype; ``dtype`` and ``device`` are the
+    defaults for new tensors, and ``transform_count`` counts the functorch transforms around the call.
+    ``calls_subclasses`` tells whether operations call the ``__torch_function__`` of tensor subclasses.
     """
 
     records_gradients: bool = True
@@ -112,10 +103,10 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
 
 @contextlib.contextmanager
 def leave_autocast_contexts() -> Iterator[None]:
-    """Leave the autocast contexts that a compiled graph has entered, if an error prevents the graph from leaving them.
+    """When the context ends, leave the autocast contexts that were entered in it but not left.
 
-    Otherwise PyTorch would keep its copies of the parameters in lower precision, although the parameters change. In
-    torch 2.9, autocast would also stay enabled.
+    After an error, a compiled graph does not leave the ones that it has entered. PyTorch would then keep its copies of
+    the parameters in lower precision, although the parameters change. In torch 2.9, autocast would also stay enabled.
     """
     depth_before, dtypes_before = _autocast_nesting(), _autocast_dtypes()
     is_entered = False

@@ -73,7 +73,7 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the function or module from which an object was compiled, ``None`` if the object is not compiled.
+    """Return the function or module from which an object was compiled; ``None`` if the object is not compiled.
 
     For a module that was compiled in place, this is the module itself.
     """
@@ -95,6 +95,12 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def uncompiled_callable(value: Any) -> Any:
+    """Return the function or module from which an object was compiled, or the object itself if it is not compiled."""
+    inner = compiled_callable(value)
+    return value if inner is None else inner
+
+
 def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     """Return a backend as the caller of ``torch.compile`` passed it: its name or its function, and its options."""
     if isinstance(backend, str):
@@ -105,7 +111,7 @@ def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     options = dict((getattr(backend, "kwargs", None) or {}).get("options") or {})
     registry = importlib.import_module("torch._dynamo.backends.registry")
     names = [name] if isinstance(name, str) else registry.list_backends(exclude_tags=())
-    with contextlib.suppress(Exception):  # a name that is not registered
+    with contextlib.suppress(Exception):  # the name may not be registered
         return next(
             registered_name for registered_name in names if registry.lookup_backend(registered_name) is function
         ), options
@@ -115,13 +121,9 @@ def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
 class CompileArguments(NamedTuple):
     """The arguments of ``torch.compile``.
 
-    Parameters
-    ----------
-    backend : callable, str or None
-        The backend: usually a function that compiles a graph and already applies the mode and the options, otherwise
-        a name, or ``None`` if it is unknown.
-    guard_filter : callable or None
-        The option ``guard_filter_fn``, which selects the guards to keep.
+    ``backend`` is usually a function that compiles a graph and already applies the mode and the options, otherwise a
+    name, or ``None`` if it is unknown. ``guard_filter`` is the option ``guard_filter_fn``, which selects the guards to
+    keep.
     """
 
     backend: Any
@@ -205,7 +207,7 @@ def has_cached_code(code: CodeType) -> bool:
 
 
 def forget_code_objects(code_objects: Iterable[CodeType]) -> None:
-    """Make Dynamo forget that it compiled or skipped some code objects and their resume functions."""
+    """Make Dynamo forget that it compiled or skipped the given code objects and their resume functions."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in code_objects:
         for compiled_code in (code, *resume_code_objects(code)):
@@ -227,7 +229,7 @@ def forget_code(code: CodeType) -> None:
 
 @contextlib.contextmanager
 def snapshot_known_code() -> Iterator[list[ref[CodeType]]]:
-    """Yield references to the code objects that Dynamo knows when the context begins; resetting Dynamo removes them.
+    """Yield references to the code objects that Dynamo knows when the context begins; a reset empties the list.
 
     Dynamo knows a code object as soon as it begins to compile it, even if it then skips it.
     """
@@ -250,8 +252,9 @@ def is_known_code(code: CodeType) -> bool:
 
 
 def state_of_known_code(code: CodeType) -> ref[Any] | None:
-    """Return a weak reference to Dynamo's state for a known code object; a reset of Dynamo deletes the state.
+    """Return a weak reference to Dynamo's state for a code object; ``None`` if Dynamo does not know the code object.
 
+    A reset of Dynamo deletes the state.
     The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
     because after a reset the callback would fail.
     """
@@ -273,12 +276,9 @@ def compilation_count() -> int | None:
 
 @contextlib.contextmanager
 def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
-    """Count the compilations that Dynamo begins for a run; the count is ``None`` if Dynamo does not number them.
+    """Yield a function that counts the compilations that Dynamo has begun for a run so far.
 
-    Yields
-    ------
-    callable
-        Returns the count so far.
+    The count is ``None`` if Dynamo does not number them.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
@@ -363,7 +363,7 @@ class CompilationCounts(NamedTuple):
 
 @contextlib.contextmanager
 def watch_compilations() -> Iterator[Callable[[], CompilationCounts]]:
-    """Yield a function that returns Dynamo's counts so far, on the thread that opens the context."""
+    """Yield a function that returns the counts so far: Dynamo's own, and the breaks on this thread in the context."""
     # Dynamo's own counter lacks conditions and the breaks after which Dynamo skips the rest of a function.
     break_count = 0
     owner = owner_of_log_graph_break()

@@ -26,16 +26,10 @@ _our_settings: dict[str, tuple[Any, Any]] = {}
 
 
 def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
-    """Return the current settings of ``torch._dynamo.config``.
+    """Return Dynamo's settings that differ from the default, and two that every report shows.
 
     For a setting that this module has changed temporarily, the value is the previous one, which is the user's choice.
-
-    Returns
-    -------
-    dict
-        The settings whose value is not the default, and two that every report shows.
-    list of str
-        Which of these two have their default value, by name.
+    The second result contains the names of those of the two settings that have their default value.
     """
     config = importlib.import_module("torch._dynamo.config")
     entries = getattr(config, "_config", {})
@@ -261,10 +255,7 @@ def why_compile_is_disabled() -> str:
 def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
     """Make every ``torch.compile`` of this run use one backend while the context is open; ``None`` changes nothing.
 
-    Yields
-    ------
-    str
-        The user's stance if it prevents the backend from having an effect, else the empty string.
+    Yield the user's stance if it prevents the backend from having an effect, else the empty string.
     """
     current = current_stance()
     if backend is None or current != "default":
@@ -291,18 +282,10 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
 
 @contextlib.contextmanager
 def apply_settings(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Apply settings while the context is open.
+    """Apply settings, given by full dotted name (``torch._dynamo.config.capture_scalar_outputs``), in the context.
 
-    Parameters
-    ----------
-    settings : mapping
-        The new values by full dotted name (``torch._dynamo.config.capture_scalar_outputs``). If a value is a list, it
-        contains dotted names of functions, which are added to the current value.
-
-    Raises
-    ------
-    LookupError
-        If this PyTorch has no such setting, or there is no such function.
+    If a value is a list, it contains dotted names of functions, which are added to the current value. A LookupError is
+    raised if this PyTorch has no such setting, or if there is no such function.
     """
     saved_values: list[tuple[Any, str, Any]] = []
     try:

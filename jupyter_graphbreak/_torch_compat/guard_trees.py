@@ -22,14 +22,8 @@ _MISSING = object()
 class GuardNode:
     """The guards on one object, and those on the objects reached through it.
 
-    Parameters
-    ----------
-    source : str
-        Dynamo's expression for the object, such as ``L['x']``.
-    guards : list of (str, callable or None)
-        The guards on the object itself, as Python code, each with a function that checks it alone.
-    children : list of GuardNode
-        The guards on the objects reached through it.
+    ``source`` is Dynamo's expression for the object, such as ``L['x']``. Each guard on the object itself is Python
+    code, with a function that checks it alone.
     """
 
     source: str
@@ -39,15 +33,7 @@ class GuardNode:
 
 @dataclass(frozen=True)
 class FrameGuards:
-    """The guards of a compiled frame.
-
-    Parameters
-    ----------
-    compile_id : str
-        The compile id.
-    stacks : dict
-        The stacks at which Dynamo installed guards, outermost entry first, by the source of the guarded object.
-    """
+    """The guards of a compiled frame, and the stacks that installed them, by the source of the guarded object."""
 
     compile_id: str
     check: Callable[[], bool]

@@ -102,13 +102,8 @@ def redirect_tracing(original_of: Callable[[Any], Any]) -> AbstractContextManage
     """Make Dynamo trace the originals of stand-ins that code uses on this thread, while the context is open.
 
     The guards and the compiled code still use the stand-ins. Dynamo does not check at once that the new guards hold,
-    because guards on the identity of attributes fail for stand-ins.
-
-    Parameters
-    ----------
-    original_of : callable
-        Returns the object to trace instead of a given one. For an object that is no stand-in, that is the object
-        itself.
+    because guards on the identity of attributes fail for stand-ins. ``original_of`` returns an object that is no
+    stand-in unchanged.
     """
     builder = importlib.import_module("torch._dynamo.variables.builder").VariableBuilder
     if "__call__" not in vars(builder):
@@ -152,10 +147,7 @@ def _preserve_warn_once() -> Iterator[None]:
 def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) -> Iterator[None]:
     """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
-    Parameters
-    ----------
-    fullgraph : bool
-        Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
+    Without ``fullgraph``, code that cannot be compiled runs eagerly, and the user does not see Dynamo's errors.
     """
     random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
     with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:
@@ -170,13 +162,8 @@ def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) ->
 def make_new_globals_readable() -> Iterator[bool]:
     """Make Dynamo look for a name among the globals that traced code has stored, before it tries builtins.
 
-    ``InstructionTranslatorBase._load_global`` looks in the real globals first, which get these names only when the
-    code runs.
-
-    Yields
-    ------
-    bool
-        Whether this PyTorch supports the change.
+    ``InstructionTranslatorBase._load_global`` looks in the real globals first, which get these names only when the code
+    runs. Yield whether this PyTorch supports the change.
     """
     module = importlib.import_module("torch._dynamo.symbolic_convert")
     tracers = [getattr(module, name, None) for name in ("InstructionTranslatorBase", "InliningInstructionTranslator")]
@@ -209,7 +196,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _stored_value(tracer: Any, inst: Any) -> Any:
-    """Return Dynamo's variable for a new global, ``None`` for any other name."""
+    """Return Dynamo's variable for a new global; ``None`` for any other name."""
     name = getattr(inst, "argval", None)
     if name in tracer.f_globals or name not in getattr(tracer, "symbolic_globals", ()):
         return None
@@ -220,7 +207,7 @@ def _stored_value(tracer: Any, inst: Any) -> Any:
 
 
 def _unimplemented_function() -> Callable[..., Any] | None:
-    """Return the function that breaks the graph, if it accepts a custom reason."""
+    """Return the function that breaks the graph; ``None`` if it accepts no custom reason."""
     errors = importlib.import_module("torch._dynamo.exc")
     break_graph: Callable[..., Any] = getattr(errors, "unimplemented_v2", None) or errors.unimplemented
     return break_graph if "gb_type" in inspect.signature(break_graph).parameters else None

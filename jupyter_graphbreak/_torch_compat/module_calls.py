@@ -38,13 +38,7 @@ WRAPPER_NAME = "compile_wrapper"
 
 
 def callable_of(wrapper: FrameType) -> Any:
-    """Return the callable that a wrapper of ``torch.compile`` calls.
-
-    Parameters
-    ----------
-    wrapper : FrameType
-        The frame of ``compile_wrapper``, which ``torch.compile`` puts around a function.
-    """
+    """Return the callable that ``torch.compile`` wraps, given the frame of its ``compile_wrapper``."""
     function = wrapper.f_locals.get("fn")
     if getattr(function, "__code__", None) is not call_compiled.__code__:
         return function
@@ -81,10 +75,8 @@ class TraceableCallables:
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
         """Return a function that runs a callable in a frame that Dynamo compiles.
 
-        Parameters
-        ----------
-        target : object
-            The module to which the callable is bound, or else the callable itself.
+        If Dynamo compiles the frame of the callable itself, the callable is returned. ``target`` is the module to which
+        the callable is bound, or else the callable itself.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
@@ -166,10 +158,7 @@ class Interception:
 class SubstituteCall(NamedTuple):
     """A call that replaces the original one.
 
-    Parameters
-    ----------
-    on_failure : callable
-        Receives the exception of the call; returns the exception to raise instead, or ``None``.
+    ``on_failure`` receives the exception of the call; it returns the exception to raise instead, or ``None``.
     """
 
     function: Callable[..., Any]
@@ -188,15 +177,8 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
     """Return a function that makes the original call, or the substitute call that ``plan`` returns.
 
     An internal error never reaches the program: the run notes it, and if ``plan`` fails, the original is called. The
-    returned function does not appear in tracebacks.
-
-    Parameters
-    ----------
-    plan : callable
-        Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
-        calls on other threads, from compiled code, or inside an intercepted call.
-    on_other_thread : callable
-        Receives the arguments of a call on another thread.
+    returned function does not appear in tracebacks. ``plan`` is not called for calls on other threads, which
+    ``on_other_thread`` receives, from compiled code, or inside an intercepted call.
     """
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
@@ -258,11 +240,8 @@ def intercept_module_calls(
 ) -> Iterator[None]:
     """Call a function whenever a module is called on this thread, while the context is open.
 
-    Parameters
-    ----------
-    on_call : callable
-        Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
-        substitute. It is not called if :func:`why_not_compiled` returns a reason.
+    ``on_call`` receives the module, its bound original ``__call__``, the positional and the keyword arguments; it
+    returns the substitute. It is not called if :func:`why_not_compiled` returns a reason.
     """
     original = torch.nn.Module.__call__
     is_in_run = current_run_check()
@@ -309,7 +288,7 @@ def _is_skipped(function: Any) -> bool:
 
 
 def has_skipped_forward(module: torch.nn.Module) -> bool:
-    """Return whether Dynamo skips ``forward``, as in ``torch.nn``: ``module.compile()`` then compiles nothing."""
+    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``: ``compile()`` then compiles nothing."""
     forward = getattr(module, "forward", None)
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
@@ -339,13 +318,13 @@ def why_not_compiled(module: torch.nn.Module) -> str | None:
 
 
 def is_lazy_module(module: torch.nn.Module) -> bool:
-    """Return whether the first call to a module creates parameters, for which Dynamo draws different numbers."""
+    """Return whether the first call to a module creates parameters or buffers; Dynamo draws other numbers for them."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
 
 def is_traced_or_disabled() -> bool:
-    """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
+    """Return whether the code is being traced, or a stance, mode or transform prevents Dynamo from compiling it."""
     return bool(
         current_stance() != "default"
         or torch.compiler.is_compiling()
@@ -363,14 +342,8 @@ def wrap_frame_conversions(
 ) -> Iterator[None]:
     """Enter a context around each conversion of a frame by Dynamo on this thread.
 
-    If entering it fails, the frame runs uncompiled. Dynamo converts one frame at a time.
-
-    Parameters
-    ----------
-    make_context : callable
-        Returns the context for the code of a frame; ``None`` if the frame is to run uncompiled.
-    includes_other_threads : bool
-        Whether to also enter a context around the conversions on other threads.
+    If entering it fails, or if there is none for the frame's code, the frame runs uncompiled. Dynamo converts one frame
+    at a time.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     result_class = importlib.import_module("torch._dynamo.types").ConvertFrameReturn

@@ -26,7 +26,6 @@ _T = TypeVar("_T")
 MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file with the wrapper through which the steps of all optimizers are called.
 OPTIMIZER_FILE = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
-#: The names of the methods and attributes of tensors.
 TENSOR_METHODS = frozenset(dir(torch.Tensor))
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
@@ -42,13 +41,7 @@ _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
-    """Return the function that ``torch.library.custom_op`` turned into an operator, and the one for fake tensors.
-
-    Returns
-    -------
-    tuple or None
-        ``None`` if the object is not such an operator.
-    """
+    """Return the function of a ``torch.library.custom_op``, and the one for fake tensors, else ``None``."""
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None
     return value._init_fn, getattr(value, "_abstract_fn", None)
@@ -86,10 +79,7 @@ def _is_user_function(value: Any) -> bool:
 class OperationListener(TorchDispatchMode):
     """Calls a function for each operation on this thread, except those of backward passes.
 
-    Parameters
-    ----------
-    on_operation : callable
-        Receives whether gradients are recorded and one of the operation's tensors requires a gradient.
+    It receives whether gradients are recorded and one of the operation's tensors requires a gradient.
     """
 
     def __init__(self, on_operation: Callable[[bool], None]) -> None:
@@ -108,10 +98,7 @@ class OperationListener(TorchDispatchMode):
 class AllocationTracker(TorchDispatchMode, Generic[_T]):
     """Notes the memory that operations allocate for their results, until it is freed.
 
-    Parameters
-    ----------
-    describe : callable
-        Called after each operation that has allocated memory; returns the value to store for it.
+    ``describe`` is called after each operation that has allocated memory; it returns the value to store for it.
     """
 
     def __init__(self, describe: Callable[[], _T]) -> None:

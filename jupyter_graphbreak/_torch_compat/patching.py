@@ -80,13 +80,9 @@ def _patch_while_open(owner: Any, name: str, replacement: Any, is_open: list[boo
 def redirect_calls_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> AbstractContextManager[None]:
     """Redirect calls to a function on the thread that opens the context, while it is open.
 
-    Other threads call the original, and so does this thread if the plan fails.
-
-    Parameters
-    ----------
-    plan : callable
-        Receives the arguments of a call. Returns the function, the positional and the keyword arguments to call
-        instead, or ``None`` for the original. It must not call user code.
+    Other threads call the original, and so does this thread if the plan fails. ``plan`` receives the arguments of a
+    call. It returns the function, the positional and the keyword arguments to call instead, or ``None`` for the
+    original, and must not call user code.
     """
     static_attribute = inspect.getattr_static(owner, name)
     original = _underlying_function(static_attribute)
@@ -115,13 +111,7 @@ def patch_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> A
 
 
 def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None]) -> AbstractContextManager[None]:
-    """Observe calls to a function on the thread that opens the context, while it is open.
-
-    Parameters
-    ----------
-    on_result : callable
-        Receives the result of a call, and its arguments.
-    """
+    """Pass the result and the arguments of each call to a function on this thread on, while the context is open."""
     original = _underlying_function(inspect.getattr_static(owner, name))
 
     def plan(*args: Any, **kwargs: Any) -> Any:
@@ -141,13 +131,8 @@ def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None
 def prepare_calls_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
     """Call ``prepare`` before each call to one of Dynamo's functions on this thread, while the context is open.
 
-    If ``prepare`` fails, Dynamo gives up on the frame that it compiles, and the function is not called, because the
-    function's changes could not be undone.
-
-    Parameters
-    ----------
-    prepare : callable
-        Receives the arguments of the call; arranges for the changes that the call makes to be undone.
+    ``prepare`` receives the arguments, and arranges for the changes that the call makes to be undone. If it fails,
+    Dynamo gives up on the frame that it compiles, and the function is not called.
     """
     original = inspect.getattr_static(owner, name)
     give_up = importlib.import_module("torch._dynamo.exc").SkipFrame
@@ -169,10 +154,7 @@ def prepare_calls_on_thread(owner: Any, name: str, prepare: Callable[..., None])
 def replace_result(owner: Any, name: str, transform: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace the result of a function, on all threads, while the context is open.
 
-    Parameters
-    ----------
-    transform : callable
-        Receives the result of a call and its arguments; returns the new result.
+    ``transform`` receives the result of a call and its arguments; it returns the new result.
     """
     original, is_open = getattr(owner, name), [True]
 

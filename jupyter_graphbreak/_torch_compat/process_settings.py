@@ -1,4 +1,4 @@
-"""Read, compare and restore PyTorch's process-wide settings; list functions that affect files and other processes."""
+"""List PyTorch's process-wide settings, and its functions that affect files, other processes or registries."""
 
 from __future__ import annotations
 
@@ -121,13 +121,7 @@ _MISSING = object()
 
 
 class ProcessSetting(NamedTuple):
-    """A process-wide setting.
-
-    Parameters
-    ----------
-    names : frozenset of str
-        The names of the functions and attributes that code uses to change the setting.
-    """
+    """A process-wide setting, with the names of the functions and attributes that code uses to change it."""
 
     name: str
     read: Callable[[], Any]
@@ -282,7 +276,7 @@ def context_variables() -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules, but only again after an import. The argument is the number of all modules."""
+    """Search PyTorch's modules. The argument is the number of all modules: a cached result is valid until an import."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name[:6] in {"torch", "torch."}:

@@ -36,14 +36,10 @@ RangeKind = Literal["call", "lookup", "region", "graph", "forward", "backward", 
 class ProfileRange:
     """A time range of a profile.
 
-    Parameters
-    ----------
-    kind : str
-        ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
-        frame with its calls. ``graph``: a graph. ``forward``, ``backward``: a pass of a differentiated graph.
-        ``printing``: the formatting of a tensor as text. ``operation``: an operation.
-    name : str
-        The compile id of a region, the number of a graph, or the name of an operation.
+    ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
+    frame with its calls, named by its compile id. ``graph``: a graph, named by its number. ``forward``, ``backward``: a
+    pass of a differentiated graph. ``printing``: the formatting of a tensor as text. ``operation``: an operation, with
+    its name. Ranges of other kinds have the name that the profiler recorded.
     """
 
     kind: RangeKind
@@ -57,14 +53,8 @@ class ProfileRange:
 class Activity:
     """An event that kineto recorded during a call: a call to the device's driver, or memory allocated or freed.
 
-    Parameters
-    ----------
-    name : str
-        The driver's function, such as ``cudaLaunchKernel``; empty for memory events.
-    memory : str
-        The type of the device that has the memory; empty for other events.
-    nbytes : int
-        The size of the allocated memory in bytes; negative for freed memory.
+    ``name`` is the driver's function, such as ``cudaLaunchKernel``; ``memory`` is the type of the device that has the
+    memory. Each is empty for the other kind of event. ``nbytes`` is negative for freed memory.
     """
 
     name: str
@@ -83,15 +73,7 @@ def profile_call(call: Callable[[], Any]) -> list[ProfileRange]:
 def record_device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
     """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
-    Parameters
-    ----------
-    device : str or None
-        The type of the device to record; ``None`` means no device.
-
-    Raises
-    ------
-    RuntimeError
-        If a different profiler is active.
+    It raises a RuntimeError if a different profiler is active. Without a device, only the processor is recorded.
     """
     profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
     with _filter_stderr(_KINETO_MESSAGE):
@@ -160,7 +142,7 @@ def _mark_printing() -> Iterator[None]:
 
 
 def _profiler() -> Any:
-    """Return the profiler that writes nothing to the terminal, if this PyTorch still has it."""
+    """Return the legacy profiler, which writes nothing to the terminal; if PyTorch lacks it, the one without kineto."""
     try:
         return importlib.import_module("torch.autograd.profiler_legacy").profile()
     except (ImportError, AttributeError):
@@ -204,13 +186,9 @@ _RESUME_GLOBAL_PREFIX = "__resume_at_"
 def mark_compiled_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
     """Make all code that Dynamo creates on this thread in the context call a function at each :data:`Moment`.
 
-    If this PyTorch creates code in a different way, the code stays unchanged, and the run notes that.
-
-    Parameters
-    ----------
-    mark : callable
-        Called while code is created, as part of the compiler; returns the function that the code calls, which must be
-        passed to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`.
+    ``mark`` is called while code is created, as part of the compiler. It returns the function that the code calls,
+    which must be passed to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`. If this PyTorch creates
+    code in a different way, the code stays unchanged, and the run notes that.
     """
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     thread = get_ident()

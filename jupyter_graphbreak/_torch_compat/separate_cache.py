@@ -53,7 +53,7 @@ def forget_fx_wraps(copy_id: int) -> None:
 
 
 def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
-    """Restrict the methods that ``torch.fx`` replaces on modules while it traces to this thread, in the context.
+    """While the context is open, limit to this thread the replacement of methods by which ``torch.fx`` traces.
 
     Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
@@ -135,12 +135,8 @@ def separate_cache(code_objects: Iterable[CodeType]) -> Iterator[None]:
     """Separate the code that Dynamo compiles in the context from its earlier compilations of the same functions.
 
     Code in the context must compile with a backend from :func:`clone_backend`. Dynamo forgets the compiled code, its
-    globals and the varying sizes when the context ends.
-
-    Parameters
-    ----------
-    code_objects : iterable of CodeType
-        Code that may run. If Dynamo gave up on this code, or on other code that it knows, it tries again to compile it.
+    globals and the varying sizes when the context ends. If it gave up on the given code, or on other code that it
+    knows, it tries again to compile it.
     """
     compilations = ThreadCompilations()
     code_objects = list(code_objects)
@@ -231,15 +227,13 @@ class ThreadCompilations:
         """Isolate the changes that the conversion of one frame makes."""
         versions = self._earlier_versions.get(id(code))
         if versions is None or versions[0]() is not code:
-            self._earlier_versions[id(code)] = (
-                weakref.ref(code),
-                {id(entry.guard_manager) for entry in cache_entries(code)},
-            )
+            manager_ids = {id(entry.guard_manager) for entry in cache_entries(code)}
+            self._earlier_versions[id(code)] = weakref.ref(code), manager_ids
         with _swap_size_profile(self._profile), _swap_constant_floats(self._constant_floats):
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
-        """Return the ids of the guard managers of a code object's versions that were compiled before the context."""
+        """Return the ids of the guard managers of a code object's versions that preceded its first conversion here."""
         versions = self._earlier_versions.get(id(code))
         return versions[1] if versions is not None and versions[0]() is code else ()
 
@@ -339,10 +333,7 @@ def _resume_compiling(code: CodeType) -> None:
 def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
     """Apply Dynamo's recompile limits as if Dynamo had compiled nothing before.
 
-    Parameters
-    ----------
-    earlier_versions : callable
-        For a code object, returns the guard manager ids of its earlier compiled versions.
+    ``earlier_versions`` returns the guard manager ids of the earlier compiled versions of a code object.
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)
@@ -491,10 +482,7 @@ def _disable_reset() -> contextlib.AbstractContextManager[None]:
 def _swap_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """Give Dynamo a separate, initially empty record of varying sizes while the context is open.
 
-    Parameters
-    ----------
-    sizes : dict
-        The record; when the context ends, the sizes are stored in it for the next context.
+    When the context ends, the sizes are stored in ``sizes`` for the next context.
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]

@@ -65,15 +65,9 @@ def restrict_trace(
     """Prevent torch from creating trace entries that nobody reads, while the context is open.
 
     Torch creates every entry, including all guards and kernels, as soon as the logger has a handler. If ours are the
-    only handlers, only entries of the given kinds are created, and only on the threads of runs.
-
-    Parameters
-    ----------
-    kinds : frozenset of str
-        The kinds of entries to create. If several runs are open, those of the first one are created for all.
-    on_fault : callable
-        Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
-        error, because only our handler needs the entry.
+    only handlers, only entries of the given kinds are created, and only on the threads of runs. If several runs are
+    open, the kinds of the first one are created for all. ``on_fault`` receives the kind and the error of an entry that
+    torch failed to create; the user's program does not see the error, because only our handler needs the entry.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)

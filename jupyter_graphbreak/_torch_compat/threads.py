@@ -226,13 +226,7 @@ def _wrap_pool_method(original: Callable[..., Any]) -> Any:
 
 
 def _claims_of_work(wrapper: FrameType) -> tuple[Claim, ...]:
-    """Return the runs for which this thread submits work, after notifying them.
-
-    Parameters
-    ----------
-    wrapper : FrameType
-        The frame of our wrapper, whose caller submits the work.
-    """
+    """Return the runs for which the caller of our wrapper submits work, after notifying them."""
     claims = current_claims()
     for claim in claims:
         if claim.on_submit is not None:
@@ -261,15 +255,7 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
 
 
 def as_stdlib_function(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as part of the standard library, whose files Dynamo recognizes.
-
-    Return the function.
-
-    Parameters
-    ----------
-    original : function
-        A function of the standard library, whose file and line ``function`` gets.
-    """
+    """Give a function the file and line of one in the standard library, which Dynamo recognizes, and return it."""
     code: CodeType = inspect.unwrap(original).__code__
     function.__code__ = function.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
     skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
@@ -280,7 +266,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
 
 @contextlib.contextmanager
 def break_at_call(function: Any) -> Iterator[None]:
-    """Make Dynamo break at each call to a function, like ``torch._dynamo.disallow_in_graph``, in the context."""
+    """While the context is open, make Dynamo break at each call to a function, as ``disallow_in_graph`` does."""
     ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
     if ids is None:
         yield

@@ -31,10 +31,7 @@ def require_python_support() -> None:
 def cpp_compiler() -> str:
     """Return the command of the C++ compiler that Inductor uses, possibly with options.
 
-    Raises
-    ------
-    RuntimeError
-        If there is none; PyTorch raises the subclass ``torch._inductor.exc.InvalidCxxCompiler``.
+    Without one, PyTorch raises ``torch._inductor.exc.InvalidCxxCompiler``, a RuntimeError.
     """
     builder: Any = importlib.import_module("torch._inductor.cpp_builder")
     return str(builder.get_cpp_compiler())
@@ -92,13 +89,7 @@ class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it r
 
 
 def require_torch() -> str:
-    """Import torch and return its version.
-
-    Raises
-    ------
-    TorchUnavailable
-        If torch cannot be imported or is older than 2.9.
-    """
+    """Import torch and return its version; raise TorchUnavailable if that fails or torch is older than 2.9."""
     requirement = ".".join(map(str, MINIMUM_TORCH))
     try:
         import torch

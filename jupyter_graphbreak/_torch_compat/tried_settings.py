@@ -47,10 +47,7 @@ class SettingChange:
 def precision_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
     """Return the setting changes not yet in force that may make Inductor's code compute like eager mode.
 
-    Parameters
-    ----------
-    operation : str or None
-        The name of the first wrong operation in a graph, such as ``silu_1``; its decomposition is switched off.
+    One of them switches off the decomposition of the first wrong operation, such as ``silu_1``.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     current = config.get_config_copy()
@@ -125,23 +122,14 @@ def memory_changes() -> list[SettingChange]:
 class CacheSettings:
     """Settings that let PyTorch's caches store graphs that they would otherwise bypass.
 
-    Parameters
-    ----------
-    allows_functions : bool
-        Whether graphs with a ``torch.autograd.Function`` are stored.
+    ``allows_functions`` tells whether graphs with a ``torch.autograd.Function`` are stored.
     """
 
     allows_functions: bool = False
     operations: tuple[str, ...] = ()
 
     def extend_for_bypasses(self, reasons: Iterable[str]) -> CacheSettings:
-        """Return a copy of these settings that also avoids some bypasses.
-
-        Parameters
-        ----------
-        reasons : iterable of str
-            PyTorch's reasons for the bypasses to avoid.
-        """
+        """Return a copy of these settings that also avoids the bypasses for which PyTorch gave the reasons."""
         allows, operations = self.allows_functions, dict.fromkeys(self.operations)
         for reason in reasons:
             operation = _OPERATION_NAME.search(reason)

@@ -52,14 +52,9 @@ class _ResumeOrigin:
 class SameLineBreaks:
     """Counts, for each resume function of a run, the breaks that precede it on the line in its name.
 
-    If several frames can have created a resume function, only the breaks that precede all of them are counted, so
-    that one break is never reported as two.
-
-    Parameters
-    ----------
-    is_reached_again : callable
-        Receives a file, a line and whether the break is at a branch; returns whether a function can reach the same
-        expression on the line again without a loop around it.
+    If several frames can have created a resume function, only the breaks that precede all of them are counted, so that
+    one break is never reported as two. ``is_reached_again`` receives a file, a line and whether the break is at a
+    branch; it returns whether a function can reach the same expression on the line again without a loop around it.
     """
 
     def __init__(self, is_reached_again: Callable[[str, int, bool], bool]) -> None:
@@ -134,14 +129,8 @@ def advise(
 ) -> list[Advice]:
     """Return the advice about a break, most useful first.
 
-    Parameters
-    ----------
-    consequence : Reason or None
-        The reason why the frame could not resume.
-    stack : sequence of CodeLocation
-        The stack of the break, outermost entry first.
-    use : str or None
-        The purpose of the branch, if the break is at a branch with a known purpose.
+    ``consequence`` is the reason why the frame could not resume, and ``use`` the purpose of a branch that breaks, if it
+    is known.
     """
     bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
@@ -174,10 +163,8 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
     in_step = owner == "library" and any((entry.path or "").startswith("torch/optim/") for entry in stack)
-    return [
-        *changes,
-        owners.LIBRARY_OPTIMIZER_ADVICE if in_step else owners.ADVICE_BY_OWNER[owner].advice_if_unintended,
-    ]
+    advice = owners.LIBRARY_OPTIMIZER_ADVICE if in_step else owners.ADVICE_BY_OWNER[owner].advice_if_unintended
+    return [*changes, advice]
 
 
 Outcome = Literal["resumed", "skipped", "error"]
@@ -188,12 +175,8 @@ _SEVERITY: dict[Outcome, int] = {"resumed": 0, "skipped": 1, "error": 2}
 class FoldedBreak:
     """A break while its events are being collected.
 
-    Parameters
-    ----------
-    preceding_count : int
-        The number of breaks of the same kind that are known to precede this one on its line.
-    reasons : list of str
-        Dynamo's internal names for the reason why the graphs before the break ended.
+    ``preceding_count`` is the number of breaks of the same kind that are known to precede this one on its line.
+    ``reasons`` contains Dynamo's internal names for the reason why the graphs before the break ended.
     """
 
     ident: str
@@ -216,14 +199,8 @@ class BreakTable:
 
     Two events are occurrences of one break if they share the source line and the GB id (or else the type), and their
     column ranges overlap; unknown columns overlap any range. If both events lack columns, the number of breaks of that
-    kind that precede them on the line must be the same.
-
-    Parameters
-    ----------
-    scopes : ScopeTable
-        Receives the breaks that each scope governs.
-    notes : list of Diagnostic
-        Receives a warning if the run and the source disagree.
+    kind that precede them on the line must be the same. ``scopes`` receives the breaks that each scope governs, and
+    ``notes`` a warning if the run and the source disagree.
     """
 
     def __init__(self, sources: Sources, scopes: ScopeTable, notes: list[Diagnostic]) -> None:
@@ -269,9 +246,11 @@ class BreakTable:
             if event is frame.give_up_event and not event.reached_user:
                 self._breaks_by_eager_code.setdefault(frame.code, []).append(folded_break)
         self._same_line.leave_frame(frame)
-        ending = self.ending_break(frame)
-        if ending is not None:
-            ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
+        ending_break = self.ending_break(frame)
+        if ending_break is not None:
+            ending_break.reasons += [
+                graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason
+            ]
 
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
         """Add a break on the first line of a function that Dynamo refused to compile, such as a generator.
@@ -340,7 +319,7 @@ class BreakTable:
         return self._break_by_event.get(id(frame.ending_event)) if frame.ending_event is not None else None
 
     def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
-        """Return the first break whose stacks include a line."""
+        """Return the first break whose stacks include a line; ``None`` if there is none."""
         location = self._sources.location(filename, line)
         for folded_break in self._breaks:
             for occurrence in folded_break.occurrences:
@@ -487,14 +466,9 @@ def _fullgraph_outcome(
 ) -> tuple[list[str], str | None]:
     """Return the breaks that ``fullgraph=True`` captures, and the break at or before which it raises an error.
 
-    Parameters
-    ----------
-    ordered_events : list of (BreakEvent, str)
-        The events of the run in their order, with the ids of their breaks.
-    fullgraph_captures : bool or None
-        Whether this release of PyTorch captures more under ``fullgraph=True``, if known.
+    ``fullgraph_captures`` tells whether this release of PyTorch captures more under ``fullgraph=True``, if known.
     """
-    captured: list[str] = []
+    captured_ids: list[str] = []
     for event, ident in ordered_events:
         cause = event.message.cause
         knowledge = known_cause(cause.gb_id, cause.gb_type)
@@ -503,12 +477,12 @@ def _fullgraph_outcome(
             return [], None
         if not may_capture or not fullgraph_captures:
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
-            return captured, None if captured and hints.may_follow_from_earlier_break(cause.hints) else ident
-        if ident not in captured:
-            captured.append(ident)
+            return captured_ids, None if captured_ids and hints.may_follow_from_earlier_break(cause.hints) else ident
+        if ident not in captured_ids:
+            captured_ids.append(ident)
         if event.gave_up:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
             break
-    return captured, None
+    return captured_ids, None
 
 
 def _stack_to_break(event: BreakEvent) -> list[StackEntry]:

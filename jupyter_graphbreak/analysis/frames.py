@@ -197,13 +197,8 @@ def _guard_failure(
 ) -> GuardFailure:
     """Return a failed guard with its location.
 
-    Parameters
-    ----------
-    failed_version : FrameLedger or None
-        The version whose guard failed, if it is known.
-    next_version : FrameLedger
-        The version that was then compiled. The first version of a function has a guard on each size regardless of the
-        code; if a line makes a size constant, the next version records the line.
+    The first version of a function has a guard on each size regardless of the code; if a line makes a size constant,
+    the version that was then compiled records the line.
     """
     text = _guard_of(reason)
     versions = [failed_version, next_version] if failed_version is not None else [next_version]

@@ -46,13 +46,7 @@ _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompil
 
 @dataclass
 class BreakEvent:
-    """One occurrence of a break in one frame.
-
-    Parameters
-    ----------
-    order : int
-        The number of the record among all records of the run.
-    """
+    """One occurrence of a break in one frame; ``order`` is the number of its record among all records of the run."""
 
     message: messages.BreakMessage
     attempt: int
@@ -170,19 +164,11 @@ class FrameLedger:
 class Ledger:
     """The contents of a run's records, sorted.
 
-    Parameters
-    ----------
-    has_all_skip_reasons : bool
-        Whether a reason is recorded for every frame that Dynamo did not begin to compile, as in newer PyTorch releases.
-    refusals : list of (FrameRefused, int)
-        The refusals that are in no frame's ledger, with the numbers of their records.
-    settings : list of (str, SettingsInForce)
-        The id of the first frame for which the settings were in force, and the settings.
-    cudagraph_skips : list of (FrameLedger or None, str)
-        The reasons why graphs run without a CUDA graph, each with the frame of the graph. The frame is ``None`` if
-        PyTorch made this decision only when the graph ran.
-    counts_by_kind : Counter
-        The number of records of each kind, without entries that repeat or announce a break.
+    Newer PyTorch releases give a reason for every frame that Dynamo did not begin to compile: ``has_all_skip_reasons``.
+    ``refusals`` are in no frame's ledger; they have the numbers of their records. ``settings`` contains the id of the
+    first frame for which the settings were in force. ``cudagraph_skips`` are the reasons why graphs run without a CUDA
+    graph, each with its frame, or ``None`` if PyTorch made this decision only when the graph ran. ``counts_by_kind``
+    leaves out entries that repeat or announce a break.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -480,16 +466,16 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     hooked_failure, frame.pending_failure = frame.pending_failure, None
     exception = hooked_failure.type if hooked_failure is not None else None
     if hooked_failure is not None and hooked_failure.message is not None:
-        parsed = messages.parse_reason(hooked_failure.message, exception)
+        parsed_reason = messages.parse_reason(hooked_failure.message, exception)
         stack = list(hooked_failure.stack)
-        if failure_stack := messages.stack_of_backend_failure(parsed.cause):
+        if failure_stack := messages.stack_of_backend_failure(parsed_reason.cause):
             stack[-1:] = failure_stack  # torch 2.9 gives the first line of the function
-        if constraint_stack := messages.stack_of_constraint_violation(parsed.cause):
+        if constraint_stack := messages.stack_of_constraint_violation(parsed_reason.cause):
             stack = constraint_stack  # PyTorch checks the constraints after tracing, when no line is being traced
             hooked_failure = msgspec.structs.replace(hooked_failure, stack=stack)
         leaf = stack[-1] if stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
-        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
+        message = messages.BreakMessage(parsed_reason.cause, parsed_reason.consequence, None, file, line, stack)
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     reached_user = hooked_failure is not None and hooked_failure.raised

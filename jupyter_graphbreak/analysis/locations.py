@@ -46,18 +46,10 @@ class ExpressionRange(NamedTuple):
 def find_expression(
     tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
 ) -> ExpressionRange | None:
-    """Return the range of the expression with the given start and end, ``None`` if there is none.
+    """Return the range of the expression with the given start and end; ``None`` if there is none.
 
-    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable.
-
-    Parameters
-    ----------
-    tree : ast.AST
-        The source around the expression, with the line and column numbers of the other arguments.
-    line, column, end_column : int
-        The start of the expression, and the column where it ends.
-    end_line : int or None
-        The line where the expression ends. If it is ``None``, the smallest expression with the other bounds is used.
+    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable. If ``end_line`` is
+    ``None``, it is that of the smallest expression with the other bounds.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node
@@ -71,7 +63,7 @@ def find_expression(
 
 
 def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
-    """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
+    """Return the range of the ``and``/``or`` test that begins with the given operand; ``None`` if there is none.
 
     Python 3.11 gives every jump of ``a and b`` the position of ``a``, so it is unknown which of the two was evaluated.
     """
@@ -109,6 +101,8 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 
 def _head_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of the iterable of a ``for`` loop.
+
+    For any other node, the result is ``None``.
 
     If the condition or iterable begins on a later line, the range begins with the statement, so that a location keeps
     its line.
@@ -220,19 +214,11 @@ _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """The recorded text of a source.
+    """The recorded text of a source, with its file name in code objects and the name to show to the user.
 
-    Parameters
-    ----------
-    filename : str
-        The file name in code objects.
-    name : str
-        The name to show to the user.
-    lines : dict
-        Further individual lines, by their line numbers in the code.
-    line_offset, indent : int
-        The number of lines at the beginning of a cell, and of characters at the beginning of each line, that the
-        notebook removed before it ran the cell.
+    ``lines`` are further individual lines, by their line numbers in the code. ``line_offset`` and ``indent`` are the
+    numbers of lines at the beginning of a cell, and of characters at the beginning of each line, that the notebook
+    removed before it ran the cell.
     """
 
     filename: str
@@ -247,14 +233,9 @@ class SourceText(msgspec.Struct, frozen=True):
 class Sources:
     """Creates locations, and collects the sources that they mention.
 
-    Parameters
-    ----------
-    library_roots : iterable of str
-        Folders of the standard library and of installed packages.
-    folder, home : str or None
-        The run's working directory and the user's home folder.
-    package_folders : iterable of str
-        Folders of individual packages that are elsewhere.
+    ``library_roots`` are folders of the standard library and of installed packages; ``package_folders`` are those of
+    individual packages that are elsewhere. ``folder`` and ``home`` are the run's working directory and the user's home
+    folder.
     """
 
     def __init__(
@@ -295,12 +276,9 @@ class Sources:
         return "library" if module_path is not None or is_generated else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Return the owner of the innermost frame of a stack. The standard library and machinery belong to the caller.
+        """Return the owner of the innermost frame of a stack.
 
-        Parameters
-        ----------
-        stack : sequence of StackEntry
-            The stack, outermost entry first.
+        The standard library and machinery belong to the caller.
         """
         for entry in reversed(stack):
             kind = self.kind(entry.filename, entry.function)
@@ -312,7 +290,7 @@ class Sources:
         return "own"
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
+        """Return the path of a library's file as Python imports it; ``None`` for the user's own files."""
         return self._packages.module_path(filename)
 
     def is_library(self, location: Location) -> bool:
@@ -385,16 +363,9 @@ class Sources:
         *,
         is_branch: bool = False,
     ) -> Location | None:
-        """Return the location of a frame, with the names and line numbers that the user knows.
+        """Return the location of a frame, with the names and line numbers that the user knows; ``None`` without a line.
 
-        Parameters
-        ----------
-        filename, line : str, int
-            The file and line in the code object.
-        span : ExpressionSpan
-            The span of the expression in the code object.
-        is_branch : bool
-            Whether the frame is at a branch. The location is then the whole test, even if it has several operands.
+        At a branch, it is that of the whole test, even if the test has several operands.
         """
         if line is None:
             return None
@@ -423,7 +394,7 @@ class Sources:
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
-        """Return the purpose of the branch at a location, ``None`` if there is no branch or its purpose is unknown."""
+        """Return the purpose of the branch at a location; ``None`` if there is no branch or its purpose is unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:
@@ -452,7 +423,7 @@ class Sources:
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
     def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
-        """Return the location of a stack entry."""
+        """Return the location of a stack entry; ``None`` if the entry has no line."""
         return self.location(
             stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
         )
@@ -477,10 +448,7 @@ class Sources:
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
         """Return the lines from one line of a function to its end, or only that line if the text is unknown.
 
-        Parameters
-        ----------
-        line : int or None
-            The first line of the code object, or the line on which a resume function continues.
+        For a resume function, the line is the one on which it continues.
         """
         start = self.location(filename, line, name)
         text = self._texts.get(filename)
@@ -556,7 +524,10 @@ class Sources:
         return lines.get(line)
 
     def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
-        """Return the range of the expression with the given span on a line, with the user's line numbers."""
+        """Return the range of the expression with the given span on a line, with the user's line numbers.
+
+        The result is ``None`` if the span or the text is unknown.
+        """
         column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
@@ -593,7 +564,7 @@ def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
 
 
 def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
-    """Return whether two source texts are one cell. Magics such as ``%%time`` run its code under another file name."""
+    """Return whether two source texts are one cell. Magics like ``%%time`` run its code under a different file name."""
     if one is None or other is None or one.kind != "cell" or other.kind != "cell":
         return False
     return (one.name, one.segments) == (other.name, other.segments)
@@ -609,11 +580,6 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     Machinery and everything outside the user's outermost frame, such as the program that runs the shell or the user's
     program, are left out. A resume function is merged with the function that it resumes and that called it, and a
     cell's function with the cell.
-
-    Parameters
-    ----------
-    stack : iterable of StackEntry
-        The recorded stack, outermost entry first.
     """
     entries = list(stack)
     runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
@@ -653,19 +619,15 @@ _MACHINERY_FILES = (
 _MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 
 
-#: Files that run a program; the stack outside them belongs to another program.
+#: Files that run a program; the stack outside them belongs to a different program.
 _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
     """Return whether a frame is machinery.
 
-    Parameters
-    ----------
-    module_path : str or None
-        The file as Python imports it; ``None`` for the user's own files, which are never machinery.
-    function : str
-        The name of the code object; the empty string to check only the file.
+    The path of the user's own files, which are never machinery, is ``None``. If the function's name is empty, only the
+    file counts.
     """
     if module_path is None:
         return False

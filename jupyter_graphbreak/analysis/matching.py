@@ -40,21 +40,9 @@ class _Function(NamedTuple):
 class ReusableCode:
     """The code of one run that the other run may have reused instead of compiling it.
 
-    Parameters
-    ----------
-    report : Report
-        The report of the run that compiled something.
-    other_report : Report
-        The report of the earlier or later run that may have reused code instead.
-    unmatched : list of Break
-        The breaks of the run that the other run does not report.
-    lines : mapping
-        The corresponding lines of the other run, by the lines of the run.
-
-    Attributes
-    ----------
-    hidden_breaks : list of Break
-        The breaks of ``unmatched`` that may have occurred unseen in the other run.
+    ``unmatched`` are the breaks of the run that compiled something that the earlier or later run does not report; those
+    that may have occurred unseen in that run are ``hidden_breaks``. ``lines`` maps the lines of the run to those of the
+    other run.
     """
 
     def __init__(
@@ -278,16 +266,16 @@ def _match_breaks(
         paired_ids: set[int] = set()
         for later in new:
             unpaired_by_key[later.gb_type, new_key(later)].append(later)
-        unmatched = []
+        unmatched_breaks = []
         for earlier in gone:
-            matching = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
-            if matching:
-                later = matching.popleft()
+            matching_breaks = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
+            if matching_breaks:
+                later = matching_breaks.popleft()
                 pairs.append((earlier, later))
                 paired_ids.add(id(later))
             else:
-                unmatched.append(earlier)
-        gone, new = unmatched, [later for later in new if id(later) not in paired_ids]
+                unmatched_breaks.append(earlier)
+        gone, new = unmatched_breaks, [later for later in new if id(later) not in paired_ids]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 

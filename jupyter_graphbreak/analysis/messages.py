@@ -71,18 +71,10 @@ class Cause(msgspec.Struct, frozen=True):
 class BreakMessage(msgspec.Struct, frozen=True):
     """The contents of a message.
 
-    Parameters
-    ----------
-    consequence : Cause or None
-        The reason why the frame could not resume after the break; ``None`` if it could.
-    continuation : {"resume", "rest eager", "skip"} or None
-        The fate of the frame; ``None`` if the message does not state it.
-    stack : list of StackEntry
-        The stack in the message, outermost entry first.
-    operation : str or None
-        The bytecode instruction of the frame that Dynamo was tracing.
-    is_inlined : bool
-        Whether the break is in a function that the frame calls.
+    ``consequence`` is the reason why the frame could not resume after the break; ``None`` if it could. ``continuation``
+    is the fate of the frame, if the message states it. The outermost entry of the stack comes first. ``operation`` is
+    the bytecode instruction of the frame that Dynamo was tracing. ``is_inlined`` tells whether the break is in a
+    function that the frame calls.
     """
 
     cause: Cause
@@ -98,10 +90,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
 def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
     """Parse the payload of a ``dynamo_graph_break_reason`` artifact.
 
-    Parameters
-    ----------
-    exception : str or None
-        The class of the underlying exception. It becomes the name of the cause if the message has none.
+    If the message has no name for the cause, the class of the underlying exception becomes its name.
     """
     header = _HEADER.search(text)
     reason = _reason_part(text)
@@ -157,13 +146,7 @@ def stack_of_constraint_violation(cause: Cause) -> list[StackEntry]:
 
 
 def other_names(cause: Cause, reasons: list[str]) -> list[str]:
-    """Return the other names under which PyTorch's outputs report a cause.
-
-    Parameters
-    ----------
-    reasons : list of str
-        The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
-    """
+    """Return a cause's names in ``torch._dynamo.explain`` and in Dynamo's log: the reasons why a graph ended."""
     internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
     former_names = known_cause(cause.gb_id, cause.gb_type).also_reported_as
     former = [name for name in former_names if not any(name in reason for reason in internal)]
@@ -210,7 +193,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason_part(text: str) -> str | None:
-    """Return the part of a message that explains the break, ``None`` if there is none."""
+    """Return the part of a message that explains the break; ``None`` if there is none."""
     start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None
@@ -242,5 +225,5 @@ def _exception_message(text: str) -> str:
 
 
 def page_url(gb_id: str | None) -> str | None:
-    """Return the URL of PyTorch's page on a graph break."""
+    """Return the URL of PyTorch's page on a graph break; ``None`` for a break without a GB id."""
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

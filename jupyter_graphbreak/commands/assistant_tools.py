@@ -132,8 +132,8 @@ class AssistantTools:
                     return self._keep_and_summarize(Report.of(process.report))
         data = whole_report.to_dict()
         entries = (entry for value in data.values() if isinstance(value, list) for entry in value)
-        matching = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == part)
-        value = data[part] if part in data else next(matching, None)
+        matching_entries = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == part)
+        value = data[part] if part in data else next(matching_entries, None)
         if value is None and part not in data:
             raise ToolError(f"{report} has no part {part!r}; its fields are {', '.join(data)}")
         text = json.dumps(value)
@@ -239,13 +239,7 @@ class AssistantTools:
             return output.read(), status, text
 
     def _path_in_folder(self, path: str) -> Path:
-        """Return the real path of a file in the folder.
-
-        Raises
-        ------
-        ToolError
-            If the file does not exist or is outside the folder; symbolic links are followed.
-        """
+        """Return the real path of a file; raise a ToolError if it is missing or outside the folder."""
         try:
             real_path = (self._folder / path).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):

@@ -44,12 +44,7 @@ def result_of_job(job: Job) -> CommandResult:
 def render(result: CommandResult, output_format: str, verdict: GateVerdict | None, *, redacted: bool = False) -> str:
     """Return a result as text in a format, with the gate's verdict if the format can contain it.
 
-    Parameters
-    ----------
-    result : CommandResult
-        The unredacted result, which the verdict refers to.
-    redacted : bool
-        Whether to leave out the user's code.
+    The verdict refers to the unredacted result.
     """
     new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
     shown_result = result.redacted() if redacted else result

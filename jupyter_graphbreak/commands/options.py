@@ -72,12 +72,8 @@ def sources_option(command: _Command) -> _Command:
 class Gate:
     """The baseline of a command, which is read before anything runs and compared with the reports at the end.
 
-    Raises
-    ------
-    UsageError
-        If ``--update-baseline`` has no ``--baseline`` to write, or if the folder of that file is missing.
-    FileProblem
-        If the baseline cannot be read, even with ``--update-baseline``, or if it is missing without that option.
+    A UsageError is raised if ``--update-baseline`` has no ``--baseline`` to write, or if the folder of that file is
+    missing; a FileProblem if the baseline cannot be read, or if it is missing without ``--update-baseline``.
     """
 
     def __init__(self, shared: SharedOptions) -> None:

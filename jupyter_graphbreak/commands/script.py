@@ -133,13 +133,7 @@ class RequestedProgram(NamedTuple):
 
 
 def program_of(context: click.Context) -> RequestedProgram:
-    """Return the program of a command line.
-
-    Raises
-    ------
-    UsageError
-        If the command line names no program, or one that does not exist.
-    """
+    """Return the program of a command line, or raise a UsageError if it names none, or one that does not exist."""
     words = context.meta["program"]
     if words[:1] == ["-m"]:
         module, arguments = words[1] if len(words) > 1 else "", words[2:]
@@ -161,16 +155,10 @@ def program_of(context: click.Context) -> RequestedProgram:
 def run_program(
     program: RequestedProgram, *, compiles: bool, to_stderr: bool, **options: Any
 ) -> tuple[Run | None, int]:
-    """Run a program as Python would; return the watched run, ``None`` if it did not start, and the exit status.
+    """Run a program as Python would; return the watched run (``None`` if it did not start) and the exit status.
 
-    Parameters
-    ----------
-    compiles : bool
-        Whether to compile what the program calls.
-    to_stderr : bool
-        Whether the program's output goes to stderr.
-    **options
-        The options of :func:`jupyter_graphbreak.capture`.
+    The further options are those of :func:`jupyter_graphbreak.capture`. With ``to_stderr``, the program's output goes
+    to stderr.
     """
     from jupyter_graphbreak._torch_compat.toolchain import require_torch
 
@@ -205,14 +193,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
     """Run a file, or a module as ``python -m`` does, as ``__main__``.
 
     The program's module remains ``__main__`` afterwards, because Dynamo looks up globals there when the program's
-    functions run again.
-
-    Parameters
-    ----------
-    path : str
-        The file; not used for a module.
-    compiles_calls : bool
-        Whether to rewrite the program's calls, so that the called modules and functions can be compiled.
+    functions run again. With ``compiles_calls``, its calls are rewritten so that what they call can be compiled.
     """
     spec = _spec_of(module) if module is not None else None
     filename = str(spec.origin) if spec is not None else path
@@ -354,7 +335,10 @@ def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
 
 
 def _program_traceback(error: Exception) -> TracebackType | None:
-    """Return the traceback of an error without the frames that ran the program."""
+    """Return the traceback of an error without the frames that ran the program.
+
+    If no other frames are left, the result is ``None`` for a SyntaxError, and the whole traceback for other errors.
+    """
     from jupyter_graphbreak.analysis.locations import is_runner
     from jupyter_graphbreak.records.package_paths import package_paths
 

@@ -88,12 +88,8 @@ _MAX_DEPTH = 25
 class CompiledCalls:
     """Compiles the modules and functions that a program calls, and lists them in :attr:`compiled_callables`.
 
-    Parameters
-    ----------
-    on_fault : callable
-        Receives a description of an internal error and the error; the program then runs uncompiled.
-    exit_stack : GuardedExitStack
-        Undoes all changes when compiling ends.
+    After an internal error, which ``on_fault`` receives, the program runs uncompiled. ``exit_stack`` undoes all
+    changes.
     """
 
     def __init__(
@@ -209,11 +205,9 @@ class CompiledCalls:
         routed_function = self._routed_functions.copy_with_routed_calls(function)
         if routed_function is None:
             return callable_
-        return (
-            types.MethodType(routed_function, bound.__self__)
-            if isinstance(bound, types.MethodType)
-            else routed_function
-        )
+        if isinstance(bound, types.MethodType):
+            return types.MethodType(routed_function, bound.__self__)
+        return routed_function
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it uncompiled."""
@@ -241,10 +235,7 @@ class CompiledCalls:
     ) -> SubstituteCall | None:
         """Return the compiled call to make; ``None`` if it cannot be compiled.
 
-        Parameters
-        ----------
-        target : object
-            The object that a user would compile: the module to which the callable is bound, or the callable itself.
+        ``target`` is the object that a user would compile: the module to which the callable is bound, or the callable.
         """
         caller = self._prepare()
         if caller is None:
@@ -324,10 +315,7 @@ class CompiledCalls:
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
     """Make an error look as if nothing were compiled; return a different error to raise instead, if needed.
 
-    Parameters
-    ----------
-    grad_mode : bool or None
-        The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves gradients off.
+    ``grad_mode`` is the mode at the start of the call: a graph that fails within ``no_grad`` leaves gradients off.
     """
     replacement = _restore_after_failure(grad_mode, error) if grad_mode is not None else None
     hide_compiler(replacement or error)
@@ -382,7 +370,7 @@ def _no_object() -> None:
 
 
 def _expression_in_callers(target: Any) -> str | None:
-    """Return the expression that the outermost caller outside libraries uses for an object."""
+    """Return the expression for an object in the outermost caller outside libraries that has one; ``None`` if none."""
     callers = []
     for frame, _ in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         filename = frame.f_code.co_filename

@@ -26,16 +26,9 @@ _MAX_ATTRIBUTES = 200
 class CompiledCallable(NamedTuple):
     """A module or function that was compiled although its caller does not compile it.
 
-    Parameters
-    ----------
-    get_target : callable
-        Returns the module or the function; ``None`` if it no longer exists.
-    name : str
-        The class of the module, or the qualified name of the function.
-    line : int or None
-        The line of the program's top level that was running during the first call.
-    expression : str or None
-        The caller's expression for the callable in the first call; only if the program's file is unknown.
+    The target is ``None`` if it no longer exists. The name is the class of the module, or the qualified name of the
+    function. ``line`` is the line of the program's top level that was running during the first call. ``expression`` is
+    the caller's in that call, only if the program's file is unknown.
     """
 
     get_target: Callable[[], Any]
@@ -48,12 +41,9 @@ class CompiledCallable(NamedTuple):
 def describe_compiled_callables(
     callables: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
-    """Return descriptions of the callables that were compiled.
+    """Return descriptions of the callables that were compiled, with their names in the program's globals after the run.
 
-    Parameters
-    ----------
-    namespace : mapping or None
-        The program's globals after the run; without them, the names in the first call are used.
+    Without these globals, the names in the first call are used.
     """
     statements = _statements(filename) if filename is not None else []
     descriptions: list[CompiledForReport] = []
@@ -76,7 +66,7 @@ def describe_compiled_callables(
 
 
 def expression_for(target: Any, namespace: Mapping[str, Any]) -> str | None:
-    """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``."""
+    """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``; ``None`` if none."""
     owner = getattr(target, "__self__", None) if is_instance(target, types.MethodType) else None
     if owner is not None:
         name = expression_for(owner, namespace)

@@ -98,13 +98,7 @@ def may_be_compiled(callable_: Any) -> bool:
 
 
 def role_of(callable_: Any) -> Role | None:
-    """Return how to treat calls to a callable, ``None`` if that depends on the arguments.
-
-    Parameters
-    ----------
-    callable_ : callable
-        A callable for which :func:`may_be_compiled` is true.
-    """
+    """Return how to treat calls to a callable that may be compiled; ``None`` if that depends on the arguments."""
     while is_instance(callable_, functools.partial):
         callable_ = callable_.func
     if not may_be_compiled(callable_) or not is_user_code(callable_):
@@ -120,13 +114,7 @@ def role_of(callable_: Any) -> Role | None:
 
 
 def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
-    """Return how to treat a call to a callable for which :func:`role_of` returns ``None``.
-
-    Parameters
-    ----------
-    callable_ : callable
-        Any callable except a partial.
-    """
+    """Return how to treat a call to a callable for which :func:`role_of` returns ``None``, except a partial."""
     if is_instance(callable_, torch.nn.Module):
         return "leave"  # calls to modules are compiled elsewhere
     function = plain_function(callable_)
@@ -188,7 +176,10 @@ def is_transform(callable_: Any) -> bool:
 
 
 def plain_function(callable_: Any) -> types.FunctionType | None:
-    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself."""
+    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself.
+
+    The result is ``None`` if that is not a Python function.
+    """
     if is_instance(callable_, functools.partial):
         return plain_function(callable_.func)
     function = inspect.unwrap(getattr(callable_, "__func__", callable_))
@@ -200,14 +191,8 @@ def plain_function(callable_: Any) -> types.FunctionType | None:
 class _Uses:
     """The names and objects that a function uses, directly or in the user's helpers that it calls.
 
-    Attributes
-    ----------
-    values : list
-        The values of the function's globals and closure, and of those attributes of its instance that it may use.
-    calls_user_functions : bool
-        Whether the function calls other functions of the user.
-    computes : bool
-        Whether the function may do more with a tensor than show or store its values.
+    ``values`` are those of its globals and closure, and of the attributes of its instance that it may use. ``computes``
+    tells whether it may do more with a tensor than show or store its values.
     """
 
     def __init__(self, function: types.FunctionType, receiver: Any) -> None:
@@ -215,20 +200,17 @@ class _Uses:
         self.values: list[Any] = []
         self.calls_user_functions = False
         self.computes = _calculates(function)
-        visited: set[types.CodeType] = set()
+        visited_code_objects: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, receiver, 0)]
-        while pending and len(visited) < _MAX_FUNCTIONS:
+        while pending and len(visited_code_objects) < _MAX_FUNCTIONS:
             current, instance, depth = pending.pop()
-            if current.__code__ in visited:
+            if current.__code__ in visited_code_objects:
                 continue
-            visited.add(current.__code__)
+            visited_code_objects.add(current.__code__)
             names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})
-            values = [
-                *_named_values(current, names),
-                *(attributes[name] for name in sorted(names) if name in attributes),
-            ]
+            values = [*_named_values(current, names), *(attributes[name] for name in sorted(names & attributes.keys()))]
             self.values += values
             methods = (
                 [] if instance is None else [(getattr(type(instance), name, None), instance) for name in sorted(names)]
@@ -257,10 +239,8 @@ def _calculates(function: types.FunctionType) -> bool:
     data = {name for name in used_names if is_instance(function.__globals__.get(name), _DATA_TYPES)}
     if attributes - _READING_NAMES or used_names - data - _BUILTINS:
         return True
-    return (
-        any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
-        and not attributes & _EXTRACTING_NAMES
-    )
+    calculates = any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
+    return calculates and not attributes & _EXTRACTING_NAMES
 
 
 def _is_from_package_around_computation(value: Any) -> bool:

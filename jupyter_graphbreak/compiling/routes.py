@@ -42,7 +42,7 @@ route = with_fallback("deciding what to compile", _route, lambda callable_: call
 
 
 def route_calls(statements: Iterable[ast.stmt]) -> None:
-    """Route the calls in some statements, in place, except those inside the functions and classes that they define.
+    """Route the calls in statements, in place, except those inside the functions and classes that they define.
 
     There is no recursion, because a cell may be nested more deeply than Python's stack.
     """
@@ -129,7 +129,7 @@ def route_code(code: types.CodeType) -> types.CodeType | None:
 
 
 def _find_code(module: types.CodeType, code_to_find: types.CodeType) -> types.CodeType | None:
-    """Return the code of a function from the code of its file."""
+    """Return the code of a function from the code of its file; ``None`` if the file does not define the function."""
     pending = [module]
     while pending:
         code = pending.pop()

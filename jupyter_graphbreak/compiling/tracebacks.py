@@ -38,10 +38,7 @@ _DISABLING_WRAPPER = "DisableContext.__call__.<locals>._fn"
 def hide_compiler(error: BaseException) -> None:
     """Remove the compiler's frames from the traceback of an error and of the errors chained to it.
 
-    Parameters
-    ----------
-    error : BaseException
-        The error, while it is handled in the frame that called the program's compiled code.
+    It must be handled in the frame that called the program's compiled code.
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
@@ -55,12 +52,8 @@ def hide_compiler(error: BaseException) -> None:
 def check_hiding() -> None:
     """Hide the frames of an imitated compiler, so that an incompatibility shows before anything is compiled.
 
-    A compiled function calls a resume function, which calls a graph, which raises the error.
-
-    Raises
-    ------
-    AssertionError
-        If the frames cannot be hidden.
+    A compiled function calls a resume function, which calls a graph, which raises the error. If its frames cannot be
+    hidden, an AssertionError is raised.
     """
     filename = f"{__name__}.tested"
     function = compile(f"def tested(x):\n {_TESTED_RESUME_NAME}(x)\n", filename, "exec").co_consts[0]
@@ -90,7 +83,10 @@ def check_hiding() -> None:
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:
-    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
+    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError.
+
+    For any other error, the result is ``None``.
+    """
     if type(error) is not RuntimeError:
         return None
     last = list(_traceback_entries(error.__traceback__))[-1]
@@ -169,12 +165,7 @@ def trim_error(error: BaseException) -> None:
     """Remove frames that a plain run would not have from the tracebacks of an error and of its chained errors.
 
     These are the frames between the notebook and the cell, and Dynamo's frames. A resume function is shown as the
-    function that it resumes.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error, while it is handled in the cell's own code.
+    function that it resumes. The error must be handled in the cell's own code.
     """
     if error.__traceback__ is None:
         return
@@ -315,22 +306,22 @@ def _raising_statement(tb: types.TracebackType) -> ast.stmt:
     positions = tb.tb_frame.f_code.co_positions()
     position = next(itertools.islice(positions, max(tb.tb_lasti, 0) // 2, None), (None, None, None, None))
     line, end_line, column, end_column = (number if number is not None else -1 for number in position)
-    raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+    raising_statement: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
     if line != tb.tb_lineno or min(end_line, column, end_column) < 0:
         line = end_line = tb.tb_lineno
         column = end_column = 0
     else:
         node = _node_at(tb.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
-        raising = ast.Expr(node) if node is not None else raising
-    for part in ast.walk(raising):
+        raising_statement = ast.Expr(node) if node is not None else raising_statement
+    for part in ast.walk(raising_statement):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
     last_line = tb.tb_frame.f_lineno
     if last_line is None or last_line == line:
-        return raising
+        return raising_statement
     # The frame continued to a different line, for example to leave a with block, and IPython shows that line.
     last = ast.Pass(lineno=last_line, end_lineno=last_line, col_offset=0, end_col_offset=0)
-    return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
+    return ast.copy_location(ast.Try([raising_statement], [], [], [last]), raising_statement)
 
 
 def _node_at(filename: str, source_range: tuple[int, int, int, int]) -> ast.expr | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, uncompiled_callable
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
@@ -237,10 +237,7 @@ class FrontendExamination:
     def verdict(self, *, has_derived_inputs: bool) -> Verdict:
         """Return the verdict on the front end.
 
-        Parameters
-        ----------
-        has_derived_inputs : bool
-            Whether the further inputs were derived from the first one. A program may then reject the special inputs.
+        A program may reject special inputs that were derived from the first one.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
@@ -296,27 +293,14 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
 ) -> Frontends:
-    """Compare the front ends on a function.
+    """Compare the front ends on a function, a method or a module, with the original of a compiled callable.
 
-    Parameters
-    ----------
-    fn : callable
-        A function, a method or a module. For a compiled callable, the original callable is compared.
-    first_arguments : Arguments
-        The arguments that each front end uses to capture the function.
-    further_arguments : sequence of Arguments
-        Further arguments for calls to the captured programs. If empty, inputs are derived from
-        ``first_arguments``.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the function was stopped before it had an effect outside of its copies.
-    Exception
-        Any exception that the function raises on the first input.
+    Each front end captures it with ``first_arguments``. The captured programs are then called with further arguments,
+    or with inputs derived from the first ones. Any exception of the function on the first input is raised, and a
+    TrialStoppedError if it was stopped before it had an effect outside of its copies.
     """
     version = require_torch()
-    fn = _uncompiled_function(fn)
+    fn = uncompiled_callable(fn)
     first_arguments = first_arguments.to_positional(fn)
     further_arguments = [arguments.to_positional(fn) for arguments in further_arguments]
     example = example_of("the first input", first_arguments, fn)
@@ -361,13 +345,10 @@ def compare(
 
 
 def frontends_without_verdicts(fn: Callable[..., Any], arguments: Arguments, report: Report) -> Frontends:
-    """Return a comparison without verdicts.
+    """Return a comparison without verdicts, for the reason that the diagnostics of a report give.
 
-    Parameters
-    ----------
-    report : Report
-        The report whose diagnostics give the reason. If the function was stopped before it had an effect outside of its
-        copies, the report covers what ``torch.compile`` did until then, and lists the effect.
+    If the function was stopped before it had an effect outside of its copies, the report covers what ``torch.compile``
+    did until then, and lists the effect.
     """
     return Frontends(
         function=callable_name(fn),
@@ -401,11 +382,6 @@ def copy_for_comparison(
 ) -> CopiedCalls:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
-    subject = Subject(_uncompiled_function(fn), first_arguments, memory)
+    subject = Subject(uncompiled_callable(fn), first_arguments, memory)
     inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
     return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
-
-
-def _uncompiled_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    original = compiled_callable(fn)
-    return fn if original is None else original

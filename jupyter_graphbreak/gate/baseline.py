@@ -70,14 +70,9 @@ class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The breaks, eager functions and recompiles that are allowed; an empty baseline allows nothing.
 
-    A misspelt key is an error: if it were ignored, the baseline would allow less than its author intended.
-
-    Parameters
-    ----------
-    libraries : dict
-        The versions of the other libraries whose code took part, by the name of their module.
-    max_recompiles : int
-        The number of times that any function may be recompiled. Updating the baseline does not change this number.
+    A misspelt key is an error: if it were ignored, the baseline would allow less than its author intended. The
+    libraries are those whose code took part, by the name of their module. Any function may be recompiled
+    ``max_recompiles`` times; updating the baseline does not change this number.
     """
 
     version: int = _FORMAT_VERSION
@@ -92,10 +87,8 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def parse_baseline(text: str) -> Baseline:
     """Parse the text of a baseline.
 
-    Raises
-    ------
-    MalformedBaseline
-        If the text is not TOML, has unknown or malformed fields, or has a different version of the format.
+    A MalformedBaseline is raised if it is not TOML, has unknown or malformed fields, or a different version of the
+    format.
     """
     if any(map(_has_long_key, text.split("\n"))):
         raise MalformedBaseline("it has a key with too many parts")
@@ -228,15 +221,7 @@ _MAX_BYTES = 8 << 20  # 50,000 breaks; tomllib takes up to 60 times as much memo
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Read a baseline from a file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    MalformedBaseline
-        If the file is not a baseline.
-    """
+    """Read a baseline from a file; raise an OSError if that fails, or a MalformedBaseline if the file is none."""
     try:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:
@@ -247,14 +232,9 @@ def load_baseline(path: Path) -> Baseline:
 def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline to a file; the old file stays until the new one is complete on disk.
 
-    The file keeps its permissions. If the path is a symbolic link, its target is replaced.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written, or would be too large to read.
-    MalformedBaseline
-        If a file with this path exists that is not a baseline; it is not replaced.
+    The file keeps its permissions. If the path is a symbolic link, its target is replaced. An OSError is raised if the
+    file cannot be written or would be too large to read. A file that is not a baseline is not replaced, but raises a
+    MalformedBaseline.
     """
     content = format_baseline(baseline).encode()
     if len(content) > _MAX_BYTES:

@@ -66,16 +66,9 @@ class MoreRecompiles(msgspec.Struct, frozen=True):
 class GateVerdict(msgspec.Struct, frozen=True):
     """The gate's decision.
 
-    Parameters
-    ----------
-    newly_eager : list of AllowedEagerFunction
-        The functions that run eagerly for a reason other than a break although the baseline does not allow it.
-    gone_breaks : list of AllowedBreak
-        The allowed breaks that no longer occur.
-    changed_versions : dict
-        The old and the new version of each library whose version has changed, by the name of its module.
-    nothing_compiled : bool
-        Whether nothing was compiled: the absence of breaks then proves nothing.
+    ``newly_eager`` functions run eagerly for a reason other than a break although the baseline does not allow it.
+    ``gone_breaks`` are allowed but no longer occur. ``changed_versions`` contains the old and the new version of each
+    library, by the name of its module. If nothing was compiled, the absence of breaks proves nothing.
     """
 
     new_breaks: list[AllowedBreak]
@@ -144,10 +137,7 @@ def _pair_entries(
 ) -> tuple[list[tuple[_Allowed, _Allowed]], list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, most certain pairs first; return the pairs, and the unpaired old and new entries.
 
-    Parameters
-    ----------
-    is_gone : callable
-        Returns whether the function of an old entry is gone.
+    ``is_gone`` returns whether the function of an old entry is gone.
     """
     pairs = []
     old: list[_Allowed | None] = list(before)
@@ -157,16 +147,16 @@ def _pair_entries(
         for index, entry in enumerate(old):
             if entry is not None and (not needs_gone_function or is_gone(entry)):
                 unpaired_old[key(entry)].append(index)
-        unpaired = []
+        unpaired_new = []
         for entry in new:
-            matching = unpaired_old.get(key(entry))
-            if matching:
-                index = matching.popleft()
+            matching_indexes = unpaired_old.get(key(entry))
+            if matching_indexes:
+                index = matching_indexes.popleft()
                 pairs.append((before[index], entry))
                 old[index] = None
             else:
-                unpaired.append(entry)
-        new = unpaired
+                unpaired_new.append(entry)
+        new = unpaired_new
     return pairs, [entry for entry in old if entry is not None], new
 
 
@@ -206,12 +196,12 @@ def _release_of(torch: str) -> str:
 
 def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    unmatched = Counter(verdict.new_breaks)
+    unmatched_breaks = Counter(verdict.new_breaks)
     ids = set()
     pairs = zip(report.breaks, baseline_entries(report), strict=True)
     for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
-        if unmatched[allowed] > 0:
-            unmatched[allowed] -= 1
+        if unmatched_breaks[allowed] > 0:
+            unmatched_breaks[allowed] -= 1
             ids.add(break_.id)
     return ids
 

@@ -41,13 +41,9 @@ class FrontendComparison:
     def compare_last_call(self, tree: ast.AST, effects: RunEffects | None) -> Frontends:
         """Compare the front ends on the user's function that a cell called last.
 
-        The arguments are evaluated again, without changing the user's objects.
-
-        Raises
-        ------
-        UsageError
-            If the cell calls none of the user's functions, if it assigns to the arguments after the call, or if
-            evaluating the arguments again would have a side effect.
+        The arguments are evaluated again, without changing the user's objects. A UsageError is raised if the cell calls
+        none of the user's functions, if it assigns to the arguments after the call, or if evaluating the arguments
+        again would have a side effect.
         """
         calls = calls_to_last_function(tree, self._is_users_function)
         if not calls:
@@ -139,13 +135,7 @@ def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool
 
     Only calls in top-level assignments and expressions are included, not those in blocks such as loops. Calls are
     omitted if the cell assigns to their arguments in the same statement or later, because the arguments then have
-    different values after the cell.
-
-    Parameters
-    ----------
-    is_function : callable
-        Returns whether an expression refers to a function of interest. Calls to other functions are searched for nested
-        calls.
+    different values after the cell. Calls to functions other than those of interest are searched for nested calls.
     """
     calls: list[ast.Call] = []
     assigned_names: set[str] = set()

@@ -100,7 +100,7 @@ class CellRuns:
             self._request = read_explain_request(self._cells.request())
 
     def pop_request(self) -> ExplainRequest | None:
-        """Return the request of the cell that is about to run, and forget it."""
+        """Return the request of the cell that is about to run, and forget it; ``None`` if there is none."""
         request, self._request = self._request, None
         return request
 
@@ -166,13 +166,7 @@ class CellRuns:
         only_torch: bool = False,
         edited_cells: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Begin to observe the running cell.
-
-        Parameters
-        ----------
-        cell_magic : str
-            A magic that runs the cell's code, such as ``%%time``; empty if there is none.
-        """
+        """Begin to observe the running cell, whose code another magic, such as ``%%time``, may run."""
         self._inner_cell_count = 0
         self.end(None)  # in case IPython did not announce the end of the previous cell
         if options.expression:
@@ -206,10 +200,7 @@ class CellRuns:
     def cell_caller(self, name: str, bound_names: Sequence[str] | None) -> Callable[[], Any]:
         """Return a function that calls the cell's function, compiled if possible.
 
-        Parameters
-        ----------
-        bound_names : sequence of str or None
-            The names that the cell binds; ``None`` if the cell cannot run again.
+        If the cell cannot run again, the names that it binds are ``None``.
         """
         with faults.suppress_faults("preparing to run the cell again"):
             self._initial_state = (

@@ -61,19 +61,9 @@ def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
 class Observation:
     """A run, from the start of watching to the report.
 
-    Parameters
-    ----------
-    mentioned_objects : dict
-        The objects of the notebook that the code refers to.
-    cell_id : str or None
-        The front end's id of the running cell, if it sends one.
-    is_worth_showing : callable or None
-        Returns whether to show a report. If given, the output waits until there is something to show.
-
-    Raises
-    ------
-    UsageError
-        If an option requires something that is not available; nothing has been changed.
+    ``mentioned_objects`` are those of the notebook that the code refers to. ``cell_id`` is the front end's id of the
+    running cell, if it sends one. If ``is_worth_showing`` is given, the output waits until there is something to show.
+    If an option requires something that is not available, a UsageError is raised, and nothing has been changed.
     """
 
     def __init__(
@@ -229,25 +219,15 @@ class Observation:
 
     def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
-        unused = self.options.used_compile_options()
-        if unused:
-            self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
+        unused_options = self.options.used_compile_options()
+        if unused_options:
+            self.note("warning", f"{', '.join(unused_options)} had no effect: {reason}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.
 
-        An interrupt that arrives while watching ends is deferred until the report is shown; the run is then not
-        repeated.
-
-        Parameters
-        ----------
-        finish : callable
-            Completes the report with information that only the caller has.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            The deferred interrupt.
+        A KeyboardInterrupt that arrives while watching ends is deferred until the report is shown; the run is then not
+        repeated. ``finish`` completes the report with information that only the caller has.
         """
         report_and_files: list[tuple[Report, dict[str, str]]] = []
         interrupt: KeyboardInterrupt | None = None

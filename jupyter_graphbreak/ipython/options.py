@@ -92,17 +92,9 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
-    """Return the options on the magic's line.
+    """Return the options on the magic's line, or raise a UsageError if an option is unknown or its value wrong.
 
-    Parameters
-    ----------
-    parser : ArgumentParser
-        A parser whose last argument, ``expression``, takes all words after the options.
-
-    Raises
-    ------
-    UsageError
-        If an option is unknown or its value is missing or wrong.
+    The last argument of the parser, ``expression``, takes all words after the options.
     """
     words = list(re.finditer(r"\S+", line))
     try:
@@ -132,19 +124,10 @@ class DeviceChoice(msgspec.Struct, frozen=True):
 
 
 def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[str, Any]) -> DeviceChoice:
-    """Choose the default device of a run.
+    """Choose the default device of a run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
-    Parameters
-    ----------
-    requested : str
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-    mentioned_objects : mapping
-        The objects that the code mentions, by name. Tensors and modules among them have their own devices.
-
-    Raises
-    ------
-    ValueError
-        If the device is unknown or does not exist.
+    Tensors and modules among the mentioned objects have their own devices. A ValueError is raised if the device is
+    unknown or does not exist.
     """
     if not _DEVICE_PATTERN.fullmatch(requested):
         raise ValueError(f"unknown device {requested!r}: use auto, cpu, cuda or cuda:N")

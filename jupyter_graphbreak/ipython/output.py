@@ -24,19 +24,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Diagnostic, Report
     from jupyter_graphbreak.results import Job
 
-#: The maximum number of outputs with live widgets.
 _MAX_LIVE_OUTPUTS = 100
 
 
 class Output:
     """The output of a run: shown at the start if it can be updated, and completed at the end.
 
-    Parameters
-    ----------
-    shell : InteractiveShell
-        The shell; a terminal cannot replace what it has printed, so it gets the output only at the end.
-    waits_for_graph : bool
-        Whether to show nothing before a graph is captured, because there may be nothing to show.
+    A terminal cannot replace what it has printed, so it gets the output only at the end. The output may wait for a
+    graph, because there may be nothing to show.
     """
 
     def __init__(self, shell: InteractiveShell, *, waits_for_graph: bool = False) -> None:
@@ -53,11 +48,7 @@ class Output:
     def show_live(self) -> Iterator[str | None]:
         """Show that the run has started, unless the output waits, and watch for the cell clearing its outputs.
 
-        Yields
-        ------
-        str or None
-            A sentence that says why nothing can be shown during the run; ``None`` if the live view works or waits. The
-            cell runs in any case.
+        Yield a sentence that says why nothing can be shown during the run, which goes on in any case, else ``None``.
         """
         problem = None
         if self.is_updatable and not self._waits_for_graph:
@@ -132,13 +123,7 @@ class Output:
             self._widget.preview(report)
 
     def show_report(self, report: Report, notes: list[Diagnostic], job: Job | None = None) -> None:
-        """Show the report, or as much of it as possible if a view fails.
-
-        Parameters
-        ----------
-        job : Job or None
-            The job to show instead of the report, if the cell started other processes.
-        """
+        """Show the report, or the job if the cell started other processes, or as much as possible if a view fails."""
         self._report = report
         try:
             from jupyter_graphbreak.views.html.bundle import mime_bundle
@@ -160,11 +145,7 @@ class Output:
     def release(self, *, is_replaced: bool) -> None:
         """Close the widget and release the report that it shows.
 
-        Parameters
-        ----------
-        is_replaced : bool
-            Whether the front end has already replaced the output. Otherwise, the output becomes a static report, which
-            needs no widget.
+        Unless the front end has already replaced the output, it becomes a static report, which needs no widget.
         """
         widget, report = self._widget, self._report
         self._widget = self._report = None

@@ -36,13 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ProgressMeter:
-    """Counts incoming records, and calls a callback at intervals on a separate thread.
-
-    Parameters
-    ----------
-    show : callable
-        Receives a :class:`Progress`; its exceptions are ignored.
-    """
+    """Counts incoming records, and calls a callback at intervals on a separate thread, whose exceptions are ignored."""
 
     def __init__(self, show: Callable[[Progress], Any]) -> None:
         self._show = show

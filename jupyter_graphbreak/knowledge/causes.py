@@ -31,7 +31,7 @@ _SKIP_SIDE_EFFECTS = DynamoSetting(
 _IGNORE_LOGGING_ADVICE = (
     f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
 )
-_TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
+_NUMPY_RANDOM_FROM_TORCH = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
 _TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
 _TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
 _TRACE_CONTEXTLIB = DynamoSetting("enable_trace_contextlib", value=True)
@@ -995,6 +995,7 @@ CAUSES = (
         advice=(
             "create the tensor before the compiled function, or leave requires_grad out if nothing reads its gradient"
         ),
+        rewrites=("leave requires_grad_() out",),
     ),
     KnownCause(
         "GB0231",
@@ -1138,10 +1139,10 @@ CAUSES = (
         "GB0298",
         ("attempted to trace torch._numpy.random function with config.use_numpy_random_stream=True",),
         title="NumPy's random numbers",
-        advice=f"set {_TORCH_RANDOM}, or draw with torch",
-        setting_advice=f"set {_TORCH_RANDOM}",
+        advice=f"set {_NUMPY_RANDOM_FROM_TORCH}, or draw with torch",
+        setting_advice=f"set {_NUMPY_RANDOM_FROM_TORCH}",
         manual_step=_NUMPY_STEP,
-        settings=((_TORCH_RANDOM,),),
+        settings=((_NUMPY_RANDOM_FROM_TORCH,),),
         since="2.10",
     ),
     KnownCause(
@@ -1491,9 +1492,13 @@ CAUSES = (
         "GB9186",
         ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",),
         title="`torch.autograd.grad`",
-        advice=f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD}",
+        advice=(
+            f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD} and pass it a list: "
+            "list(model.parameters())"
+        ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
         manual_step=_BACKWARD_STEP,
+        rewrites=("list the inputs of grad",),
         settings=((_TRACE_AUTOGRAD,),),
         since="2.11",
     ),
@@ -1716,8 +1721,14 @@ CALLS = (
         causes=("GB0007",),
         context="torch/optim/lr_scheduler.py",
         title="`step()` of an optimizer with a learning-rate scheduler",
-        advice="compile the forward pass, and call backward() and the optimizer after it",
-        manual_step=_BACKWARD_STEP,
+        advice=(
+            "the scheduler wraps step(), and PyTorch does not trace its wrapper, but the update is still compiled as "
+            "one graph: leave it, or call the optimizer after the compiled function"
+        ),
+        manual_step=ManualStep(
+            "Leave it, or call the optimizer after the compiled function: the scheduler wraps step(), and PyTorch does "
+            "not trace its wrapper, but the update is still compiled as one graph."
+        ),
     ),
     KnownCall(
         names=("print",),
@@ -1887,12 +1898,8 @@ CALLS = (
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
     """Return the entry for a cause; the facts about a known call replace the entry's own facts.
 
-    A cause that is not in the table gets an entry whose title is the cause's name.
-
-    Parameters
-    ----------
-    context : str or None
-        PyTorch's debug context of the break, which may contain the name of the called function.
+    A cause that is not in the table gets an entry whose title is the cause's name. PyTorch's debug context of the break
+    may contain the name of the called function.
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)

@@ -23,6 +23,7 @@ Rewrite = Literal[
     "index with a vector",
     "keep the tensor",
     "leave requires_grad_() out",
+    "list the inputs of grad",
     "mask instead of selecting",
     "pass sizes as numbers",
     "replace the requires_grad assignment",
@@ -39,12 +40,8 @@ BranchUse = Literal["end of a loop", "error", "flag", "message", "no result"]
 class DynamoSetting:
     """A Dynamo setting with a value that may remove breaks.
 
-    Parameters
-    ----------
-    is_safe : bool or None
-        Whether results stay the same whenever the setting removes the break; ``None`` if that is not known.
-    since : str or None
-        The first PyTorch release that has the setting; ``None`` for 2.9 or earlier.
+    It is safe if results stay the same whenever it removes the break; ``None`` if that is not known. ``since`` is the
+    first PyTorch release that has it; ``None`` for 2.9 or earlier.
     """
 
     name: str
@@ -64,18 +61,10 @@ def title_of(settings: Iterable[DynamoSetting]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManualStep:
-    """The decision that is left to a person if no remedy works.
+    """The decision that is left to a person if no remedy works, in one or more sentences.
 
-    Parameters
-    ----------
-    text : str
-        The decision, in one or more sentences.
-    obsolete_if_failed : str
-        A part of the title of a remedy. If such a remedy failed, ``text`` is obsolete.
-    text_after_failure : str
-        The decision that remains in that case.
-    decides_compiled_region : bool
-        Whether the decision is which code to compile; the usual answer is to compile only a part.
+    If a remedy with the part ``obsolete_if_failed`` in its title failed, ``text_after_failure`` replaces the text. If
+    the decision is which code to compile, the usual answer is to compile only a part.
     """
 
     text: str

@@ -13,19 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnerAdvice:
-    """Advice about a break in somebody else's code.
+    """Advice about a break in somebody else's code, deliberate or not, and the decision for a person.
 
-    Parameters
-    ----------
-    advice_if_deliberate : str
-        The advice if the owner breaks the graph on purpose.
-    advice_if_unintended : str
-        The advice for any other break.
-    manual_step : str
-        The decision for a person if no remedy works.
-    step_for_call, step_for_error : str
-        The decision if a call in the reader's own code leads to the break; ``step_for_error`` applies if the break also
-        ended the run. ``{call}`` stands for the code of the call.
+    ``step_for_call`` is the decision if a call in the reader's own code leads to the break, and ``step_for_error`` if
+    the break also ended the run. ``{call}`` stands for the code of the call.
     """
 
     advice_if_deliberate: str

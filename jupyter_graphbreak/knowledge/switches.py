@@ -260,13 +260,7 @@ _MAX_CALLERS = 2
 
 
 def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Iterator[KnownSwitch]:
-    """Yield the switches that may avoid a break.
-
-    Parameters
-    ----------
-    stack : sequence of CodeLocation
-        The calls that led to it, outermost first.
-    """
+    """Yield the switches that may avoid a break, to which some calls led, outermost first."""
     searched_strings = [
         string.lower()
         for call in (location, *stack[-_MAX_CALLERS:])

@@ -51,13 +51,7 @@ _has_hooks = [False]
 
 
 class _WatchedBlock(NamedTuple):
-    """A block of code whose processes are watched.
-
-    Parameters
-    ----------
-    claim : Claim
-        Tells which threads run the block.
-    """
+    """A block of code whose processes are watched; the claim tells which threads run the block."""
 
     folder: str
     claim: Claim
@@ -68,13 +62,9 @@ class _WatchedBlock(NamedTuple):
 def trace_child_processes(on_note: Callable[[str], None]) -> Iterator[Path]:
     """Yield a temporary folder for the traces of the processes that the ``with`` block starts.
 
-    If the user has set ``TORCH_TRACE``, that setting stays in force, and the yielded folder is empty.
-
-    Parameters
-    ----------
-    on_note : callable
-        Receives a sentence if the traces are written to the user's folder, and one about each process that cannot be
-        watched. Such processes are noticed only if this process starts them with ``subprocess``.
+    If the user has set ``TORCH_TRACE``, that setting stays in force, and the yielded folder is empty. ``on_note``
+    receives a sentence about this, and one about each process that cannot be watched. Such processes are noticed only
+    if this process starts them with ``subprocess``.
     """
     if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
         user_folder = os.environ[_TRACE_VARIABLE]
@@ -112,13 +102,7 @@ def trace_child_processes(on_note: Callable[[str], None]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
-    """Note the processes that started before the ``with`` block and work while it runs, such as those of Ray.
-
-    Parameters
-    ----------
-    on_note : callable
-        Receives a sentence that states their number.
-    """
+    """Note the number of processes that started before the ``with`` block and work while it runs, such as Ray's."""
     earlier_seconds = _child_processor_seconds()
     try:
         yield
@@ -159,7 +143,7 @@ def _is_set_by_user(value: str | None) -> bool:
 
 
 def _current_block() -> _WatchedBlock | None:
-    """Return the innermost block that this thread runs."""
+    """Return the innermost block that this thread runs; ``None`` if it runs none."""
     claims = current_claims()
     return next((block for block in reversed(_blocks) if block.claim in claims), None)
 

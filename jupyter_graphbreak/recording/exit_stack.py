@@ -20,12 +20,8 @@ _T = TypeVar("_T")
 class GuardedExitStack:
     """Contexts that are entered one by one and left together, by closing :attr:`contexts`.
 
-    If closing one context fails or is interrupted, the others are still closed.
-
-    Parameters
-    ----------
-    on_fault : callable
-        Receives a description of the failed step and the error, which is then not raised.
+    If closing one context fails or is interrupted, the others are still closed. ``on_fault`` receives a description of
+    a failed step and the error, which is then not raised.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:
@@ -34,14 +30,9 @@ class GuardedExitStack:
         self.is_complete = True
 
     def enter(self, activity: str, make_context: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
-        """Create a context and enter it.
+        """Create a context, which ``activity`` describes, and enter it.
 
-        Parameters
-        ----------
-        activity : str
-            A description of the context, for the note about an error.
-        default
-            The value to return if the context cannot be entered; ``is_complete`` becomes false.
+        If that fails, return ``default``; ``is_complete`` becomes false.
         """
         try:
             context = make_context()

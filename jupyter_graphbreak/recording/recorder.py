@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
+    """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
 
     The text of the cell is the one that tracebacks show.
     """
@@ -85,14 +85,9 @@ def cell_of_shell(filename: str) -> CellText | None:
 class Recording:
     """The records of one run, in order, and the time that recording took.
 
-    Parameters
-    ----------
-    find_cell : callable
-        Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
-    on_record : callable or None
-        Called with each new record, for live progress, on the thread that compiles.
-    running_filename : str or None
-        The file name of the cell that is running.
+    ``find_cell`` returns the cell that a code object comes from, given its file name. ``on_record`` is called with each
+    new record, for live progress, on the thread that compiles. ``running_filename`` is that of the cell that is
+    running.
     """
 
     def __init__(
@@ -129,7 +124,7 @@ class Recording:
             self._on_record(record)
 
     def add_time_spent(self, seconds: float) -> None:
-        """Add some seconds to the time that recording took."""
+        """Add the given number of seconds to the time that recording took."""
         with self._lock:
             self.capture_s += seconds
 
@@ -220,13 +215,13 @@ class Recording:
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
+    def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.EarlierCode] | None:
         """Return the code that Dynamo knew when the run began and still knows; ``None`` if listing it fails."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_code(earlier_code)) if earlier_code is not None else None
         return None
 
-    def _unchanged_earlier_code(self, earlier_code: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
+    def _unchanged_earlier_code(self, earlier_code: list[ref[CodeType]]) -> Iterator[additions.EarlierCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for frame_start in additions.additions_of(self.records, additions.FrameStarted):
@@ -242,7 +237,7 @@ class Recording:
             cell = self._find_cell(code.co_filename)
             if cell is not None:
                 code_identity["firstlineno"] += cell.line_offset
-            yield additions.CachedCode(**code_identity, cell=cell.name if cell is not None else None)
+            yield additions.EarlierCode(**code_identity, cell=cell.name if cell is not None else None)
 
     def _note_why_compile_is_disabled(self) -> None:
         try:
@@ -411,15 +406,8 @@ _HOOKS = (
 def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterator[list[str]]:
     """Send observations of Dynamo on the threads of a run to ``emit`` while the context is open.
 
-    Parameters
-    ----------
-    emit : Emit
-        Called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
-
-    Yields
-    ------
-    list of str
-        A sentence for each hook that this release of PyTorch does not support.
+    ``emit`` is called without holding a lock, on the thread that compiles. An exception in it never reaches PyTorch.
+    Yield a sentence for each hook that this release of PyTorch does not support.
     """
     notes: list[str] = []
     observer = Observer(emit, add_time, claim)

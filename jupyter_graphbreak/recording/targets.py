@@ -1,4 +1,4 @@
-"""Find the functions and modules that some code uses, and those that are already compiled."""
+"""Find the functions and modules that a piece of code uses, and those that are already compiled."""
 
 from __future__ import annotations
 
@@ -118,10 +118,7 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
 def names_not_compiled_again(values: Mapping[str, Any], started_functions: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the names of compiled objects that only have code from an earlier run.
 
-    Parameters
-    ----------
-    started_functions : iterable of (str, str, int)
-        The function, file and first line of each code object that was compiled in this run.
+    ``started_functions`` contains the name, file and first line of each code object that was compiled in this run.
     """
     compiled_now = set(started_functions)
     names = []
@@ -136,17 +133,17 @@ def names_not_compiled_again(values: Mapping[str, Any], started_functions: Itera
 
 def _code_objects_of(values: Iterable[Any]) -> Iterator[types.CodeType]:
     """Yield the code objects of functions, and those of the functions that they define."""
-    visited: set[types.CodeType] = set()
+    visited_code_objects: set[types.CodeType] = set()
     for value in values:
         code = attribute_of(value, "__code__")
-        if isinstance(code, types.CodeType) and code not in visited:
-            new_code_objects = [inner for inner in walk_code_objects(code) if inner not in visited]
-            visited.update(new_code_objects)
+        if isinstance(code, types.CodeType) and code not in visited_code_objects:
+            new_code_objects = [inner for inner in walk_code_objects(code) if inner not in visited_code_objects]
+            visited_code_objects.update(new_code_objects)
             yield from new_code_objects
 
 
 def _unwrap_functools(value: Any) -> Any:
-    """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
+    """Return the function inside a ``functools`` wrapper; ``None`` for any other object."""
     if is_instance(value, functools.partial):
         return value.func
     return value.__wrapped__ if is_instance(value, _LRU_CACHE_TYPE) else None

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import UnionType
 
-#: The types of weak proxies.
 WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 #: The types of descriptors that return an attribute without running Python code.
 _MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 
 
 def is_instance(value: Any, types: type | UnionType | tuple[Any, ...]) -> bool:
-    """Return whether the real type of an object is one of some types, whatever the object claims in ``__class__``.
+    """Return whether the real type of an object is one of the given types, whatever the object claims in ``__class__``.
 
     Proxies and mocks with a specification claim a different class: they have neither the memory of a tensor nor the
     items of a list, and reading their ``__class__`` may raise.
@@ -70,10 +69,7 @@ def proxy_target(value: Any) -> Any:
 def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     """Return an attribute of any object, without running ``__getattr__``, ``__getattribute__`` or a property.
 
-    Parameters
-    ----------
-    default : object, optional
-        The result if there is no such attribute, or if only these methods could return it.
+    The default is returned if there is no such attribute, or if only these methods could return it.
     """
     class_ = type(value)
     class_attribute = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)

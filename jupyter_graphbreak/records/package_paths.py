@@ -25,21 +25,14 @@ _GENERATED_MODULE = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
-    """The folders of packages and of the standard library.
+    """The folders of packages and of the standard library, and those of packages that are installed from source.
 
     Other folders of this kind, such as those of a different machine, are recognized by ``site-packages``,
     ``dist-packages`` or ``lib/python3.N`` in a path.
-
-    Parameters
-    ----------
-    roots : tuple of str
-        Folders that contain packages or modules.
-    folders : tuple of str
-        Folders of individual packages that are installed from source.
     """
 
     roots: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
+    source_package_folders: tuple[str, ...] = ()
 
     def module_path(self, filename: str) -> str | None:
         """Return the path of a library's file relative to Python's search path; ``None`` for one of the user's files.
@@ -47,15 +40,15 @@ class PackagePaths(msgspec.Struct, frozen=True):
         The path of ``/venv/lib/python3.12/site-packages/torch/fx/node.py`` is ``torch/fx/node.py``. Frozen modules
         keep their names: ``<frozen runpy>``.
         """
-        return _module_path(self.roots, self.folders, filename)
+        return _module_path(self.roots, self.source_package_folders, filename)
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str) -> str | None:
+def _module_path(roots: tuple[str, ...], source_package_folders: tuple[str, ...], filename: str) -> str | None:
     path = filename.replace("\\", "/")
     if path.startswith("<frozen "):
         return path
-    for folder in map(as_folder, folders):
+    for folder in map(as_folder, source_package_folders):
         if path.startswith(folder):
             parent = folder.rstrip("/").rpartition("/")[0]
             return path[len(parent) + 1 :]

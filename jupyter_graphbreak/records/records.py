@@ -226,7 +226,7 @@ def reduce_record(record: Record) -> Record:
 
 
 def _bypass_reason(payload: str | None) -> str | None:
-    """Return the reason why a cache was bypassed, given the payload of a cache's record."""
+    """Return the reason why a cache was bypassed, given the payload of a cache's record; ``None`` if it was not."""
     try:
         data = msgspec.json.decode(payload or "{}")
     except msgspec.DecodeError:
@@ -300,14 +300,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
     """Return whether torch, or an object of a trial, inserts this frame between the program's call and the operation.
 
     For example, torch inserts a frame for each operation if a default device is set, and Dynamo replaces built-in
-    functions such as ``enumerate`` with Python functions of its own.
-
-    Parameters
-    ----------
-    module_path : str or None
-        The path of the file relative to Python's search path; ``None`` for one of the user's files.
-    function : str
-        The name of the code object.
+    functions such as ``enumerate`` with Python functions of its own. The path of the user's files is ``None``.
     """
     if module_path == _STAND_INS_FILE:
         return True
@@ -332,7 +325,10 @@ def original_name(name: str) -> str:
 
 
 def line_in_resume_name(name: str) -> int | None:
-    """Return the line number in the name of a resume function: the line of the break for which it was created."""
+    """Return the line number in the name of a resume function: the line of the break for which it was created.
+
+    For any other name, the result is ``None``.
+    """
     match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 

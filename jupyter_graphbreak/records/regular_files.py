@@ -24,17 +24,9 @@ _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NO
 
 
 def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
-    """Open a regular file for reading, unbuffered.
+    """Open a regular file for reading, unbuffered, or raise an OSError.
 
-    Parameters
-    ----------
-    follow_links : bool
-        Whether the last part of the path may be a symbolic link.
-
-    Raises
-    ------
-    OSError
-        If the path cannot be opened or does not lead to a regular file.
+    Only with ``follow_links`` may the last part of the path be a symbolic link.
     """
     _require_regular(path, Path(path).stat(follow_symlinks=follow_links))  # before opening, which can affect a device
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
@@ -48,19 +40,9 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
 
 
 def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of a regular file; raise an OSError if that fails or if the file is too large.
 
-    Parameters
-    ----------
-    max_bytes : int
-        The maximum size in bytes.
-    follow_links : bool
-        Whether the last part of the path may be a symbolic link.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read, is not a regular file, or is too large.
+    Only with ``follow_links`` may the last part of the path be a symbolic link.
     """
     with open_regular(path, follow_links=follow_links) as file, io.BufferedReader(file) as stream:
         content = stream.read(max_bytes + 1)

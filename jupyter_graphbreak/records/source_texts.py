@@ -115,7 +115,7 @@ def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
 
 
 def _defines(cell: CellText, function_names: set[str]) -> bool:
-    """Return whether a cell defines all of some functions, whose code has the file name of the cell."""
+    """Return whether a cell defines all of the given functions, if its file name may belong to other code as well."""
     names = (name for name in function_names if not name.startswith("<"))
     return not cell.is_name_shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
@@ -137,12 +137,7 @@ def source_of_file(
 ) -> SourceRecorded | None:
     """Return the recorded source of a file: individual lines and whole functions; ``None`` if the file has no lines.
 
-    Parameters
-    ----------
-    text : list of str
-        The lines of the file, with line ends.
-    functions : dict
-        The names of the functions to include, by one of their lines.
+    The lines of the text have line ends. ``functions`` are the names of those to include, by one of their lines.
     """
     if not text:
         return None
@@ -155,12 +150,9 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
-    """Yield the lines that an addition mentions, none if it cannot be read.
+    """Yield the lines that an addition mentions; none if it cannot be read.
 
-    Parameters
-    ----------
-    is_given_up : bool
-        Whether the record's frame has no compiled code.
+    ``is_given_up`` tells whether the record's frame has no compiled code.
     """
     try:
         addition = additions.read_addition(record)
@@ -193,12 +185,7 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
 def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
     """Yield the lines that created guards, as PyTorch's own entries mention them.
 
-    Parameters
-    ----------
-    file_names : mapping
-        The names of files by their numbers in the trace.
-    known_files : sequence of str
-        The files that earlier records mention.
+    ``file_names`` has the numbers in the trace. ``known_files`` are those that earlier records mention.
     """
     if record.kind == "symbolic_shape_specialization":
         yield from _entry_mentions(_specializing_entries(record, file_names), "event")
@@ -254,7 +241,7 @@ def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
 
 
 def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
-    """Return the functions that contain some lines of a file, each once, in order."""
+    """Return the functions that contain the given lines of a file, each once, in order."""
     blocks: dict[int, int] = {}
     for line, name in functions.items():
         start = _function_start(text, line, name)
@@ -263,11 +250,11 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
         with contextlib.suppress(Exception):  # the tokenizer fails if the file was changed after the import
             blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
     segments: list[SegmentText] = []
-    covered = 0
+    covered_end = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise a function that is already included contains the block
+        if start >= covered_end:  # otherwise a function that is already included contains the block
             segments.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
-            covered = end
+            covered_end = end
     return segments
 
 

@@ -59,7 +59,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
 
 
 class RemediedCost(msgspec.Struct, frozen=True):
-    """The time of a call with some remedies applied, and the work of its CUDA device, if it uses one."""
+    """The time of a call with the given remedies applied, and the work of its CUDA device, if it uses one."""
 
     remedies: list[str]
     time: Spread

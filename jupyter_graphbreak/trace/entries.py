@@ -102,11 +102,8 @@ def read_entries(
 ) -> Iterator[LogEntry]:
     """Yield the entries of a trace.
 
-    Parameters
-    ----------
-    kinds : set of str or None
-        The requested kinds; our own entries and the bytecode of resume functions are always included. Other entries are
-        only counted. ``None`` requests all kinds.
+    Our own entries and the bytecode of resume functions are always included. Other entries are only counted, unless
+    their kind is requested; ``None`` requests all kinds.
     """
     requested_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
     open_entries: dict[bytes, _OpenEntry | None] = {}  # by the launcher's tag in front of the line
@@ -237,12 +234,7 @@ def resumed_line(listing: str) -> int | None:
 
     A resume function begins with code that Dynamo inserts between two assignments to a variable. It then jumps to the
     instruction of the copied function at which execution continues. Torch 2.13 and newer releases log the bytecode of
-    resume functions.
-
-    Parameters
-    ----------
-    listing : str
-        The output of ``dis`` in Python 3.11 to 3.14.
+    resume functions, as ``dis`` in Python 3.11 to 3.14 shows it.
     """
     rows = _rows(listing)
     prologue_ends = [

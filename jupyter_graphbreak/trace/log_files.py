@@ -65,17 +65,9 @@ def open_trace(
 ) -> Iterator[BinaryIO]:
     """Open a trace file for reading; its first bytes, not its name, determine how it is decompressed.
 
-    Parameters
-    ----------
-    on_read : callable
-        Receives, during reading, the number of further bytes that were read from the disk.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened or is not a regular file.
-    TooMuchUnpacked
-        During reading, if the file unpacks to more than the limit.
+    During reading, ``on_read`` receives the number of further bytes that were read from the disk. An OSError is raised
+    if the file cannot be opened or is not a regular file, and during reading a TooMuchUnpacked, if it unpacks to more
+    than the limit.
     """
     with open_regular(path) as file:
         magic = file.read(4)
@@ -226,10 +218,7 @@ def is_url(path: str) -> bool:
 class RemoteFolder:
     """A folder of logs in object storage, or a single log.
 
-    Raises
-    ------
-    UnreadableTrace
-        If the folder or log cannot be opened, or if the folder contains no files.
+    An UnreadableTrace is raised if it cannot be opened, or if the folder contains no files.
     """
 
     def __init__(self, url: str, limits: ReadingLimits = _LIMITS) -> None:
@@ -278,10 +267,7 @@ class RemoteFolder:
     def download(self, name: str) -> Iterator[Path]:
         """Copy a file to a temporary folder, which is removed when the context ends, and yield the path of the copy.
 
-        Raises
-        ------
-        UnreadableTrace
-            If the file cannot be read, or is too large.
+        An UnreadableTrace is raised if the file cannot be read, or is too large.
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
             copy = Path(folder) / PurePosixPath(name).name

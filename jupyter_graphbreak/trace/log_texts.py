@@ -86,24 +86,20 @@ class ProcessFacts:
                 pass
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
-        """Return the collected facts as our own records.
-
-        Parameters
-        ----------
-        notes, hints : iterable of str
-            Sentences about problems with the log, and sentences that say how to see more.
-        """
-        collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
-        collected += [additions.Note(level="info", message=message) for message in hints]
+        """Return the collected facts as our own records, with sentences on problems and on how to see more."""
+        collected_additions: list[additions.Addition] = [
+            additions.Note(level="warning", message=message) for message in notes
+        ]
+        collected_additions += [additions.Note(level="info", message=message) for message in hints]
         if not self._is_own_recording:  # our own recordings already contain all of this
-            collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
+            collected_additions.append(additions.Note(level="info", message=LOG_LIMITATIONS))
             if self._torch is None and self._has_errors:  # logs of torch 2.11 and later contain PyTorch's version
-                collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
+                collected_additions.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
-                collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
+                collected_additions.append(additions.Note(level="info", message=NO_RESUME_LINES))
             devices = ", ".join(sorted(self._devices)) or "unknown"
-            collected.append(additions.DeviceUsed(requested=devices, used=devices))
-            collected.append(
+            collected_additions.append(additions.DeviceUsed(requested=devices, used=devices))
+            collected_additions.append(
                 additions.RunSummary(
                     torch=self._torch,
                     python=self._python,
@@ -113,7 +109,7 @@ class ProcessFacts:
                     home=self._home,
                 )
             )
-        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in collected]
+        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in collected_additions]
 
     def _read_metrics(self, metrics: Any) -> None:
         if not isinstance(metrics, dict) or self._config:
@@ -283,10 +279,7 @@ def _source_folder_hint(number: int) -> str:
 def _mentions(records: Iterable[Record], keys_without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
     """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
 
-    Parameters
-    ----------
-    keys_without_code : set of CompileKey
-        The compile keys of the frames for which Dynamo compiled no code.
+    ``keys_without_code`` are those of the frames for which Dynamo compiled no code.
     """
     names: dict[int, str] = {}
     read_payloads: set[str] = set()

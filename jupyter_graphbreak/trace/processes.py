@@ -121,16 +121,10 @@ _LIMITS = ReadingLimits()
 
 @dataclass
 class ProcessTrace:
-    """The records of one process, from one file.
+    """The records of one process, from one file; its process id is 0 if unknown.
 
-    Parameters
-    ----------
-    pid : int
-        The process id, 0 if unknown.
-    records : list of Record
-        PyTorch's records of the kinds that a report needs, and our own records about the run as a whole.
-    compile_times : list of CompileTime
-        The start and the duration of each compilation, up to a maximum number.
+    The records are PyTorch's of the kinds that a report needs, and our own about the run as a whole. Each compilation
+    has a start and a duration, up to a maximum number.
     """
 
     file: Path
@@ -148,10 +142,7 @@ def read_processes(
 ) -> Iterator[ProcessTrace]:
     """Yield the traces of the processes, one file after the other.
 
-    Raises
-    ------
-    UnreadableTrace
-        If no file can be read, or if none contains a trace entry.
+    An UnreadableTrace is raised if no file can be read, or if none contains a trace entry.
     """
     folders = folders if folders is not None else SourceFolders()
     deadline = Deadline(limits.seconds)
@@ -186,15 +177,8 @@ def read_file(
 ) -> list[ProcessTrace]:
     """Return the traces of the processes that wrote into one file; usually, this is a single process.
 
-    Parameters
-    ----------
-    on_read : callable
-        Receives, during reading, the number of further bytes that were read.
-
-    Raises
-    ------
-    UnreadableTrace
-        If the file cannot be read, or contains no trace entry.
+    ``on_read`` receives, during reading, the number of further bytes that were read. An UnreadableTrace is raised if
+    the file cannot be read, or contains no trace entry.
     """
     return _FileReader(file, on_read, find_cell, folders, limits, deadline).read()
 
@@ -252,10 +236,8 @@ class _FileReader:
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graph_count))
         for pid, process in self._processes_by_pid.items():
             sources = source_records(process.records, self._find_cell, self._folders)
-            process.records += [
-                *sources.records,
-                *self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints),
-            ]
+            facts = self._facts_by_pid[pid].records([*notes, *sources.notes], sources.hints)
+            process.records += [*sources.records, *facts]
         return list(self._processes_by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 
 #: The maximum number of lines in a code block.
 _MAX_LINES = 200
-#: The maximum number of characters in a line.
 _MAX_LINE_LENGTH = 1_000
 #: The maximum number of characters in a table cell.
 _MAX_CELL_LENGTH = 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
 # GitHub limits a comment to 65,536 characters.
-#: The maximum number of reports.
 _MAX_REPORTS = 50
 #: The maximum number of breaks per report.
 _MAX_BREAKS = 50
@@ -44,13 +42,7 @@ _MAX_DIFFERENCES = 20
 def render_markdown(
     reports: Sequence[Report], titles: Sequence[str] = (), new_break_ids: Sequence[AbstractSet[str]] = ()
 ) -> str:
-    """Return reports as Markdown.
-
-    Parameters
-    ----------
-    new_break_ids : sequence of set of str
-        For each report, the ids of the breaks that a gate does not allow.
-    """
+    """Return reports as Markdown, each with the breaks that a gate does not allow."""
     parts = []
     for index, report in enumerate(map(shown_part, reports[:_MAX_REPORTS])):
         title = titles[index] if index < len(titles) else ""
@@ -91,8 +83,8 @@ def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) 
 def _render_remedies(report: Report) -> list[str]:
     """Return Markdown for each remedy that works: its outcome, with the change collapsed below it."""
     parts = []
-    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    for remedy in working[:_MAX_REMEDIES]:
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    for remedy in working_remedies[:_MAX_REMEDIES]:
         headline = f"{target_text(report, remedy)}: {remedy.title}: {outcome_text(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]

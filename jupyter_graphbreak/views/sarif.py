@@ -44,12 +44,8 @@ def render_sarif(
 ) -> str:
     """Return reports as a SARIF log with one run.
 
-    Parameters
-    ----------
-    new_break_ids : sequence of set of str or None
-        For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
-    notebook : str or None
-        The path of the notebook whose cells the reports are about.
+    ``new_break_ids`` contains, for each report, the ids of the breaks that a gate does not allow; ``None`` if there is
+    no gate. ``notebook`` is the path of the notebook whose cells the reports are about.
     """
     rules: dict[str, dict[str, Any]] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -93,10 +89,7 @@ def _rule_of(break_: Break) -> dict[str, Any]:
 def _result_of(report: Report, break_: Break, notebook: str | None, characters_left: list[int]) -> dict[str, Any]:
     """Return a break as a SARIF result.
 
-    Parameters
-    ----------
-    characters_left : list of int
-        A single item: the number of characters of fixes that may still be added; this result's fixes are subtracted.
+    The only item of ``characters_left``, the number of characters of fixes that may still be added, is updated.
     """
     sources = lookup.sources(report)
     annotated_location = _location_to_annotate(break_, sources)
@@ -136,9 +129,11 @@ def _result_of(report: Report, break_: Break, notebook: str | None, characters_l
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
     """Return whether a remedy works and edits only files. Lines of a cell have different numbers in the notebook."""
-    edited = [sources.get(edit.source) for edit in remedy.edits]
-    in_files = bool(edited) and all(source is not None and source.kind != "cell" and source.path for source in edited)
-    return remedy.verdict in WORKING and in_files
+    edited_sources = [sources.get(edit.source) for edit in remedy.edits]
+    edits_only_files = bool(edited_sources) and all(
+        source is not None and source.kind != "cell" and source.path for source in edited_sources
+    )
+    return remedy.verdict in WORKING and edits_only_files
 
 
 def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ NOTEBOOK_ERRORS = {
 PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 
-def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
+def test_panel_and_marks_work_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
     lab.save("seven", DEFINING_CELL, STEP, hostile(), two_breaks())
     opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
@@ -70,7 +70,7 @@ def test_panel_and_marks_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.mark.exhaustive
-def test_reports_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
+def test_jupyter_notebook_shows_saved_reports(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
     show = "%load_ext jupyter_graphbreak\nfrom jupyter_graphbreak import Report\nfrom pathlib import Path"
     (lab.folder / "two.json").write_bytes(two_breaks().to_json())

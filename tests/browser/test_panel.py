@@ -407,7 +407,7 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_the_panel_from_the_first_break_of_a_session_to_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
+def test_the_panel_stays_correct_until_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """The panel opens once, without taking the focus, and stays correct through runs, a restart and a shutdown."""
     lab.save("kernel", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
     opened = open_in_lab(open_page, lab, "kernel", fresh=True)

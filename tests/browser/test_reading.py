@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 SELECTED_CLASS = re.compile(r"\bgb-selected\b")
-#: The keys of JupyterLab's command mode that change cells, and one that runs them.
+#: Keys of JupyterLab's command mode that change or run cells.
 DANGEROUS_KEYS = ["x", "dd", "a", "b", "v", "m", "r", "y", "z", "00", "Shift+M", "Shift+Enter", "Control+Enter"]
 _KEY_SEQUENCES = {"dd": ["d", "d"], "00": ["0", "0"]}
 

@@ -64,7 +64,7 @@ def test_auto_leaves_code_that_uses_a_cpu_tensor_on_the_cpu() -> None:
 
 
 @pytest.mark.parametrize(("option", "kind"), [("cpu", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda")])
-def test_forced_device(option: str, kind: str) -> None:
+def test_the_device_option_forces_the_device(option: str, kind: str) -> None:
     shell, (report,) = run_cell(f"%%compile_explain --device {option}\n{CELL}")
     assert shell.user_ns["made"].device.type == kind
     assert report.device.requested == option

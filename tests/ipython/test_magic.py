@@ -707,7 +707,7 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 
-def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None:
+def test_frontends_compares_the_function_that_a_cell_calls_last(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}x = torch.ones(1)\nprint(f(x).tolist())\ny = f(-x)")
     (table,) = frontend_tables(shell)
     assert table.startswith("front ends on f(x = tensor([1.]))")
@@ -716,7 +716,7 @@ def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None
     assert shell.report.sources[0].name == "Cell In[1]"
 
 
-def test_front_ends_of_a_function_that_a_cell_compiles(shell: Shell) -> None:
+def test_frontends_compares_a_function_that_a_cell_compiles(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}c = torch.compile(f, backend='eager')\ny = c(torch.ones(1))")
     assert frontend_tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
 
@@ -738,7 +738,7 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
 
 
 @pytest.mark.exhaustive
-def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None:
+def test_frontends_compares_compiled_functions_and_methods(shell: Shell) -> None:
     shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
     shell.run("%compile_explain --frontends f(x)")
     assert " torch.compile                     right, with breaks   2 graphs, 1 break" in frontend_tables(shell)[0]

@@ -425,7 +425,7 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
         pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),
     ],
 )
-def test_further_claims_of_the_pages(function: Any, settings: dict[str, Any], expected: list[str]) -> None:
+def test_functions_break_as_the_pages_claim(function: Any, settings: dict[str, Any], expected: list[str]) -> None:
     with torch._dynamo.config.patch(settings) if settings else contextlib.nullcontext():
         report = jupyter_graphbreak.explain(torch.compile(function, backend="eager"), torch.ones(4, requires_grad=True))
     assert [item.gb_id for item in report.breaks] == expected

@@ -318,7 +318,7 @@ def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:
     )
 
 
-def test_claims_of_the_pages_on_fixes(site: Path) -> None:
+def test_fixes_have_the_effects_that_the_pages_claim(site: Path) -> None:
     counts = [
         (report.summary.breaks, report.summary.graphs, report.summary.skipped)
         for report in reports(read_executed_notebook(site, "fullgraph"))

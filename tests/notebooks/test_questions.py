@@ -800,7 +800,7 @@ fold fails in inductor with an AssertionError | messages_kernels#inductor-genera
 LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls unchanged
 autograd.Function with an enum | training#a-custom-autograd-function | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
-does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
+does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset the variable
 Torch not compiled with XPU enabled | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | PyTorch for your device
 Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | more registers
 a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute

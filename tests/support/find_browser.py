@@ -13,7 +13,7 @@ from pathlib import Path
 _FIREFOX_COMMANDS = ("firefox-esr", "firefox")
 _CHROMIUM_COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# In a separate process, because Playwright's synchronous API cannot be started twice in one process.
+# This code runs in a separate process, because Playwright's synchronous API cannot be started twice in one process.
 _PRINT_PLAYWRIGHTS_BROWSER = """
 from playwright.sync_api import sync_playwright
 with sync_playwright() as playwright:

@@ -22,13 +22,13 @@ _ENTRY_PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
 
 
 def read_recording(path: Path) -> list[Record]:
-    """Read the entries of a recording of every kind, as those of one process."""
+    """Read the entries of all kinds from a recording, as those of one process."""
     with open_trace(path) as stream:
         return [entry.record for entry in read_entries(stream, Tally())]
 
 
 def write_recording(path: Path, records: Iterable[Record], comments: Iterable[str] = ()) -> None:
-    """Write records as a trace, after some comment lines."""
+    """Write records as a trace, after the given comments."""
     lines = [f"# {comment}" for comment in comments]
     for record in records:
         lines.append(_ENTRY_PREFIX + msgspec.json.encode(record.envelope).decode())

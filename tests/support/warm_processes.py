@@ -95,7 +95,8 @@ def start_server(folder: Path) -> None:
     """Start the server, on Linux only. Processes wait until it has loaded everything."""
     if sys.platform != "linux":
         return
-    # As a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would belong to the user.
+    # The program runs as a frozen module: a file would be part of the stacks in PyTorch's log, and its thread would
+    # belong to the user.
     program = f"exec(compile(open({__file__!r}).read(), '<frozen warm_processes>', 'exec'))"
     command = [sys.executable, "-c", program, "--serve", str(folder)]
     with (folder / "log").open("ab") as log:

@@ -172,7 +172,7 @@ def counting(x: torch.Tensor, counted: list[int]) -> Iterator[torch.Tensor]:
         yield x + number
 
 
-def in_use_across_a_break(x: torch.Tensor) -> torch.Tensor:
+def uses_generator_across_break(x: torch.Tensor) -> torch.Tensor:
     counted: list[int] = []
     generator = counting(x, counted)
     y = next(generator)
@@ -180,7 +180,7 @@ def in_use_across_a_break(x: torch.Tensor) -> torch.Tensor:
     return y + next(generator)
 
 
-def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
+def exhausts_generator_before_break(x: torch.Tensor) -> torch.Tensor:
     counted: list[int] = []
     items = list(counting(x, counted))
     torch._dynamo.graph_break()
@@ -189,7 +189,7 @@ def used_up_before_the_break(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
 def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
-    report = jupyter_graphbreak.explain(in_use_across_a_break, ONES)
+    report = jupyter_graphbreak.explain(uses_generator_across_break, ONES)
     assert "Generator reconstruction with mutations" in [break_.gb_type for break_ in report.breaks]
     (skipped,) = report.skipped
     assert skipped.kind == "other"
@@ -204,6 +204,6 @@ def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
 
 
 def test_the_advice_for_a_generator_in_use_works() -> None:
-    report = jupyter_graphbreak.explain(used_up_before_the_break, ONES)
+    report = jupyter_graphbreak.explain(exhausts_generator_before_break, ONES)
     assert report.skipped == []
     assert len(report.graphs) == 2

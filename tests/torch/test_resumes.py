@@ -186,7 +186,7 @@ def test_nested_resume_functions_of_a_branch_not_taken_are_not_reached() -> None
     assert frames_of_both_branches[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
 
 
-def test_nested_resume_functions_of_a_function_that_calls_itself() -> None:
+def test_nested_resume_functions_of_a_recursive_function_are_inlined() -> None:
     inlined_call, outermost_call = ("recurse", ["A"], "inlined"), ("recurse", ["A"], None)
     assert frames_of_resumes(record_nested(recurse, ONES)) == [inlined_call, inlined_call, outermost_call]
 

@@ -127,7 +127,7 @@ def test_a_skip_while_an_exception_is_handled() -> None:
     assert skip_reasons(report) == [("breaks_in_loop", "remembered", False)]
 
 
-def test_a_skip_of_a_function_with_the_name_of_dynamos_wrapper() -> None:
+def test_skips_a_function_that_has_the_name_of_dynamos_wrapper() -> None:
     def inner(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             torch._dynamo.graph_break()

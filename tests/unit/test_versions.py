@@ -16,7 +16,7 @@ FRONT_END = ROOT / "labextension"
 
 
 def mime_types(files: list[Path]) -> list[str]:
-    """Return every occurrence of one of our mime types in some files."""
+    """Return every occurrence of one of our mime types in the given files."""
     assert files
     matches = (re.findall(r"application/vnd\.graphbreak\.[\w.+-]+", path.read_text(encoding="utf-8")) for path in files)
     return [name for names in matches for name in names]

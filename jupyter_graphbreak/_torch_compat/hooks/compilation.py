@@ -108,10 +108,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
 def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
     """Return the module on which code is called, or that is its first argument; ``None`` if there is none.
 
-    Parameters
-    ----------
-    local : callable
-        Returns a local variable of the function that compiles the code.
+    ``local`` returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
     if _is_wrapper_of_modules(code):
@@ -138,13 +135,13 @@ def _is_wrapper_of_modules(code: CodeType) -> bool:
 
 
 def _implements_call(code: CodeType, module_class: Any) -> bool:
-    """Return whether a code object is the ``forward`` or the ``__call__`` of a class of modules, or its wrapper."""
+    """Return whether a code object is the ``forward`` or ``__call__`` of a class of modules, or Dynamo's wrapper."""
     methods = (module_class.forward, module_class.__call__)
     return _is_wrapper_of_modules(code) or any(getattr(method, "__code__", None) is code for method in methods)
 
 
 def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``log_dynamo_start`` that omits this function and its caller from the stack that it records."""
+    """Return a ``log_dynamo_start`` that omits itself and its caller from the stack that it records."""
     parameters = list(inspect.signature(original).parameters)
     if "skip" not in parameters:
         return original
@@ -278,7 +275,7 @@ def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def watch_graphs(observer: Observer) -> Iterator[None]:
-    """Record the call stack of each operation of a graph."""
+    """Record the call stack of each operation of a graph, and the reason why Dynamo ended the graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     tracing_context = importlib.import_module("torch._guards").TracingContext
     # Dynamo itself records no stack for operations that enter or leave a context, such as autocast.

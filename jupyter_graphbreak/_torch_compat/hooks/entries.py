@@ -92,17 +92,11 @@ def watch_entries(
 ) -> Iterator[None]:
     """Report the first call to each callable, with each instance and each combination of modes, before the call runs.
 
-    A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code.
-
-    Parameters
-    ----------
-    on_entry : callable
-        Receives the call. An exception in it never reaches PyTorch.
-    on_start : callable
-        Receives every call from eager code, before it runs.
-    on_end : callable
-        Receives such a call and its result, after the call has ended, on the same thread. The result is ``None`` if the
-        call raised, and always before torch 2.12, whose wrapper has no variable for the result.
+    A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code. An
+    exception in ``on_entry`` never reaches PyTorch. ``on_compiling`` is called before Dynamo compiles a frame.
+    ``on_start`` receives every call from eager code, before it runs, and ``on_end`` such a call and its result, after
+    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12,
+    whose wrapper has no variable for the result.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
@@ -164,10 +158,7 @@ def watch_call_boundaries(
 ) -> AbstractContextManager[None]:
     """Report the beginning and the end of each call to a compiled callable.
 
-    Parameters
-    ----------
-    on_boundary : callable
-        Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
+    ``on_boundary`` receives the Python frame of the call, which is unique to it, and the id of the callable.
     """
     module = importlib.import_module("torch._dynamo.eval_frame")
     observer = Observer(emit, add_time)
@@ -228,7 +219,7 @@ def _is_machinery(filename: str) -> bool:
 
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code of a compiled callable and its call, ``None`` if no compiled code can be reused."""
+    """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
     call: Any = started_call.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)
@@ -317,7 +308,7 @@ def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ..
 
 
 def _effective_dynamic_option() -> bool | None:
-    """Return the effective ``dynamic=`` of ``torch.compile`` for the code being compiled."""
+    """Return the value of ``dynamic=`` that Dynamo's current settings amount to."""
     config = importlib.import_module("torch._dynamo.config")
     if not getattr(config, "assume_static_by_default", True):
         return True

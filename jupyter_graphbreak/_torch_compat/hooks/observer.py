@@ -37,15 +37,9 @@ class Emit(Protocol):
 class Observer:
     """The state that the hooks of one watch share.
 
-    Parameters
-    ----------
-    emit : callable
-        Receives each observation, without holding a lock, on the thread that compiles.
-    add_time : callable
-        Receives the time in seconds that each observation took.
-    claim : Claim or None
-        The claim of the run that watches; only the run's threads are observed. By default, the claim of the run that
-        creates the observer.
+    ``emit`` receives each observation, without holding a lock, on the thread that compiles; ``add_time`` receives the
+    seconds that it took. Only the threads of the run with the claim are observed, by default the run that creates the
+    observer.
     """
 
     def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
@@ -62,15 +56,7 @@ class Observer:
         self.code_objects: dict[int, CodeObject] = {}
 
     def observe(self, hook: str, make_addition: Callable[[], Addition | None]) -> None:
-        """Make an observation and pass it on; an error is noted once and not raised.
-
-        Parameters
-        ----------
-        hook : str
-            The name of the hook, for the note about an error.
-        make_addition : callable
-            Returns the observation, or ``None`` if there is nothing to record.
-        """
+        """Make an observation, unless it is ``None``, and pass it on; the first error of a hook is noted."""
         start = time.perf_counter()
         try:
             addition = make_addition()
@@ -123,7 +109,7 @@ class WatchedCall:
         self._function = function
 
     def argument(self, name: str) -> Any:
-        """Return the argument for a parameter, ``None`` if the call passes none."""
+        """Return the argument for a parameter; ``None`` if the call passes none."""
         return inspect.signature(self._function).bind_partial(*self.args, **self.kwargs).arguments.get(name)
 
 
@@ -183,13 +169,7 @@ def wrap_with_hooks(
     after: Callable[[WatchedCall], Addition | None] | None = None,
     on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that calls the given one and makes observations before and after the call.
-
-    Parameters
-    ----------
-    before, after, on_error : callable or None
-        Receive the call before it is made, after it has returned, or after it has raised.
-    """
+    """Return a function that calls the given one, and observes each call before it, after it, or on its error."""
     name = getattr(function, "__name__", "a hook")
 
     @functools.wraps(function)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 _OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
-#: Instructions that return from the function.
 _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
-#: Instructions that raise an exception.
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
@@ -68,12 +66,9 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
 
 
 def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
-    """Make Dynamo answer questions such as ``is_compiling()`` on this thread as if uncompiled, in the context.
+    """Make Dynamo answer selected questions on this thread as the uncompiled program would, while the context is open.
 
-    Parameters
-    ----------
-    is_selected : callable
-        Receives the location of a question; returns whether to change the answer.
+    ``is_selected`` receives the location of a question; it returns whether to change the answer.
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
@@ -107,7 +102,7 @@ class _Branch:
     eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
-        The index of the instruction at which both branches join, ``None`` if they do not join within the function.
+        The index of the instruction at which both branches join; ``None`` if they do not join within the function.
     eager_positions : frozenset
         The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
         copy that belongs to both branches, such as ``return`` since Python 3.12.
@@ -321,7 +316,10 @@ class _TracerSteps:
         return instruction.opname not in _OUTSIDE_STATEMENTS and instruction.positions not in other_positions
 
     def _merge_point(self, jump: int, eager_target: int) -> int | None:
-        """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""
+        """Return the index of the first instruction that both branches of a jump reach, unless they raise an error.
+
+        The result is ``None`` if there is none, or if the function is too long.
+        """
         import networkx as nx
 
         instructions = self._tracer.instructions

@@ -1,4 +1,4 @@
-"""Hook on calls to compiled functions that Dynamo skips because of an earlier call, with the reasons."""
+"""Hook on calls to compiled functions that Dynamo skips because of an earlier call, and the reasons for the skips."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:
-            if not observer.covers_this_thread():  # another thread, whose skips this run does not see
+            if not observer.covers_this_thread():  # the run sees no skips on other threads
                 calls.suspect(code for code in (code,) if _can_be_entry(code))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("input_codes.add", error)
@@ -176,7 +176,7 @@ def _remembered_skip_reason(code: CodeType) -> str | None:
 def _entry_code(fn: Any) -> CodeType | None:
     """Return the code object that Dynamo compiles first when a function or a module's call is compiled.
 
-    ``None`` if it is that of Dynamo's own wrapper, which many callables share.
+    The result is ``None`` if that is the code of Dynamo's own wrapper, which many callables share, or if there is none.
     """
     if isinstance(fn, types.MethodType):
         forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn

@@ -1,4 +1,4 @@
-"""Hooks that record saved names of parameters with the prefix of ``torch.compile(model)``, and pickled modules."""
+"""Hooks that record saved names of parameters that contain ``_orig_mod.``, and pickled compiled modules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record saves of compiled modules: states with prefixed names, which plain modules cannot load, and pickles."""
+    """Record saves of compiled modules: pickles, and states with keys that contain _orig_mod.
+
+    Modules that are not compiled cannot load such states.
+    """
     serialization = importlib.import_module("torch.serialization")
     safetensors_module: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
@@ -45,8 +48,8 @@ def watch_saving(observer: Observer) -> Iterator[None]:
         recorded_sites.add(site)
         return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
 
-    def record_prefixed_names(call: WatchedCall) -> CompiledSaved | None:
-        name = _prefixed_key(call.args[0] if call.args else None)
+    def record_names_with_orig_mod(call: WatchedCall) -> CompiledSaved | None:
+        name = _key_with_orig_mod(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
         return record_once(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
@@ -62,7 +65,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
             (safetensors_module, "_flatten_as_ptr"),
         ):
             if hasattr(owner, name):
-                hook = wrap_with_uncompiled_hook(getattr(owner, name), observer, record_prefixed_names)
+                hook = wrap_with_uncompiled_hook(getattr(owner, name), observer, record_names_with_orig_mod)
                 stack.enter_context(patch_attribute(owner, name, hook))
         hook = wrap_with_uncompiled_hook(wrapper.__reduce__, observer, record_pickle)
         stack.enter_context(patch_attribute(wrapper, "__reduce__", hook))
@@ -73,13 +76,13 @@ def _is_saving(filename: str) -> bool:
     return filename.endswith(_SAVING_FILES) or filename.startswith(OWN_FOLDER)
 
 
-def _prefixed_key(value: Any, depth: int = 0) -> str | None:
-    """Return the first key of a dict or its nested dicts that has the prefix of compiled modules, else ``None``."""
+def _key_with_orig_mod(value: Any, depth: int = 0) -> str | None:
+    """Return the first key of a dict or its nested dicts that contains ``_orig_mod.``; ``None`` if none does."""
     if not isinstance(value, dict) or depth == _MAX_LEVELS:
         return None
     for key in list(value)[:_MAX_KEYS]:
         if isinstance(key, str) and ORIG_MOD in key:
             return key
-        if (inner_key := _prefixed_key(value[key], depth + 1)) is not None:
+        if (inner_key := _key_with_orig_mod(value[key], depth + 1)) is not None:
             return inner_key
     return None

@@ -31,7 +31,7 @@ _watched_scopes: list[ThreadScopes] = []
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
-    """Record the error_on_graph_break scope in force."""
+    """Record the error_on_graph_break scopes that Python or Dynamo enters, each with the scopes around it."""
     scopes = observer.scopes
     scopes.inherit_scopes(_watched_scopes)
     _watched_scopes.append(scopes)
@@ -99,7 +99,7 @@ def _scope_opened(scope: OpenScope, outer_scopes: list[OpenScope]) -> ScopeOpene
 
 
 def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
-    """Return the original scope object of a decorated function, because Dynamo's code opens a copy of it."""
+    """Return the original of a scope object, because Dynamo's code for a decorated function opens a copy."""
     if not is_scope_wrapper(frame.f_code):
         return manager
     original = observer.local_variable(frame, "self")

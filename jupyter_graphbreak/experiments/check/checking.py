@@ -73,11 +73,8 @@ _MAX_TIMED_CALLS = 100
 class CheckResult:
     """The check of an entry, and the report of the run on copies in which the entry was compiled.
 
-    Parameters
-    ----------
-    error_name : str or None
-        The name of the exception that the eager call raises if the compiled call also raises one, so that there is no
-        result to compare.
+    If the eager and the compiled call both raise an exception, so that there is no result to compare, ``error_name`` is
+    the name of the eager call's exception.
     """
 
     check: Check
@@ -121,13 +118,7 @@ def _sharing_key(entry: Entry) -> Any:
 def check_instances(
     entries: Sequence[Entry], run_report: Report, *, find_cell: FindCell = cell_of_shell
 ) -> CheckResult:
-    """Compare entries of one kind with eager code: each entry alone, and each entry after the earlier ones have run.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-        The entries of a group, in the order of the run; see :func:`group_instances`.
-    """
+    """Compare the entries of a group with eager code: each entry alone, and each after the earlier ones have run."""
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
         result = check_entry(entry, run_report, find_cell=find_cell, earlier_entries=entries[: number - 1])
@@ -151,15 +142,9 @@ def check_entry(
     """Compare the values and gradients of an entry's compiled call with those of its eager call, both on copies.
 
     Both calls draw the same random numbers. A call that changes its state, such as a training step, is compared again
-    after further calls.
-
-    Parameters
-    ----------
-    run_report : Report or None
-        The report whose graph ids the check uses. By default, this is the report of the compiled call on copies.
-    earlier_entries : sequence of Entry
-        The earlier entries of the same kind. If they are modules, the entry may use their compiled code. Copies of
-        functions share no code.
+    after further calls. The check uses the graph ids of ``run_report``, by default those of the compiled call on
+    copies. If ``earlier_entries`` are modules, the entry may use their compiled code. Copies of functions share no
+    code.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
@@ -209,10 +194,7 @@ def check_entry(
 class _CompiledCall:
     """An entry that is compiled once, and always called from the same state.
 
-    Attributes
-    ----------
-    changes_state : bool
-        Whether the last observed call changed the state.
+    ``changes_state`` tells whether the last observed call changed the state.
     """
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
@@ -509,14 +491,8 @@ def _try_changes(
 ) -> Iterator[NumericsTrial]:
     """Try as many changes as time allows, one at a time, that may make a wrong result right.
 
-    Parameters
-    ----------
-    step : {"eager", "aot_eager", "backend"}
-        The compilation step that introduces the difference.
-    unchanged_us : float or None
-        The time in microseconds that a compiled call takes without a change.
-    call_count : int
-        The number of calls after which the results are compared.
+    ``step`` is the compilation step that introduces the difference, ``unchanged_us`` the time that a compiled call
+    takes without a change, and ``call_count`` the number of calls after which the results are compared.
     """
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":

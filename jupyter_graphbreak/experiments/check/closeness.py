@@ -81,12 +81,8 @@ def difference_beyond_rounding(
 ) -> str | None:
     """Return a description of the difference between two results if it exceeds rounding, else ``None``.
 
-    Parameters
-    ----------
-    exact : DoublePrecisionResults or None
-        The results in double precision, which show the size of rounding, if they are available.
-    are_gradients : bool
-        Whether the results are gradients, which are sums over many elements.
+    ``exact`` contains the results in double precision, which show the size of rounding, if they are available.
+    Gradients are sums over many elements.
     """
     result = describe_difference(expected, actual, ignored_paths=ignored_paths, root=root)
     if result is None or exact is None or describe_difference(expected, actual, compares_values=False) is not None:
@@ -181,26 +177,17 @@ def precision_of(graph: torch.fx.Graph) -> float:
 def to_double(value: Any, *, noise_size: int = 0, precision: float = 0.0) -> Any:
     """Return a copy of a value with its tensors and modules in double precision.
 
-    Parameters
-    ----------
-    noise_size : int
-        The maximum change of each number, in rounding errors. All calls use the same random directions.
-    precision : float
-        The smallest rounding error to assume; see :func:`precision_of`.
+    Each number is changed by up to ``noise_size`` rounding errors, of which ``precision`` is the smallest to assume;
+    see :func:`precision_of`. All calls use the same random directions.
     """
     return _convert_to_double(clone(value), {}, _Noise(noise_size, precision))
 
 
 class DoublePrecisionMemory(SharedMemory):
-    """The memory of a subject that runs once, in double precision.
+    """The memory of a subject that runs once, in double precision, with noise as in :func:`to_double`.
 
     It shares nothing with the memory of other subjects, so that their working copies can be released during the run.
     Tensors that share memory also share it in double precision.
-
-    Parameters
-    ----------
-    noise_size, precision
-        The same as for :func:`to_double`.
     """
 
     def __init__(self, *, noise_size: int, precision: float) -> None:

@@ -42,16 +42,8 @@ _SEED = 0
 class WrongGraph:
     """A compiled graph whose result differs from the result of its operations run one by one.
 
-    Parameters
-    ----------
-    module : GraphModule
-        The graph as Dynamo captured it.
-    changed_module : GraphModule
-        The graph after the backend has changed it.
-    inputs : list
-        Copies of the inputs of the call.
-    is_only_backward : bool
-        Whether the gradients of the graph differ, but not its values.
+    ``module`` is the graph as Dynamo captured it, and ``changed_module`` the graph after the backend has changed it.
+    The inputs are copies. If ``is_only_backward``, the gradients of the graph differ, but not its values.
     """
 
     compile_id: str
@@ -65,19 +57,9 @@ class WrongGraph:
 class GraphComparison:
     """A backend that wraps a different backend, and compares its graphs with the operations run one by one.
 
-    Parameters
-    ----------
-    subject : Subject
-        The copied function that is compiled. Its graphs may change shared memory.
-
-    Attributes
-    ----------
-    compared_results : {"nothing", "values", "gradients"}
-        The results of graphs to compare in the next call.
-    wrong_graph : WrongGraph or None
-        The first graph whose result differed.
-    precision : float
-        The largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
+    The subject is the copied function that is compiled. Its graphs may change shared memory. ``compared_results`` are
+    those of graphs in the next call. ``wrong_graph`` is the first graph whose result differed. ``precision`` is the
+    largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -164,7 +146,10 @@ class GraphComparison:
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the first operation whose value differs in the graph that the backend has changed."""
+    """Return the name of the first operation whose value differs in the graph that the backend has changed.
+
+    The result is ``None`` if there is none, or if the changed graph cannot run.
+    """
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
         actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
@@ -176,7 +161,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
 
 
 def _wrong_output(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the operation that computes the first wrong output."""
+    """Return the name of the operation that computes the first wrong output; ``None`` if it cannot be found."""
     nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
@@ -202,10 +187,7 @@ def computes_differently(
 ) -> bool:
     """Return whether a compiled graph and the same operations run one by one have different results.
 
-    Parameters
-    ----------
-    precision : float
-        The largest rounding error of the dtypes in the graph; see :func:`precision_of`.
+    ``precision`` is the largest rounding error of the dtypes in the graph; see :func:`precision_of`.
     """
     expected = _compute(_interpreter(module), inputs, subject, computes_gradients=compares_gradients)
     actual = _compute(compiled, inputs, subject, computes_gradients=compares_gradients)
@@ -319,7 +301,10 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
 
 
 def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of some operations, whose outputs are the tensors that the other operations use."""
+    """Return a graph of the given operations, whose outputs are the tensors that the other operations use.
+
+    The result is ``None`` if there are no such tensors.
+    """
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -24,14 +24,9 @@ _INDEX_AT_END = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 @dataclass(frozen=True)
 class RepeatedBlocks:
-    """Modules of one class that a model repeats.
+    """Modules of one class that a model repeats, with paths such as ``self.layers.0``.
 
-    Parameters
-    ----------
-    paths : tuple of str
-        Their paths, such as ``self.layers.0``.
-    compiles_in_place : bool
-        Whether ``block.compile()`` compiles a block; it does not if ``forward`` is a method of PyTorch.
+    ``block.compile()`` does not compile a block if ``forward`` is a method of PyTorch.
     """
 
     name: str
@@ -49,17 +44,9 @@ def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_cou
     """Return the blocks that a model repeats: the modules of the repeated class that contains the most parameters.
 
     Modules without submodules, such as linear layers, and modules inside a module of the same class are excluded.
-    ``Sequential`` modules are treated as one class only if the modules in them have the same classes.
-
-    Parameters
-    ----------
-    modules : iterable of tuple
-        The modules with their paths, each module before those inside it.
-
-    Returns
-    -------
-    RepeatedBlocks or None
-        ``None`` if no class is repeated often enough, or if the blocks are a small part of the model.
+    ``Sequential`` modules are treated as one class only if the modules in them have the same classes. Each given module
+    comes before those inside it. The result is ``None`` if no class is repeated often enough, or if the blocks are a
+    small part of the model.
     """
     all_modules = list(modules)
     modules_by_key: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)

@@ -19,16 +19,9 @@ if TYPE_CHECKING:
 
 
 class Correspondence:
-    """Maps the ids in the report of a repeated run to those in the report of the original run.
+    """Maps the ids in the report of a run on copies to those in the report of the original run, if there was one.
 
-    Parameters
-    ----------
-    report_on_copies : Report
-        The report of the repeated run on copies.
-    run_report : Report
-        The report of the original run; ``report_on_copies`` itself if there was no original run.
-    first_frame_id : str or None
-        The id of the first frame of the repeated part in ``run_report``.
+    ``first_frame_id`` is the id of the first frame of the repeated part in the original report.
     """
 
     def __init__(self, report_on_copies: Report, run_report: Report, first_frame_id: str | None = None) -> None:

@@ -80,7 +80,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: The time for measuring each variant, in seconds.
 VARIANT_S = 1.0
-#: The number of profiled calls.
 _PROFILED_CALLS = 15
 #: The time in seconds after which no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
@@ -157,17 +156,10 @@ def measure_entry(
 ) -> MeasuredEntry:
     """Measure an entry on copies, so that the user's objects do not change.
 
-    Parameters
-    ----------
-    remedy_contexts : mapping
-        The contexts that apply remedies, by the ids of the remedies. Each call with these remedies runs in its context.
-    run_report : Report or None
-        The report whose ids for graphs, breaks and frames are used; by default the report of the run on copies.
-    budget : Budget or None
-        The time for measuring, which does not include compiling; by default one second for each variant.
-    deadline : float
-        The deadline, in seconds of :func:`time.monotonic`. After it, no further remedy is compiled, and few calls are
-        made.
+    Each call with some remedies runs in their context. The ids for graphs, breaks and frames are those of
+    ``run_report``, by default those of the run on copies. The budget is the time for measuring, without compiling, by
+    default one second for each variant. After the deadline, a :func:`time.monotonic` time, no further remedy is
+    compiled, and few calls are made.
     """
     start = time.monotonic()
     with entry.set_up(), sandbox_runs(), contextlib.ExitStack() as exit_stack:
@@ -317,7 +309,7 @@ def _settled_variants(
 
 
 def _profile_calls(compiled: Variant, deadline: float) -> list[list[ProfileRange]]:
-    """Return profiles of as many calls as time allows; no profiles if the user's profiler is active."""
+    """Return profiles of a few calls, fewer if time runs out, and none if the user's profiler is active."""
     seeds = SEED_COUNT if compiled.is_random else 1
     profiles: list[list[ProfileRange]] = []
     try:
@@ -352,19 +344,11 @@ def _second_start(
 
 
 class FurtherMeasurement(NamedTuple):
-    """A measurement, the field of the cost that it fills, and the time that it may take.
+    """A measurement, the field of the cost that it fills or extends, and the time that it may take.
 
-    Parameters
-    ----------
-    field : str
-        The field of the entry's cost that the measurement fills or extends.
-    required_attribute : str
-        An attribute of the entry's cost or of the steady state that must be neither empty nor ``None``.
-    time_share : float
-        The time that the measurement may take, as a share of the time spent before the first measurement of the table.
-        Time left by earlier measurements is added.
-    compile_time_share : float
-        Additional time that the measurement may take, as a share of the time that compiling took in the run.
+    ``required_attribute`` of the entry's cost or of the steady state must be neither empty nor ``None``. ``time_share``
+    is a share of the time spent before the first measurement of the table, to which time left by earlier measurements
+    is added; ``compile_time_share`` adds a share of the time that compiling took in the run.
     """
 
     field: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
@@ -416,12 +400,7 @@ def with_further_measurements(
 ) -> EntryCost:
     """Make all measurements in the table, and return the cost of an entry with their results.
 
-    Parameters
-    ----------
-    elapsed_s : float
-        The time in seconds that was spent before these measurements.
-    deadline : float
-        The deadline, in seconds of :func:`time.monotonic`.
+    ``elapsed_s`` is the time that was spent before, and ``deadline`` a :func:`time.monotonic` time.
     """
     row_deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
@@ -475,7 +454,7 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 
 def _break_even_calls(saved_us: float | None, correspondence: Correspondence) -> int | None:
-    """Return the number of calls after which the saved time exceeds the compile time; ``None`` if no time is saved."""
+    """Return the number of calls whose saved time exceeds the compile time; ``None`` if either is zero or unknown."""
     compile_s = correspondence.compile_seconds()
     return max(1, math.ceil(compile_s * 1e6 / saved_us)) if saved_us is not None and compile_s > 0 else None
 

@@ -40,14 +40,9 @@ class GraphTimer:
     """A backend that wraps another backend; :meth:`time` can record when its graphs begin and end.
 
     The code around the graphs can also record marks if it was compiled in the context of :meth:`mark_generated_code`.
-
-    Attributes
-    ----------
-    compile_ids : list of str
-        The id of the compiled frame of each graph, in order.
-    running_graph : tuple or None
-        The number of the graph that is running, and the number of this run among the runs of all graphs. ``None`` if no
-        graph is running, and while marks are recorded.
+    ``compile_ids`` contains the id of the compiled frame of each graph, in order. ``running_graph`` is the number of
+    the graph that is running, and the number of this run among the runs of all graphs; it is ``None`` if no graph is
+    running, and while marks are recorded.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
@@ -124,11 +119,8 @@ class GraphTimer:
         """Time a call; with ``records_marks``, also record marks in the call, such as the end of each graph."""
         marks: list[tuple[str, str, Any]] = []
         self._recording.marks = marks if records_marks else None
-        yields_before, waiting_us_before, process_ns_before = (
-            yields_so_far(),
-            waiting_us_so_far(),
-            time.process_time_ns(),
-        )
+        yields_before, waiting_us_before = yields_so_far(), waiting_us_so_far()
+        process_ns_before = time.process_time_ns()
         try:
             start = self.clock.mark()
             result = call()

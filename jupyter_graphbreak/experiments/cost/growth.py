@@ -43,7 +43,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring would need too much."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring needs too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady_state.compiled
@@ -71,16 +71,10 @@ def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth
 
 @dataclass(frozen=True)
 class _KeptMemory:
-    """The memory that consecutive calls keep.
+    """The number of bytes that each of consecutive calls keeps on average; 0 if some calls keep nothing.
 
-    Parameters
-    ----------
-    nbytes : int
-        The number of bytes that a call keeps on average; 0 if some calls keep nothing.
-    holder : str or None
-        The expression that refers to most of the kept tensors.
-    stacks : list of Stack
-        The stacks of the eager operations that allocated the kept tensors, those with the most bytes first.
+    ``holder`` is the expression that refers to most of the kept tensors. ``stacks`` are those of the eager operations
+    that allocated the kept tensors, those with the most bytes first.
     """
 
     nbytes: int
@@ -91,10 +85,7 @@ class _KeptMemory:
 def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garbage: bool = False) -> _KeptMemory:
     """Make several calls in a row, and return the memory that they keep.
 
-    Parameters
-    ----------
-    collect_old_garbage : bool
-        Whether to collect Python's oldest generation after the last call, which may take longer than a call.
+    Collecting Python's oldest generation after the last call may take longer than a call.
     """
     number = 0
     allocations = AllocationTracker(lambda: (number, stack_in_call(inspect.currentframe())))
@@ -152,7 +143,10 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(paths: Iterable[str]) -> str | None:
-    """Return the innermost container that holds the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    """Return the innermost container that holds the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``.
+
+    Without paths, the result is ``None``.
+    """
     holders: Counter[str] = Counter()
     for path in paths:
         holders.update({path[: index.start()] for index in _INDEX.finditer(path)} or {path})

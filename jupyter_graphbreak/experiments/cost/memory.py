@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     _ShapeAndDtype = tuple[tuple[int, ...], torch.dtype]
 
 _Key = TypeVar("_Key")
-#: The maximum number of lines to list.
 _MAX_LINES = 20
 #: The maximum number of entries in a stack.
 _MAX_FRAMES = 50
@@ -77,12 +76,9 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Call a variant under the profiler, and return its activities, except those that allocate on other devices.
+    """Return the activities of a call under the profiler, except those that allocate on other devices.
 
-    Raises
-    ------
-    RuntimeError
-        If the user's profiler is active.
+    It raises a RuntimeError if the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
     activities = record_device_activities(call, device)
@@ -99,21 +95,10 @@ def peak_bytes(activities: Iterable[Activity]) -> int:
 class SavedBytes(Generic[_Key]):
     """Counts the bytes of tensors that autograd keeps for backward passes.
 
-    Memory that several tensors share is counted once.
-
-    Parameters
-    ----------
-    excluded_addresses : collection of int
-        The addresses of memory to leave out, because the call's arguments or state keep it.
-    describe : callable
-        Returns a key for a tensor when an operation keeps the tensor.
-
-    Attributes
-    ----------
-    peak_bytes : int
-        The maximum number of bytes that were kept at one time.
-    bytes_by_key : dict
-        The number of bytes kept at the peak, by the key of the tensor that first kept them.
+    Memory that several tensors share is counted once, and memory at ``excluded_addresses`` is left out, because the
+    call's arguments or state keep it. ``peak_bytes`` is the maximum number of bytes that were kept at one time, and
+    ``bytes_by_key`` the number kept then, by the key that ``describe`` returned when an operation first kept the
+    tensor.
     """
 
     def __init__(self, excluded_addresses: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:

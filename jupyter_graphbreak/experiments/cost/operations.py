@@ -68,11 +68,8 @@ def slow_operations(steady_state: SteadyState) -> list[OpCost]:
 
 
 def _find_slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
-    timer, us_by_graph, correspondence = (
-        steady_state.compiled.timer,
-        steady_state.us_by_graph,
-        steady_state.correspondence,
-    )
+    timer, correspondence = steady_state.compiled.timer, steady_state.correspondence
+    us_by_graph = steady_state.us_by_graph
     # A frame has one graph, apart from rare cases.
     graph_by_frame = {graph.frame: graph for graph in correspondence.report_on_copies.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run_report.graphs}
@@ -136,7 +133,7 @@ def _name(node: torch.fx.Node) -> str:
 
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
-    """Return a key made of an operation and its inputs' shapes; of operations with equal keys, only one is compiled."""
+    """Return a key of an operation and its inputs' shapes and dtypes; one operation with each key is compiled."""
     arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
     shapes = [
         (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments
@@ -145,13 +142,7 @@ def _signature(node: torch.fx.Node) -> tuple[str, str]:
 
 
 class _TimedRun(torch.fx.Interpreter):
-    """Runs a graph once, operation by operation, and times each operation.
-
-    Parameters
-    ----------
-    candidate_nodes : set of Node
-        The operations to return as candidates.
-    """
+    """Runs a graph once, operation by operation, and times each operation; ``candidate_nodes`` are those to return."""
 
     def __init__(
         self,

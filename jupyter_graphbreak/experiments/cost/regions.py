@@ -51,11 +51,8 @@ _REFERENCE_BACKEND = "aot_eager"
 def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     """Compile an entry that repeats blocks in different ways, and return how the ways compare.
 
-    Returns
-    -------
-    RegionCost or None
-        ``None`` if the entry repeats no blocks, compiles quickly, takes too much memory, or was taken mostly from
-        PyTorch's caches; or if fewer than two ways could be measured.
+    The result is ``None`` if the entry repeats no blocks, is itself uncompiled, compiles quickly, takes too much
+    memory, or was taken mostly from PyTorch's caches; or if fewer than two ways could be measured.
     """
     entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
-#: PyTorch's reason if Inductor's cache, on which AOTAutograd's cache depends, is switched off.
+#: The reason that PyTorch gives for bypassing AOTAutograd's cache if Inductor's cache, on which it depends, is off.
 _SWITCHED_OFF = "FX graph cache is not enabled"
 #: The maximum number of times that the settings are extended.
 _MAX_ROUNDS = 4
@@ -143,7 +143,7 @@ def _first_line(reason: str | None) -> str:
 
 
 def _mentioned_location(graph: Graph, reason: str) -> Location | None:
-    """Return the location of the first operation that a reason mentions."""
+    """Return the location of the first operation that a reason mentions; ``None`` if it mentions none."""
     words = set(re.findall(r"\w+", reason))
     locations = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
     return next((location for location in locations if location is not None), None)

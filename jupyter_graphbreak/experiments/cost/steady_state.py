@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 class SteadyState:
     """An entry whose calls no longer compile anything.
 
-    Parameters
-    ----------
-    us_by_graph : mapping
-        The time in microseconds of each graph in a call, by the graph's id in the report of the run on copies.
-    frame_guards : sequence of FrameGuards
-        The guards of the compiled frames; empty if this PyTorch does not show them.
-    used_frame_ids : collection of str
-        The ids of the frames that a call runs, in the report of the run on copies.
+    ``us_by_graph`` contains the time of each graph in a call, by the graph's id in the report of the run on copies, and
+    ``used_frame_ids`` the ids of the frames that a call runs in this report. There are no ``frame_guards`` if this
+    PyTorch does not show them.
     """
 
     entry: Entry

@@ -82,15 +82,10 @@ class ProcessorClock:
 
 
 class CudaClock:
-    """The clock for a call that queues work on a CUDA device.
+    """The clock for a call that queues work on a CUDA device; ``cuda`` is ``torch.cuda``, or imitates it.
 
     A moment is an event on the device's stream, so the time between two moments includes the time that the device
     waited for the processor. The processor waits for the device only after all moments are recorded.
-
-    Parameters
-    ----------
-    cuda
-        An object with ``Event`` and ``synchronize``, like ``torch.cuda``.
     """
 
     def __init__(self, cuda: Any = torch.cuda) -> None:
@@ -115,18 +110,12 @@ def clock_for(tensors: Iterable[torch.Tensor]) -> Clock:
 
 @dataclass(frozen=True)
 class Mark:
-    """A recorded moment of a call.
+    """A recorded moment of a call, with the time in microseconds since the call began.
 
-    Parameters
-    ----------
-    kind : str
-        ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
-        graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
-        ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.profile_ranges.Moment`.
-    name : str
-        The number of the graph, or the compile id of the frame.
-    us : float
-        The time in microseconds since the call began.
+    ``graph``, ``graph ends``: a graph begins and ends; ``graph is noted``: the timer has done its own work after a
+    graph; ``backward``, ``backward ends``: a graph's backward pass begins and ends; ``entered``, ``marked``,
+    ``resumes``, ``left``: see :data:`~jupyter_graphbreak._torch_compat.profile_ranges.Moment`. The name is the number
+    of the graph, or the compile id of the frame.
     """
 
     kind: str
@@ -175,19 +164,8 @@ def time_in_turn(
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that changes in the machine's speed affect them equally.
 
-    Each round begins with a different variant. No garbage is collected during the runs.
-
-    Parameters
-    ----------
-    variants : sequence of callable
-        Functions that make a call and return its time.
-    deadline : float
-        The time after which only a few more runs are made.
-
-    Returns
-    -------
-    list of list of CallTime
-        The least disturbed calls of each variant; see :func:`undisturbed_calls`.
+    Each round begins with a different variant. No garbage is collected during the runs. After the deadline, only a few
+    more runs are made. Return the least disturbed calls of each variant; see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds
@@ -326,9 +304,9 @@ class WarmCalls:
             return
         end = self._clock.mark()
         if start.compilation_count == compilation_count():
-            finished = self._finished_calls[callable_id]
-            finished.append((start.mark, end))
-            del finished[:-_MAX_CALLS]
+            finished_calls = self._finished_calls[callable_id]
+            finished_calls.append((start.mark, end))
+            del finished_calls[:-_MAX_CALLS]
         else:
             self._finished_calls[callable_id].clear()  # earlier calls were not in the steady state
 
@@ -343,10 +321,10 @@ class WarmCalls:
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
         """Return the times of a callable's calls; ``None`` if there were too few."""
-        finished = self._finished_calls.get(callable_id, []) if callable_id is not None else []
-        if len(finished) < _MIN_CALLS:
+        finished_calls = self._finished_calls.get(callable_id, []) if callable_id is not None else []
+        if len(finished_calls) < _MIN_CALLS:
             return None
-        return spread_of_times([self._clock.times_us(pair)[-1] for pair in finished])
+        return spread_of_times([self._clock.times_us(pair)[-1] for pair in finished_calls])
 
 
 @contextlib.contextmanager

@@ -42,13 +42,8 @@ class PrivateCode:
     """Private code objects for the methods and library functions that a callable uses.
 
     Dynamo stores compiled code, and its decision to skip a frame, with the code object: programs that share a code
-    object would all run the code compiled last.
-
-    Parameters
-    ----------
-    unshared_functions : collection of function
-        Functions that no other program uses. They keep their code: after a replacement, Python specializes their
-        callers again, which can take longer than a call.
+    object would all run the code compiled last. ``unshared_functions`` are used by no other program. They keep their
+    code: after a replacement, Python specializes their callers again, which can take longer than a call.
     """
 
     def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
@@ -320,10 +315,7 @@ class Variant:
     ) -> _T:
         """Observe a call that is followed by a backward pass if its results require gradients.
 
-        Parameters
-        ----------
-        on_tensor : callable
-            Receives copies of the tensors in the result, and of the gradients.
+        ``on_tensor`` receives copies of the tensors in the result, and of the gradients.
         """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 

@@ -48,16 +48,10 @@ RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform
 
 @dataclass
 class Branch:
-    """One branch of an ``if``.
+    """One branch of an ``if``: the assigned values, by the source text of the target.
 
-    Parameters
-    ----------
-    lines : list of str
-        Statements that assign the values that later statements of the branch read.
-    values : dict
-        The assigned values, by the source text of the target.
-    in_place_targets : set of str
-        The targets that are changed in place: the value becomes the new content of their tensor.
+    ``lines`` are statements that assign the values that later statements of the branch read. The targets in
+    ``in_place_targets`` are changed in place: the value becomes the new content of their tensor.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -85,10 +79,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
 def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
     """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
 
-    Parameters
-    ----------
-    suffix : str
-        The suffix of the names that are created for the branch.
+    The suffix is that of the names that are created for the branch.
     """
     try:
         return _BranchReader(draft, suffix, torch_name).read(block)
@@ -276,7 +267,7 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call calls a class to create an object. The names of classes are capitalized."""
+    """Return whether a call creates an object from single arguments, judging by the capitalized name of a class."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 
@@ -305,10 +296,7 @@ def select_value(
 ) -> Value | None:
     """Return a value that selects between two values, member by member; ``None`` if their members do not match.
 
-    Parameters
-    ----------
-    choose : callable
-        Returns the source text that selects between two expressions, given the condition and both expressions.
+    ``choose`` returns the source text that selects between two expressions.
     """
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
@@ -384,11 +372,6 @@ def guard_branch(branch: Branch, condition: str, torch_name: str, *, is_taken: b
     """Return a branch in which ``torch.where`` replaces risky operands with 1 when the other branch is taken.
 
     Without this, an integer division by zero would raise an error, and a gradient might become NaN.
-
-    Parameters
-    ----------
-    is_taken : bool
-        Whether the branch is taken if the condition is true.
     """
 
     def guard(text: str) -> str:
@@ -424,7 +407,7 @@ class _OperandGuard(ast.NodeTransformer):
         self.has_risky_operand = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard divisors, and the bases of powers with a floating-point exponent."""
+        """Guard divisors that are not constants, and the bases of powers with a constant floating-point exponent."""
         self.generic_visit(node)
         is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_string(node.left)
         if is_division and not isinstance(node.right, ast.Constant):
@@ -435,7 +418,7 @@ class _OperandGuard(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Guard the arguments of roots and logarithms."""
+        """Guard the arguments of roots, logarithms and reciprocals."""
         self.generic_visit(node)
         if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:

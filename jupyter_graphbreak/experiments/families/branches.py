@@ -1,4 +1,4 @@
-"""Replace branches on a tensor's value: compute both branches, and select between the results."""
+"""Replace branches on a tensor's value: compute both and select between the results, or drop a test for emptiness."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that select between values instead of branching."""
+    """Yield changes that select between values instead of branching, or that drop a test for an empty tensor."""
     site = site_of(problem)
     if site is None:
         return
@@ -76,13 +76,13 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             yield replace(proposal, conditions=conditions)
         return
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
-    if if_expression is not None and (if_expression is site.node or _contains(if_expression.test, site.node)):
+    if if_expression is not None and (if_expression is site.node or site.node in ast.walk(if_expression.test)):
         yield from _propose_for_expression(
             site, if_expression, _python_operand_count(problem, site, if_expression.test)
         )
         return
     if_statement = site.draft.enclosing(site.node, ast.If)
-    if if_statement is None or not (if_statement is site.node or _contains(if_statement.test, site.node)):
+    if if_statement is None or not (if_statement is site.node or site.node in ast.walk(if_statement.test)):
         return
     outermost_if = _outermost_breaking_if(problem, site, if_statement)
     if outermost_if is not if_statement:
@@ -94,10 +94,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     """Yield changes that pass both branches of a condition on a size to torch.cond, which runs only one of them.
 
-    Parameters
-    ----------
-    line : int
-        The line of the condition, or the line that assigns the size to a name.
+    The line is that of the condition, or the one that assigns the size to a name.
     """
     draft = draft_of(text)
     statement = draft.find_node(line, None, line, None) if draft is not None else None
@@ -129,7 +126,7 @@ def _python_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
     breaking_operands = [
-        index for index, operand in enumerate(test.values) if any(_contains(operand, node) for node in breaking_nodes)
+        index for index, operand in enumerate(test.values) if any(node in ast.walk(operand) for node in breaking_nodes)
     ]
     return min(breaking_operands, default=0)
 
@@ -140,10 +137,6 @@ def _break_sites(problem: Problem, site: Site) -> list[Site]:
     return [break_site for break_site in sites if break_site is not None and break_site.draft is site.draft]
 
 
-def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(node is inner for node in ast.walk(outer))
-
-
 def _outermost_breaking_if(problem: Problem, site: Site, if_statement: ast.If) -> ast.If:
     """Return the outermost ``if`` of an ``elif`` chain such that the tests from it to the given ``if`` all break."""
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
@@ -151,10 +144,9 @@ def _outermost_breaking_if(problem: Problem, site: Site, if_statement: ast.If) -
     for ancestor in site.draft.ancestors(if_statement):
         if not isinstance(ancestor, ast.If) or ancestor.orelse != [outermost] or not site.draft.is_elif(outermost):
             break
-        if any(ancestor is node or _contains(ancestor.test, node) for node in breaking_nodes):
-            outermost = ancestor
-        else:
+        if not any(ancestor is node or node in ast.walk(ancestor.test) for node in breaking_nodes):
             break
+        outermost = ancestor
     return outermost
 
 
@@ -558,12 +550,8 @@ def _propose_single_return(
     ]
     if not has_effects:
         variants.append((cond, _COND_TITLE, condition, (if_branch, else_branch), []))
-    for select, title, test, selected_branches, earlier_lines in variants:
-        result = (
-            select_value(test, selected_branches[0].result, selected_branches[1].result, select)
-            if else_branch.returns
-            else None
-        )
+    for select, title, test, selected_branches, earlier_lines in variants if else_branch.returns else []:
+        result = select_value(test, selected_branches[0].result, selected_branches[1].result, select)
         if result is None:
             break
         if select is cond and not (
@@ -579,13 +567,8 @@ def _propose_single_return(
         if effects:
             name = fresh_name(draft, "result")
             effects, result_text = [f"{name} = {parenthesize_lines(result_text)}", *effects], name
-        lines = [
-            *earlier_lines,
-            *selected_branches[0].lines,
-            *selected_branches[1].lines,
-            *effects,
-            f"return {result_text}",
-        ]
+        lines = [*earlier_lines, *selected_branches[0].lines, *selected_branches[1].lines, *effects]
+        lines.append(f"return {result_text}")
         splices = [draft.statement_replacement(if_statement, lines)]
         if not if_statement.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
@@ -656,16 +639,13 @@ def _propose_without_early_return(
 def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
     """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped.
 
-    Parameters
-    ----------
-    python_test : str
-        The operands before the condition, which Python decides, such as ``self.training``; empty if there are none.
+    ``python_test`` contains the operands before the condition that Python decides, such as ``self.training``.
     """
     draft = site.draft
     loop = draft.enclosing(if_statement, ast.For)
     if loop is None:
         return
-    loop_statement = next((part for part in loop.body if _contains(part, if_statement)), None)
+    loop_statement = next((part for part in loop.body if if_statement in ast.walk(part)), None)
     is_guarded = (
         isinstance(loop_statement, ast.If)
         and loop_statement is not if_statement

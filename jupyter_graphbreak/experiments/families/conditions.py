@@ -27,7 +27,7 @@ _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: Further functions and methods that return a number or a tensor.
+#: Further functions and methods that return a flag, a number or a tensor.
 _NUMERIC_FUNCTIONS = {
     "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
 }  # fmt: skip
@@ -80,10 +80,7 @@ def _is_size(node: ast.expr) -> bool:
 def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr, str]:
     """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides.
 
-    Parameters
-    ----------
-    python_operand_count : int
-        The number of leading operands that Python is known to decide. The syntax may show more.
+    Python is known to decide the first ``python_operand_count`` operands. The syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
@@ -158,7 +155,7 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
-    """Return whether some path through the function assigns ``True`` or ``False`` to a name."""
+    """Return whether an assignment in the function sets a name to ``True`` or ``False``."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
@@ -184,7 +181,10 @@ def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None
 
 
 def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | None:
-    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result."""
+    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result.
+
+    The result is ``None`` for a call without a comprehension, or if the condition of an item cannot be a tensor.
+    """
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None
@@ -201,11 +201,8 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | 
         + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)
         for loop in items.generators
     ]
-    return (
-        f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {'>' if is_any else '=='} 0)"
-        if condition
-        else None
-    )
+    sign = ">" if is_any else "=="
+    return f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {sign} 0)" if condition else None
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
@@ -241,11 +238,8 @@ def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
     """Return the text of an expression, rewritten so that its values stay on the device.
 
-    Parameters
-    ----------
-    is_exact : bool, optional
-        Whether every precision represents the compared numbers exactly. Python compares in double precision. By
-        default, the expression decides.
+    ``is_exact`` tells whether every precision represents the compared numbers exactly: Python compares in double
+    precision. By default, the expression decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
@@ -288,7 +282,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether single precision represents a number exactly. The result is false for large numbers."""
+    """Return whether a value is a number, not a large one, that single precision represents exactly."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

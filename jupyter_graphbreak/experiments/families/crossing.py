@@ -94,15 +94,9 @@ def conditions_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
 
-    If the moved code may itself change something, the result includes the conditions of all branches that may read the
-    changes.
-
-    Parameters
-    ----------
-    values : sequence of str
-        The expressions that are still computed on the original line. The moved code uses their values.
-    is_output : callable
-        Returns whether a statement calls a function whose only effect is to output its arguments as text.
+    The moved code uses the values, which are still computed on the original line. If it may itself change something,
+    the result includes the conditions of all branches that may read the changes. ``is_output`` returns whether a
+    statement calls a function whose only effect is to output its arguments as text.
     """
     start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
@@ -140,7 +134,7 @@ def reads_shared_state(
 def _has_effects(
     site: Site, moved_code: Sequence[ast.stmt], hidden_effects: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
-    """Return whether code may change something by a call, a property, or the conversion of an object to a string."""
+    """Return whether code may change something by a call, a property, an operator, or a conversion to a string."""
     string_methods = (callee for name in sorted(_STRING_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in string_methods for part in ast.walk(callee)):
         return True
@@ -201,23 +195,15 @@ def _crossed_conditions(
 ) -> tuple[Condition, ...]:
     """Return the conditions under which the crossed code may change values that the moved code reads.
 
-    Parameters
-    ----------
-    is_crossed : callable
-        Returns whether the moved code crosses a node.
-    hidden_effects : HiddenEffects or None
-        The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
+    ``hidden_effects`` are those that the syntax does not show; ``None`` if none can affect the moved code.
     """
     # In a parsed tree, expressions share their context and operator nodes.
     moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved_code for name in names_read(node)}
     owners = {name for node in moved_code for name in _attribute_owners(node)}
     # A loop repeats its body, so code in it runs both before and after the moved code.
-    loops = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.For | ast.While) and moved_nodes & set(ast.walk(node))
-    ]
+    all_loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
+    loops = [node for node in all_loops if moved_nodes & set(ast.walk(node))]
     repeated_nodes = {part for loop in loops for part in ast.walk(loop)}
 
     def is_change(part: ast.AST) -> bool:
@@ -449,13 +435,7 @@ class HiddenEffects:
     def _may_change(
         self, functions: Iterable[FunctionNode], names_in_progress: frozenset[str], *, are_constructors: bool = False
     ) -> bool:
-        """Return whether functions may change objects that they do not create.
-
-        Parameters
-        ----------
-        names_in_progress : frozenset of str
-            The names of the functions that callers are examining, which are not examined again.
-        """
+        """Return whether functions, except those in progress, may change objects that they do not create."""
         for function in functions:
             if function.name in names_in_progress:
                 continue

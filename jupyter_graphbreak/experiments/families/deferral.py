@@ -41,12 +41,7 @@ _FUNCTIONS_WITH_CONSTANT_RESULTS = {"dim", "len", "numel", "size", "stride"}
 class DeferredStatement:
     """A statement that runs after the call.
 
-    Parameters
-    ----------
-    names, values : list of str
-        The names of the values after the call, and their expressions in the graph, in the same order.
-    lines_after_call : list of str
-        The lines that run after the call.
+    ``names`` are those of the values after the call, and ``values`` their expressions in the graph.
     """
 
     statement: ast.stmt
@@ -73,14 +68,9 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
 def defer(
     draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone_changed_values: bool = False
 ) -> DeferredStatement | None:
-    """Return the form in which a statement can run after the call; ``None`` if it cannot.
+    """Return the form in which a call, ``raise``, ``assert`` or ``if`` can run after the call; ``None`` if it cannot.
 
-    Parameters
-    ----------
-    statement : ast.stmt
-        A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
-    clone_changed_values : bool
-        Whether the graph returns copies of the values that later statements may change.
+    The graph may return copies of the values that later statements may change.
     """
     local_names = _local_names(function)
     parts = _needed_expressions(statement, local_names, parameters_of(function))
@@ -121,7 +111,7 @@ def may_end_call(statement: ast.stmt) -> bool:
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether a ``try`` or ``with`` of the same function encloses a statement and may handle its errors."""
+    """Return whether a ``try`` or ``with`` of the same function, which may handle errors, encloses a statement."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -162,10 +152,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], parameters: 
 def _parts_for_graph(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
     """Return the parts of an expression that the graph must compute, without conversions that move them to the host.
 
-    Parameters
-    ----------
-    is_protected : bool
-        Whether a condition protects the expression: if it may raise, the graph returns only the names in it.
+    If a condition protects the expression, which may raise, the graph returns only the names in it.
     """
     inner = tensor_moved_to_host(node)
     if inner is not None:

@@ -28,14 +28,9 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text with its syntax tree, which creates splices and applies them.
+    """A source text, magics included, with its syntax tree, which creates splices and applies them.
 
-    Parameters
-    ----------
-    text : str
-        The source: a file or a cell, magics included.
-    taken_names : frozenset of str
-        Further names that new code must not assign.
+    New code must not assign the ``taken_names``.
     """
 
     def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
@@ -117,7 +112,7 @@ class Draft:
 
         Columns count characters. PyTorch reports, for example, an ``if`` only up to its test, a range that no node has.
         The result is then the outermost node that begins inside the range and ends with it, or else the smallest node
-        around the range.
+        around the range, or ``None`` if there is none.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
@@ -152,7 +147,7 @@ class Draft:
         return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
-        """Return the comments inside a statement."""
+        """Return the comments inside a statement, except one on its last line."""
         lines = self._lines[statement.lineno - 1 : statement.end_lineno]
         comments = []
         try:
@@ -228,7 +223,7 @@ class Draft:
         return self.insertion_before(first, lines)
 
     def text_with_changes(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
-        """Return the source text of a node with some of its expressions replaced.
+        """Return the source text of a node with the given expressions replaced.
 
         If a replaced expression is in an f-string, the node loses its layout, because columns in f-strings are wrong in
         Python 3.11.
@@ -267,7 +262,7 @@ class Draft:
 
 
 class _ExpressionReplacer(ast.NodeTransformer):
-    """Replaces some expressions in a syntax tree with new code."""
+    """Replaces the given expressions in a syntax tree with new code."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:
         self._changes = changes

@@ -39,16 +39,9 @@ _ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
 class _ExpertLoop:
     """A loop over the indices of the experts that occur in a tensor.
 
-    Parameters
-    ----------
-    indices : ast.expr
-        The expression for the indices of the experts in use.
-    assignment : ast.Assign or None
-        The statement that assigns these indices to a name, if the loop runs over a name.
-    index_names : tuple of str
-        The loop's variable, and the name to which the body's first statement assigns it as a Python number, if any.
-    module_list : str
-        The expression for the list of modules from which the index selects one, such as "self.experts".
+    ``assignment`` assigns these indices to a name, if the loop runs over a name. ``index_names`` contains the loop's
+    variable, and the name to which the body's first statement assigns it as a Python number, if any. From the module
+    list, such as "self.experts", the index selects a module.
     """
 
     loop: ast.For
@@ -151,13 +144,7 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
 
 
 def _is_shortcut(statement: ast.stmt, is_row_count: Callable[[ast.expr], bool] = counts_elements) -> bool:
-    """Return whether a statement continues with the next expert if there are no rows for this one.
-
-    Parameters
-    ----------
-    is_row_count : callable
-        Returns whether an expression counts an expert's rows.
-    """
+    """Return whether a statement continues with the next expert if there are no rows for this one."""
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
     return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_row_count) is False

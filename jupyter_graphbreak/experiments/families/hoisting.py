@@ -1,9 +1,8 @@
-"""Move code that does not depend on a compiled function out of it: before the call, or around the call."""
+"""Move code that does not depend on a compiled function before or around its call, or drop a harmless context."""
 
 from __future__ import annotations
 
 import ast
-import itertools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
@@ -34,14 +33,14 @@ TIME_DEPENDENT_FUNCTIONS = {
 }  # fmt: skip
 #: Statements after which the rest of a function may not run.
 _EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-#: Functions of :mod:`random` and ``numpy.random`` that change or create a generator.
+#: Functions of :mod:`random` and ``numpy.random`` that create a generator, or get or set its state.
 _NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that move a call or a context out of the compiled function."""
+    """Yield changes that move a call, random draws or a context out of the compiled function, or drop a context."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -62,7 +61,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Draw the random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
+    """Propose to draw random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
     given_names: list[str] = []
     lines: list[str] = []
     splices: list[Splice | None] = []
@@ -78,7 +77,7 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
             if isinstance(target, ast.Name) and target.id not in parameters_of(function):
                 name, splice = target.id, site.draft.deletion(statement)
             else:
-                name = _unused_name(site, given_names)
+                name = fresh_name(site.draft, "drawn", given_names)
                 splice = site.draft.replacement(draw, name)
             given_names.append(name)
             lines.append(f"{name} = {site.draft.text_of(draw)}")
@@ -119,14 +118,6 @@ def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
 def _is_draw(node: ast.AST) -> bool:
     name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
     return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
-
-
-def _unused_name(site: Site, given_names: Sequence[str]) -> str:
-    numbers = itertools.count(2)
-    name = fresh_name(site.draft, "drawn")
-    while name in given_names:
-        name = fresh_name(site.draft, f"drawn_{next(numbers)}")
-    return name
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:

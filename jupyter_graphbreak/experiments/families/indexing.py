@@ -22,12 +22,9 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that indexes with ``select()`` wherever a function uses a line's numbers; ``None`` without one.
+    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` without one.
 
-    Parameters
-    ----------
-    line : int
-        A line with an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
+    The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
     draft = draft_of(text)
     if draft is None:
@@ -54,7 +51,10 @@ def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
 
 
 def _number_indices(node: ast.Subscript) -> list[ast.expr]:
-    """Return the indices that may be numbers in variables; empty if the indices may be anything but a few slices."""
+    """Return those of several indices that may be numbers in variables; empty unless all others are slices or integers.
+
+    An ellipsis counts as a slice.
+    """
     indices = _indices(node) if isinstance(node.slice, ast.Tuple) else []
     numbers: list[ast.expr] = [index for index in indices if isinstance(index, ast.Name | ast.Attribute | ast.BinOp)]
     are_others_simple = all(
@@ -81,32 +81,33 @@ def _is_whole(index: ast.expr) -> bool:
 
 def _with_select(draft: Draft, node: ast.Subscript) -> Splice:
     """Return the splice that indexes with ``select()``, last dimension first, and then with the slices."""
-    remaining = list(_indices(node))
+    remaining_indices = list(_indices(node))
     text = draft.text_of(node.value)
     for number in reversed(_number_indices(node)):
-        position = remaining.index(number)
-        del remaining[position]
-        has_ellipsis = any(map(_is_ellipsis, remaining[:position]))
-        dimension = position - len(remaining) - 1 if has_ellipsis else position
+        position = remaining_indices.index(number)
+        del remaining_indices[position]
+        has_ellipsis = any(map(_is_ellipsis, remaining_indices[:position]))
+        dimension = position - len(remaining_indices) - 1 if has_ellipsis else position
         text = f"{text}.select({dimension}, {draft.text_of(number)})"
-    return draft.replacement(node, text + _index_text(draft, remaining, is_read=isinstance(node.ctx, ast.Load)))
+    return draft.replacement(node, text + _index_text(draft, remaining_indices, is_read=isinstance(node.ctx, ast.Load)))
 
 
 def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> str:
     """Return the text of the other indices in brackets; empty if they are not needed to read the tensor."""
-    needed = list(indices)
-    while needed and _is_whole(needed[-1]):
-        needed.pop()
-    if needed:
-        return f"[{', '.join(map(draft.text_of, needed))}]"
+    needed_indices = list(indices)
+    while needed_indices and _is_whole(needed_indices[-1]):
+        needed_indices.pop()
+    if needed_indices:
+        return f"[{', '.join(map(draft.text_of, needed_indices))}]"
     return "" if is_read else "[...]"
 
 
 def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
-    """Write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
+    """Propose to write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
 
-    PyTorch turns a zero-dimensional index into a number, which a graph does not know. A variable used as an index is
-    replaced in the whole function, because each of its uses would break the graph.
+    PyTorch turns a zero-dimensional index into a number, which a graph does not know. If the index is a variable, all
+    subscripts of the function that use it as an index are rewritten, because each of them would break the graph.
+    Otherwise, those of the statement that contain the same expression are rewritten.
     """
     draft, node = site.draft, site.node
     targets = getattr(node, "targets", []) if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

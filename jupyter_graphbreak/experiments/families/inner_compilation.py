@@ -44,14 +44,8 @@ _COMPILE_CALL = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 class CompiledEntry:
     """A compiled function, method or module, as the sources refer to it.
 
-    Parameters
-    ----------
-    owner : str
-        The class of a method; empty for a function or module.
-    parameters : tuple of str
-        The names of the parameters, in order, without the first parameter of a method.
-    receiver : str
-        The name of a method's first parameter. The paths of a module's parts start with the same name.
+    ``owner`` is the class of a method. ``receiver`` is the name of a method's first parameter, which ``parameters``
+    leaves out. The paths of a module's parts start with the same name.
     """
 
     name: str
@@ -73,16 +67,9 @@ def propose_inner_compilation(
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
-    Parameters
-    ----------
-    texts : mapping
-        The whole text of each source that is not a library, by the source's id.
-    operation_share : float
-        The share of the entry's forward operations that the inner calls perform.
-    taken_names : frozenset of str
-        Names that the proposal must not assign at the top level.
-    has_all_layers : bool
-        Whether the inner calls run all of the entry's layers with parameters.
+    ``texts`` contains the sources that are no libraries. The inner calls perform ``operation_share`` of the entry's
+    forward operations; they may run all of the entry's layers with parameters. The proposal must not assign the taken
+    names at the top level.
     """
     drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
     writer = _InnerCompilationWriter(drafts, entry)
@@ -114,15 +101,7 @@ def propose_inner_compilation(
 
 
 class _CompileSite(NamedTuple):
-    """A decorator or call that compiles the entry.
-
-    Parameters
-    ----------
-    node : ast.expr
-        The decorator, or the call to ``torch.compile`` or to the method ``compile``.
-    target : ast.expr or None
-        The expression that is compiled; ``None`` for a decorator.
-    """
+    """A decorator that compiles the entry, or a call to ``torch.compile`` or ``compile`` with its target."""
 
     source: str
     node: ast.expr
@@ -298,10 +277,8 @@ class _InnerCompilationWriter:
     def _argument_for(self, parameter: str) -> str | None:
         """Return the expression that the top level passes for a parameter of the entry; ``None`` if it is not known."""
         index = self._entry.parameters.index(parameter)
-        names = {
-            self._entry.name,
-            *(_assigned_name(self._drafts[site.source], site.node) for site in self._compile_sites),
-        }
+        nodes = [(self._drafts[site.source], site.node) for site in self._compile_sites]
+        names = {self._entry.name, *(_assigned_name(draft, node) for draft, node in nodes)}
         compiled_nodes = [site.node for site in self._compile_sites]
         for draft in self._drafts.values():
             for node in ast.walk(draft.tree):

@@ -74,18 +74,10 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 @dataclass(frozen=True)
 class _LoopExit:
-    """An exit of a loop.
+    """An exit of a loop, which also ends without the exit.
 
-    Parameters
-    ----------
-    loop : ast.For or ast.While
-        The loop, which also ends without the exit.
-    statements_before, statements_after : sequence of ast.stmt
-        The statements of the loop's body before the exit and after the exit.
-    test : ast.expr
-        The test that a tensor decides.
-    condition : str
-        The tensor expression that is true when the loop exits.
+    ``statements_before`` and ``statements_after`` are those of the loop's body. A tensor decides the test;
+    ``condition`` is the tensor expression that is true when the loop exits.
     """
 
     loop: ast.For | ast.While
@@ -281,14 +273,9 @@ def _splices_to_run_to_end(
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
-    Parameters
-    ----------
-    if_statement : ast.If or None
-        The ``if`` that exits the loop; ``None`` if the loop's own test ends the loop.
-    exit_statements : sequence of ast.stmt
-        The statements of the ``if`` before the exit.
-    keeps_number : bool
-        Whether the counter of the loop is a number after the loop, and not a tensor.
+    ``if_statement`` exits the loop; it is ``None`` if the loop's own test ends the loop. Its statements before the exit
+    are ``exit_statements``. ``keeps_number`` tells whether the loop's counter is a number after the loop, and not a
+    tensor.
     """
     draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
@@ -323,10 +310,8 @@ def _splices_to_run_to_end(
         lines.append(
             f"{name} = {torch_name}.where({stops_name} & {torch_name}.logical_not({is_over_name}), {value}, {name})"
         )
-    lines += [
-        f"{is_over_name} = {is_over_name} | {stops_name}",
-        *(f"{saved_names[name]} = {name}" for name in set_after_exit),
-    ]
+    lines.append(f"{is_over_name} = {is_over_name} | {stops_name}")
+    lines += [f"{saved_names[name]} = {name}" for name in set_after_exit]
     is_while = isinstance(loop, ast.While)
     first_count = [f"{last_name} = {counter if is_while else 0}"] if counter is not None else []
     lines_before = [f"{is_over_name} = False", *first_count]
@@ -448,10 +433,7 @@ def _carried_names(
 ) -> list[str] | None:
     """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
 
-    Parameters
-    ----------
-    restored_counter : str or None
-        A counter of the loop that code after the loop may read.
+    ``restored_counter`` is a counter of the loop that code after the loop may read.
     """
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.statements_before, *exit_.statements_after, *exit_statements]

@@ -49,14 +49,8 @@ _MAX_TITLE_EXPRESSION_LENGTH = 40
 class ReadExpressions(NamedTuple):
     """The expressions that a function reads, such as ``self.step``, by the kind of their values.
 
-    Parameters
-    ----------
-    plain_values : collection of str
-        The expressions for numbers, strings and similar values, or containers of them.
-    tensors : collection of str
-        The expressions for tensors.
-    varied_values : collection of str
-        The expressions for numbers that varied between the calls, and for tensors with a size that varied.
+    ``plain_values`` includes containers of such values. ``varied_values`` are the numbers that varied between the
+    calls, and the tensors with a size that varied.
     """
 
     plain_values: Collection[str]
@@ -78,10 +72,7 @@ def propose_precomputing(
 ) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
-    Parameters
-    ----------
-    line : int
-        The function's first line in the source, which may be a decorator's.
+    The function's first line may be a decorator's.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
@@ -354,7 +345,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call because it is a builtin or part of a module or a value."""
+        """Return whether a function can run before the call: a builtin, a part of a module, or a method of a value."""
         name = dotted_name(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False

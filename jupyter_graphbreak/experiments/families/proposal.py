@@ -19,16 +19,9 @@ if TYPE_CHECKING:
 class Problem:
     """A break to remove, with its report and the source texts.
 
-    Parameters
-    ----------
-    report : Report
-        The report of the run with all its breaks, for families that change the code of several breaks at once.
-    break_ : Break
-        The break to remove. Its location and stacks refer to lines of ``texts``.
-    texts : mapping
-        The whole text of each source, by the source's id. The text of a cell contains the magic's line.
-    taken_names : frozenset of str
-        Names that new code must not assign; empty if the program is a function, whose names are local.
+    All breaks of the report are there for families that change the code of several breaks at once. The break's location
+    and stacks refer to lines of ``texts``, of which that of a cell contains the magic's line. New code must not assign
+    the taken names; there are none if the program is a function, whose names are local.
     """
 
     report: Report
@@ -46,14 +39,8 @@ class Problem:
 class Condition:
     """A test that a change edits or crosses: trials must reach its branches before the verdict can be "works".
 
-    A condition may also be different code that must run, such as a call in a loop that may be empty.
-
-    Parameters
-    ----------
-    line, column, end_line, end_column : int
-        The range of the test in the original text, as :mod:`ast` counts: lines from 1, columns in UTF-8 bytes.
-    required_results : tuple of bool
-        The results that the test must have in trials. If there are none, the expression must only be evaluated.
+    A condition may also be different code that must run, such as a call in a loop that may be empty: then there are no
+    ``required_results``. The range is that of the original text, as :mod:`ast` counts.
     """
 
     source: str

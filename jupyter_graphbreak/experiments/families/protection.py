@@ -54,16 +54,10 @@ def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
 def assumptions_of(
     draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
-    """Return the assumptions of a change that computes all operands and both branches of some tests.
+    """Return the assumptions of a change that computes all operands and both branches of the given tests.
 
-    Parameters
-    ----------
-    tests : iterable of ast.expr
-        The tests of ``if`` statements, conditional expressions and loops whose branches are all computed.
-    further_code : iterable of ast.AST
-        More code that the change runs in cases in which it did not run before.
-    python_operand_count : int
-        The number of operands of the first test that Python still decides, besides those that its syntax shows.
+    ``further_code`` runs in cases in which it did not run before. Python still decides ``python_operand_count``
+    operands of the first test, besides those that its syntax shows.
     """
     tests = list(tests)
     risky_parts: list[ast.expr] = []
@@ -152,7 +146,7 @@ def _embeddings(draft: Draft) -> set[str]:
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
-    """Return whether an expression tests the class or an attribute of an object, which trials do not vary."""
+    """Return whether an expression calls ``hasattr``, ``isinstance`` or ``callable``, to protect later operands."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(dotted_name(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
@@ -191,7 +185,7 @@ def may_be_handled(draft: Draft, node: ast.AST) -> bool:
 
 
 def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
-    """Return whether a handler for some error types may catch errors of code. ``item()`` raises only RuntimeError."""
+    """Return whether a handler for the given types may catch errors of code. ``item()`` raises only RuntimeError."""
     names = {
         dotted_name(part)
         for part in (error_types.elts if isinstance(error_types, ast.Tuple) else [error_types])
@@ -316,18 +310,10 @@ def uses_of_optional_values(
     decided_operands: Sequence[ast.expr],
     evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
-    """Yield the expressions in some code that raise if a value in them is ``None``, as the source allows.
+    """Yield the expressions in the given code that probably raise for a value that the source allows to be ``None``.
 
-    Parameters
-    ----------
-    test : ast.expr
-        The test that protects the code.
-    nodes : iterable of ast.AST
-        The code that a change runs regardless of the test's result.
-    decided_operands : sequence of ast.expr
-        The first operands of the test, which Python still decides.
-    evaluated_operands : sequence of ast.expr
-        The operands that the original always evaluates when it reaches the test.
+    The test protects the nodes, which a change runs regardless of its result. Python still decides its first operands,
+    and the original always evaluates some when it reaches the test.
     """
     function = draft.enclosing_function(test)
     if function is None:
@@ -412,7 +398,7 @@ def _raises_for_none(parent: ast.AST | None, part: ast.expr) -> bool:
 def _names_known_not_none(
     draft: Draft, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
 ) -> set[str]:
-    """Return the names that cannot be ``None`` at a test, because earlier code uses or tests them."""
+    """Return the names that cannot be ``None`` at a test, because earlier code assigns, uses or tests them."""
     known_names: set[str] = set()
     earlier_nodes: list[ast.AST] = [*evaluated_operands]
     inner: ast.AST = test

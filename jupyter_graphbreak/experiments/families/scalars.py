@@ -24,7 +24,7 @@ _NEUTRAL_ELEMENTS = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'f
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that need no value on the host and no shape that depends on data."""
+    """Yield changes that need no value on the host and no shape that depends on data, or that capture single values."""
     site = site_of(problem)
     if site is None:
         return

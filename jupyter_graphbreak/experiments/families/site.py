@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 class Site:
     """The code that broke a graph, in the draft of its source.
 
-    Parameters
-    ----------
-    node : ast.expr or ast.stmt
-        The expression or statement at which the graph broke.
-    statement : ast.stmt
-        The innermost statement that contains the node.
-    texts : mapping
-        The texts of all sources except libraries, by their ids.
+    ``node`` is the expression or statement at which the graph broke, and ``statement`` the innermost statement around
+    it. ``texts`` contains all sources except libraries, by their ids.
     """
 
     source: str
@@ -57,10 +51,7 @@ class Site:
     ) -> Iterator[Proposal]:
         """Yield a proposal that applies splices and imports torch if necessary, unless that is impossible.
 
-        Parameters
-        ----------
-        tests : iterable of ast.expr
-            The tests for which the proposal computes both branches.
+        The proposal computes both branches of the tests.
         """
         splices = list(splices)
         uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
@@ -131,7 +122,10 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return the site of the break or, for a break in the standard library or PyTorch, of the call that led there."""
+    """Return the site of the break or, for a break in the standard library or PyTorch, of the call that led there.
+
+    The result is ``None`` if only such code led there, or if the source text is unknown or not Python.
+    """
     location = problem.break_.location
     for outer in reversed(problem.break_.stack):
         if not _is_standard_or_torch(problem, location):
@@ -231,7 +225,7 @@ def indentation_step(draft: Draft, block: ast.If | ast.For | ast.While | Functio
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target is bound before a statement, as is assumed for any target that is not a plain name."""
+    """Return whether a target is bound before a statement. A target that is not a plain name counts as bound."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree

@@ -199,9 +199,6 @@ def forward(self, *args, **kwargs):
 
 model.forward = types.MethodType(forward, model)"""
 
-#: The code of all switches that pass sizes as numbers or wrap ``forward``.
-SWITCH_STATEMENTS = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
-
 
 def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
     """Yield the title and the code of each switch that may help a model of the transformers library."""
@@ -279,14 +276,7 @@ def _is_shape(node: ast.expr) -> bool:
 class _HostRead(NamedTuple):
     """A call that reads the numbers of a tensor.
 
-    Parameters
-    ----------
-    tensor : ast.expr
-        The tensor whose numbers the call reads.
-    expression : str
-        The expression to compute before the call.
-    replacement : str
-        The replacement of the call; braces stand for the name of the expression's value.
+    ``expression`` is computed before the call. In ``replacement``, braces stand for the name of its value.
     """
 
     call: ast.Call

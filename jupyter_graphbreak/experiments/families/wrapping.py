@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
-    """Return the function that contains a break, if it was compiled and can be wrapped."""
+    """Return the function that contains a break, if it is an outermost compiled function that can be wrapped."""
     function = site.function
     is_in_library = any(source.id == site.source and source.kind == "library" for source in problem.report.sources)
     if function is None or isinstance(function, ast.AsyncFunctionDef) or is_in_library:
@@ -61,14 +61,9 @@ def wrap_function(
     """Return source texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
 
     Code that compiled the function, in any source, compiles the inner one instead, with the same options. The inner
-    function is at the top level of the source, even for a method. The result is ``None`` if that cannot be written.
-
-    Parameters
-    ----------
-    extra_parameters : str or None
-        Additional first parameters of the inner function, separated by commas.
-    make_body : callable
-        Returns the lines of the outer function, given the code of the call to the inner function.
+    function is at the top level of the source, even for a method; it may have extra first parameters, separated by
+    commas. ``make_body`` returns the lines of the outer function, given the call to the inner one. The result is
+    ``None`` if that cannot be written.
     """
     draft = site.draft
     torch_name, imports = torch_name_and_imports(draft, function)
@@ -90,12 +85,7 @@ def wrap_function(
 class _WrapperParts(NamedTuple):
     """The parts of new code in which an outer function wraps a compiled one.
 
-    Parameters
-    ----------
-    extra_parameters : str or None
-        Additional first parameters of the compiled function, separated by commas.
-    other_sources : _ChangedSources
-        The other sources, which no longer compile the function.
+    ``other_sources`` no longer compile the function. ``extra_parameters`` are separated by commas.
     """
 
     inner_name: str
@@ -114,13 +104,7 @@ class _CompiledNames(NamedTuple):
 
 
 class _ChangedSources(NamedTuple):
-    """New texts of other sources that no longer compile a function.
-
-    Parameters
-    ----------
-    options : str
-        The options that they compiled the function with, such as ``(dynamic=True)``; empty if there are none.
-    """
+    """New texts of sources that no longer compile a function, and the options that they compiled it with."""
 
     texts: dict[str, str]
     options: str

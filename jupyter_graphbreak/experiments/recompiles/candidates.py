@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +25,8 @@ _MARKS: dict[str, str] = {
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+#: Buffers and parameters have constant sizes otherwise, even with marks and ``dynamic=True``.
+_VARIABLE_BUFFERS_SETTINGS = {"torch._dynamo.config.force_parameter_static_shapes": False}
 _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
 _SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
@@ -41,19 +45,11 @@ _CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"}
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, with a placeholder for the expression of the value.
+    """Code that changes or marks a value before each call; ``NAME`` stands for the expression of the value.
 
-    Parameters
-    ----------
-    template : str
-        The code, in which ``NAME`` stands for the expression for the value.
-    assigns : bool
-        Whether the code assigns a new value. ``template`` is then the expression for the new value.
-    optional_path : Path or None
-        The path of the value, or of an object that contains the value, if some calls have ``None`` there. These calls
-        need no change.
-    code_after : str
-        Further code, in which ``NAME`` stands for the new value.
+    If it assigns a new value, the template is the expression for the new value, for which ``NAME`` stands in
+    ``code_after``. If some calls have ``None`` at the path of the value, or of an object that contains it, this is the
+    optional path. These calls need no change.
     """
 
     path: Path
@@ -117,7 +113,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different candidate and more."""
+        """Return whether this candidate makes all changes of a different one that changes only calls, and more."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -146,15 +142,9 @@ class RecompileCandidate:
 class Circumstances:
     """Conditions, besides the variations, on which the candidates depend.
 
-    Parameters
-    ----------
-    owner : str
-        The name of the called module.
-    is_limit_worth_raising : bool
-        Whether the limit was reached although some calls used the code of earlier calls. If none did, every further
-        call would cause a recompile.
-    visible_names : frozenset of str
-        The names of variables that both the function and the code around its calls use.
+    ``owner`` is the name of the called module. The limit is worth raising if it was reached although some calls used
+    the code of earlier calls: otherwise, every further call would cause a recompile. ``visible_names`` are those of
+    variables that both the function and the code around its calls use.
     """
 
     owner: str
@@ -263,10 +253,16 @@ def _tensor_candidates(
 def _setting_candidates(
     variations: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
+    module_candidates = []
+    if any(size.path.root.kind == "module" for size in variations.sizes):
+        module_candidates.append(setting_candidate("Allow sizes of buffers to change", _VARIABLE_BUFFERS_SETTINGS))
     if any(number.path.root.kind == "module" and number.is_int for number in variations.numbers):
-        unspecialized_candidate = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS)
-        yield unspecialized_candidate
-        yield dynamic + unspecialized_candidate
+        module_candidates.append(setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS))
+    if module_candidates:
+        yield from module_candidates
+        combined_candidate = functools.reduce(operator.add, module_candidates)
+        yield from [combined_candidate] if len(module_candidates) > 1 else []
+        yield dynamic + combined_candidate
     if _has_initially_equal_sizes(variations.sizes):
         yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES_SETTINGS)
     if circumstances.is_limit_worth_raising:

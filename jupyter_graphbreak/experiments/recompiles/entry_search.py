@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: A guard on the value of a size or of a number.
-_VALUE_GUARD = re.compile(r"\.size\(\)|== -?\d")
+_VALUE_GUARD = re.compile(r"\.size\(\)| size mismatch |== -?\d")
 #: Inductor's error if the generated code rejects an input because of the input's memory format.
 _REJECTED_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit if the report does not contain it.
@@ -73,16 +72,9 @@ class CombinedRemedy:
 
 @dataclass(frozen=True)
 class EntryFindings:
-    """The trials of changes for the recompiles of one entry, and manual steps for some of the recompiles.
+    """The trials of changes for the recompiles of one entry, best first, and manual steps for some of the recompiles.
 
-    Parameters
-    ----------
-    trials : list of tuple
-        The trials, each with its change, best first.
-    manual_steps : list of tuple
-        Sentences, each with the ids of the recompiles that the sentence is about.
-    reason : str or None
-        The reason why nothing was tried.
+    Each step is a sentence with the ids of its recompiles. ``reason`` says why nothing was tried.
     """
 
     recompiles: list[Recompile]
@@ -97,14 +89,8 @@ class EntryFindings:
 class EntrySearch:
     """The search for remedies for one entry's recompiles.
 
-    Parameters
-    ----------
-    calls : sequence of CallSpec
-        The distinct calls of the run. The first one is the call that was copied.
-    compile_text : callable
-        Returns the code objects of a source, given its text and its file name.
-    has_repeated_calls : bool
-        Whether some calls looked the same as earlier calls.
+    Of the distinct calls of the run, the first one was copied; ``has_repeated_calls`` tells whether others looked the
+    same. ``compile_text`` returns the code objects of a source, given its text and its file name.
     """
 
     def __init__(
@@ -384,22 +370,26 @@ class EntrySearch:
         )
 
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately."""
+        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
+
+        A line of the user in a guard of the run comes before a line of a library in the error of a trial. The
+        result is ``None`` if there is neither.
+        """
+        line_in_editor = None
         if line_from_error is not None:
-            return self._texts.locate_specializing_line(
+            line_in_editor = self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
+            if line_in_editor.library_file is None:
+                return line_in_editor
         # The first graph is for one value anyway, so the latest one shows best which line makes a constant.
         lines = list(self._specializing_lines())
-        return next((line for line in reversed(lines) if line.frame == lines[0].frame), None)
+        return next((line for line in reversed(lines) if line.frame == lines[0].frame), line_in_editor)
 
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
         """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.
 
-        Parameters
-        ----------
-        with_conditions : bool
-            Whether to include conditions that choose between branches, such as ``if step % 100 == 0``.
+        Conditions choose between branches, such as ``if step % 100 == 0``.
         """
         for recompile in self._recompiles:
             for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
@@ -418,44 +408,34 @@ class EntrySearch:
 
         If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
         """
-        change = Change(settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
-        is_complete = True
         if candidate.adjustment.dynamic:
             changed_texts = add_dynamic_argument(self._texts.all_texts(self._sites()), self._definition, trials.owner)
-            if changed_texts is not None:
-                texts |= changed_texts
-            else:
+            if changed_texts is None:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
-                change = Change(
-                    settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate)
-                )
-        if candidate.preparations:
-            sites_by_source: dict[str, list[CallSite]] = {}
-            sites = self._sites()
-            for site in sites:
-                source, shown_site = self._texts.locate_call(site)
-                if source is None or shown_site is None:
-                    is_complete = False
-                else:
-                    sites_by_source.setdefault(source, []).append(shown_site)
-            is_complete = is_complete and bool(sites)
-            for source, shown_sites in sites_by_source.items():
-                text = texts.get(source, self._texts.text(source))
-                if source in texts:  # the first change of this text must not have moved the calls to different lines
-                    is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
-                preparations, statements = candidate.preparations, settings_statements(change.settings)
-                call, reserved_names = self._entry.call, top_level_names()
-                new_text = (
-                    insert_lines_before_calls(text, shown_sites, call, preparations, statements, reserved_names)
-                    if is_complete
-                    else None
-                )
-                if new_text is None:
-                    is_complete = False
-                else:
-                    texts[source] = new_text
-        return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
+            texts |= changed_texts or {}
+        change = Change(settings=candidate.adjustment.settings, switch_statements=self._lines_for_reader(candidate))
+        sites_by_source: dict[str, list[CallSite]] = defaultdict(list)
+        for source, shown_site in map(self._texts.locate_call, self._sites() if candidate.preparations else ()):
+            if source is None or shown_site is None:
+                return candidate, change
+            sites_by_source[source].append(shown_site)
+        if candidate.preparations and not sites_by_source:
+            return candidate, change
+        call, reserved_names, statements = self._entry.call, top_level_names(), settings_statements(change.settings)
+        for source, sites in sites_by_source.items():
+            original_text = self._texts.text(source)
+            text = texts.get(source, original_text)
+            # The first change of this text must not have moved the calls to different lines.
+            new_text = (
+                insert_lines_before_calls(text, sites, call, candidate.preparations, statements, reserved_names)
+                if text.count("\n") == original_text.count("\n")
+                else None
+            )
+            if new_text is None:
+                return candidate, change
+            texts[source] = new_text
+        return candidate, dataclasses.replace(change, texts=texts)
 
     def _lines_for_reader(self, candidate: RecompileCandidate) -> tuple[str, ...]:
         """Return the lines to show, with the module before a global variable that the calling code cannot see."""
@@ -511,10 +491,7 @@ class EntrySearch:
     def findings_so_far(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if no candidate prevents all recompiles.
 
-        Parameters
-        ----------
-        reason : str or None
-            The reason why nothing was tried. It is used only if there are no trials.
+        The reason why nothing was tried is used only if there are no trials.
         """
         variations = find_variations(self._calls)
         if self._finished_trials:
@@ -529,7 +506,7 @@ class EntrySearch:
 
 
 def _can_be_combined(remedy: Remedy) -> bool:
-    """Return whether a remedy for breaks works and does nothing but edit sources."""
+    """Return whether a remedy for breaks works, only edits sources, and does not compile parts instead of the entry."""
     is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
     return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 

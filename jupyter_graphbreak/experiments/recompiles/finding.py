@@ -87,12 +87,8 @@ def find_recompile_remedies(
 ) -> FoundRecompileRemedies:
     """Try changes for the recompiles of a run, and return the run's report with remedies for recompiles added.
 
-    Parameters
-    ----------
-    seconds : float
-        The time limit. After it, at most one candidate is tried for each further entry.
-    break_remedy_contexts : callable
-        Returns the contexts that apply the remedies for breaks of an entry, by the ids of the remedies.
+    After the time limit, at most one candidate is tried for each further entry. ``break_remedy_contexts`` returns the
+    contexts that apply the remedies for breaks of an entry, by the ids of the remedies.
     """
     end = time.monotonic() + seconds
     texts = ReportTexts(report, files, find_cell)

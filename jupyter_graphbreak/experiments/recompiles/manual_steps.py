@@ -36,7 +36,6 @@ _FIRST_STEPS_STEP = (
     "A count in the optimizer's state is 0 or 1 in the first steps, which have their own graphs; all later steps share "
     "one, as expected."
 )
-#: A guard on the value of a number.
 _NUMBER_GUARD = re.compile(r"([\w.\[\]'\"]+) == -?\d[\d.e+-]*")
 #: A number that is an attribute of an object whose method is called at a break.
 _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
@@ -131,14 +130,9 @@ def manual_step(
 ) -> str:
     """Return a sentence about recompiles that have one cause and that no change prevents.
 
-    Parameters
-    ----------
-    variations, mentioned_variations : Variations
-        All variations between the calls, and only the variations that failed guards mention.
-    line : SpecializingLine or None
-        The line whose condition or conversion is the cause, if PyTorch reports it.
-    graph_count : int
-        The number of graphs that the function has for all calls, or 0 if it is unknown.
+    ``mentioned_variations`` are only those variations between the calls that failed guards mention. ``line`` has the
+    condition or conversion that is the cause, if PyTorch reports it. ``graph_count`` is the number of the function's
+    graphs for all calls, or 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     sentences_about_specific_causes = [
@@ -182,10 +176,7 @@ def manual_steps(
 ) -> list[tuple[str, list[str]]]:
     """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
 
-    Parameters
-    ----------
-    lines : sequence of SpecializingLine
-        The lines of the guards. For each function, the first one counts.
+    Of the lines of the guards in a function, the first one counts.
     """
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
@@ -220,20 +211,20 @@ def _sentence_about_arguments(variations: Variations) -> str:
 
 
 def _sentence_about_optimizer(mentioned_variations: Variations, guards: Sequence[str]) -> str:
-    """Return a sentence about a number in a parameter group of an optimizer, such as a count of steps, or ``""``."""
+    """Return a sentence about a number in the state or a parameter group of an optimizer, or ``""``."""
     names = [
         *map(str, mentioned_variations.numbers),
         *(match[1] for guard in guards if (match := _NUMBER_GUARD.fullmatch(plain_guard(guard))) is not None),
     ]
     if any(_FIRST_STEPS_GUARD.fullmatch(plain_guard(guard)) for guard in guards):
         return _FIRST_STEPS_STEP
-    for name in names:
-        if ".param_groups[" in name:
-            return (
-                f"`{name}` of the optimizer is a Python number, and each of its values has its own graph: leave "
-                "`step()` of this optimizer out of the compiled function."
-            )
-    return ""
+    sentences = (
+        f"`{name}` of the optimizer is a Python number, and each of its values has its own graph: leave `step()` of "
+        "this optimizer out of the compiled function."
+        for name in names
+        if ".param_groups[" in name
+    )
+    return next(sentences, "")
 
 
 def _sentence_about_sizes_and_numbers(mentioned_variations: Variations) -> str:
@@ -466,7 +457,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are expected because flags, functions or the grad mode select between programs."""
+    """Return whether recompiles are expected because flags and the like, functions or the grad mode select programs."""
     if (
         any(recompile.limit_hit for recompile in recompiles)
         or mentioned_variations.sizes

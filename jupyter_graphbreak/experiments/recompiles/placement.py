@@ -50,14 +50,10 @@ def insert_lines_before_calls(
     settings_statements: Sequence[str] = (),
     reserved_names: Collection[str] = (),
 ) -> str | None:
-    """Return source text with code inserted before some calls; ``None`` if the code cannot be inserted.
+    """Return source text with code inserted before the given calls; ``None`` if the code cannot be inserted.
 
-    Parameters
-    ----------
-    settings_statements : sequence of str
-        The statements that change settings. They run once, before the loops around the first call of each function.
-    reserved_names : collection of str
-        Names to which no inserted line may assign at the top level.
+    ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
+    inserted line may assign to the reserved names at the top level.
     """
     tree = parse_source(text)
     if tree is None:
@@ -237,7 +233,10 @@ class _CallWriter:
         return True
 
     def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
-        """Write code that evaluates the new value of an argument before the statement and then changes this value."""
+        """Write code that evaluates the new value of an argument before the statement and then changes this value.
+
+        Return whether that is possible.
+        """
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
@@ -289,7 +288,7 @@ class _CallWriter:
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
-    """Return the nodes from the root of a tree to a call, the call last."""
+    """Return the nodes from the root of a tree to a call, the call last; ``None`` if the tree lacks the call."""
     call_range = (site.line, site.column), (site.end_line, site.end_column)
     path: list[ast.AST] = [tree]
     while True:
@@ -331,6 +330,7 @@ def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping.
 
     Items of ``*args`` and ``**kwargs`` have the names of :func:`_name_of_variadic_argument`.
+    The result is ``None`` if it is unknown which parameter an argument is for.
     """
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (
@@ -378,7 +378,7 @@ def _is_lookup(node: ast.expr) -> bool:
 
 
 def _names_in(scope: ast.AST) -> set[str]:
-    """Return the names that a function, a cell or a file uses, without the names that inner functions use."""
+    """Return the names that a function, a cell or a file uses, without the names inside inner functions and classes."""
     names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
@@ -395,7 +395,10 @@ def _names_in(scope: ast.AST) -> set[str]:
 
 
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
-    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line."""
+    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line.
+
+    The result is ``None`` if the lines cannot be inserted there.
+    """
     source = text.split("\n")[statement.lineno - 1]
     text_before = source.encode()[: statement.col_offset].decode()
     code = "\n".join(lines).split("\n")
@@ -404,8 +407,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     indent = text_before[: len(text_before) - len(text_before.lstrip())]
     if text_before.rstrip().endswith(":"):
         code_before, indent = text_before.rstrip(), f"{indent}    "
-        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+        text_after = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or text_after.strip().startswith(";"):
             return None
     elif text_before.rstrip().endswith(";"):
         code_before = text_before.rstrip().rstrip(";").rstrip()
@@ -465,14 +468,9 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of several numbers.
+    """Return the first line outside a function that reads one of several numbers, except arguments.
 
-    Parameters
-    ----------
-    paths : collection of Path
-        The paths of the numbers. Arguments that are numbers are ignored, because no other code reads them.
-    own_line : int or None
-        The first line of the function, or of its decorator; ``None`` if a different source defines the function.
+    ``own_line`` is the first line of the function or its decorator; ``None`` if a different source defines it.
     """
     read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _expressions_outside_function(tree, own_line)
@@ -490,9 +488,9 @@ def _expressions_outside_function(tree: ast.AST, own_line: int | None) -> Iterat
         if isinstance(node, ast.expr):
             yield node
         # A called expression is not a number, but its parts may be.
-        called = node.func if isinstance(node, ast.Call) else None
-        pending += [child for child in ast.iter_child_nodes(node) if child is not called]
-        pending += list(ast.iter_child_nodes(called)) if called is not None else []
+        called_function = node.func if isinstance(node, ast.Call) else None
+        pending += [child for child in ast.iter_child_nodes(node) if child is not called_function]
+        pending += list(ast.iter_child_nodes(called_function)) if called_function is not None else []
 
 
 def _reads(node: ast.expr, path: Path) -> bool:

@@ -37,20 +37,11 @@ DEFAULT_OWNER = "model"
 
 @dataclass(frozen=True)
 class RepeatedCall:
-    """A call to repeat.
+    """A call to repeat, which the run may not have made: then it is unseen.
 
-    Parameters
-    ----------
-    arguments : mapping or None
-        The specs of the call's arguments by path; ``None`` for the first call, whose arguments were copied.
-    state : mapping
-        Plain values to assign before the call, by path.
-    description : str
-        The phrase for the call in a sentence: "call 2".
-    is_unseen : bool
-        Whether the run did not make the call.
-    modes : CallModes or None
-        The modes of the call; ``None`` for the entry's modes.
+    ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
+    contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
+    Modes of ``None`` are the entry's.
     """
 
     arguments: Mapping[Path, Any] | None
@@ -65,14 +56,8 @@ class RepeatedCall:
 class Adjustment:
     """A change to make when calls are repeated.
 
-    Parameters
-    ----------
-    lines : tuple of str
-        The code that runs before each call, with the names of parameters, globals and the called module.
-    replaced_numbers : tuple of Path
-        The paths of the numbers that ``lines`` replace with tensors.
-    dynamic : bool or None
-        The argument ``dynamic`` of ``torch.compile``; ``None`` to keep the entry's.
+    ``lines`` run before each call, with the names of parameters, globals and the called module, and replace the numbers
+    at some paths with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
     """
 
     lines: tuple[str, ...] = ()
@@ -105,10 +90,7 @@ def replay(
 ) -> ReplayResult:
     """Repeat calls on one copy of an entry, with fresh Dynamo state.
 
-    Parameters
-    ----------
-    adds_noise : bool
-        Whether to change the parameters by rounding errors first. If the copy has no parameters, no call is repeated.
+    With ``adds_noise``, the parameters are first changed by rounding errors; without parameters, no call is repeated.
     """
     results: list[Result] = []
     counts: list[CompilationCounts] = []
@@ -127,7 +109,7 @@ def replay(
                 arguments = (
                     original_arguments
                     if call.arguments is None
-                    else rebuild_arguments(subject.call, call, original_arguments)
+                    else rebuild_arguments(subject.call, call.arguments, call.keyword_names, original_arguments)
                 )
                 counts_before = counts_so_far()
                 program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)

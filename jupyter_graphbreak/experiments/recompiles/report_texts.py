@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _code_of(call: Any) -> CodeType | None:
-    """Return the code that implements a call to a function, a method, a partial or a module."""
+    """Return the code that implements a call to a function, a method, a partial or a module; ``None`` without code."""
     while isinstance(call, partial):
         call = call.func
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
@@ -52,7 +52,7 @@ class ReportTexts:
         return source_text(self._files.get(source, ""), self._find_cell)
 
     def program(self, sources: Sequence[str], compile_text: Callable[[str, str], list[CodeType]]) -> Program:
-        """Return a program of some sources, to which changes can be applied."""
+        """Return a program of the given sources, to which changes can be applied."""
         files = {source: self._files[source] for source in sources}
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
@@ -108,10 +108,7 @@ class ReportTexts:
     def locate_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
         """Return a line that PyTorch reports, with the number that the editor shows for it.
 
-        Parameters
-        ----------
-        path : str
-            The path of the file, or the end of this path.
+        The path may be only the end of the file's path.
         """
         filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)
@@ -132,7 +129,10 @@ class ReportTexts:
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return the name of a source and a line in it, outside the function, that reads one of several numbers."""
+        """Return the name of a source and a line in it, outside the function, that reads one of several numbers.
+
+        The result is ``None`` if there is no such line.
+        """
         for source, text in self.all_texts(sites).items():
             tree = parse_source(text)
             own_line = definition.line if source == definition.source else None

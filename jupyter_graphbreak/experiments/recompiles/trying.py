@@ -106,10 +106,7 @@ class SpecializingLine(NamedTuple):
 class CandidateTrial:
     """The result of the trial of a candidate.
 
-    Parameters
-    ----------
-    prevents_recompiles : bool
-        Whether no call after the first one compiles anything, neither a call of the run nor an unseen call.
+    If it prevents recompiles, only the first call compiles anything, both of the run's calls and of unseen calls.
     """
 
     candidate: RecompileCandidate
@@ -154,17 +151,8 @@ class _FurtherCalls:
 class CallTrials:
     """Repeats the calls to an entry with candidates, and compares the results with those of the unchanged entry.
 
-    Parameters
-    ----------
-    run_calls : sequence of CallSpec
-        The distinct calls of the run. The first one is the call that was copied.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the entry has an effect outside its copies.
-    Exception
-        If the calls cannot be repeated.
+    Of the distinct calls of the run, the first one was copied. A TrialStoppedError is raised if the entry has an effect
+    outside its copies, and other exceptions if the calls cannot be repeated.
     """
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
@@ -280,10 +268,7 @@ class CallTrials:
     def expected_compilation_count(self, selecting_variations: Sequence[OtherVariation]) -> int:
         """Return how many frames are compiled if each program that the calls select is compiled once.
 
-        Parameters
-        ----------
-        selecting_variations : sequence of OtherVariation
-            The flags and similar values that select a program, besides the modes of the calls.
+        Flags and similar values select a program, besides the modes of the calls.
         """
         programs = {
             (
@@ -295,13 +280,7 @@ class CallTrials:
         return len(programs) * self.frame_count_of_first_call
 
     def run(self, candidate: RecompileCandidate, remedy_context: RemedyContext | None = None) -> CandidateTrial:
-        """Repeat the calls with a candidate, and give a verdict.
-
-        Parameters
-        ----------
-        remedy_context : callable or None
-            Opens a context that also applies a remedy for breaks.
-        """
+        """Repeat the calls with a candidate, in a context that may also fix breaks, and give a verdict."""
         start = time.perf_counter()
         changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
@@ -465,14 +444,8 @@ class CallTrials:
 def avoids_enough_compilations(avoidable: int, avoided: int, unseen_before: int, unseen_after: int) -> bool:
     """Return whether a change that leaves some recompiles is worth making.
 
-    Parameters
-    ----------
-    avoidable : int
-        The number of compilations after the first call of the run.
-    avoided : int
-        The number of compilations in the run that the change avoids.
-    unseen_before, unseen_after : int
-        The number of compilations in calls with sizes and values that the run never used.
+    It avoids some of the compilations after the first call of the run. Others are counted in calls with sizes and
+    values that the run never used.
     """
     return avoided >= max(1, _MIN_AVOIDED_SHARE * avoidable) or (avoided == 0 and unseen_after == 0 < unseen_before)
 
@@ -513,12 +486,7 @@ def unseen_calls(
     """Return new calls with sizes and numbers that the calls of the run do not have.
 
     The new calls extrapolate from two of the calls. Sizes and numbers that belong together, such as the length of a
-    tensor and a maximum length, therefore still fit together.
-
-    Parameters
-    ----------
-    assigned_paths : collection of Path
-        The paths of the state to assign before each call.
+    tensor and a maximum length, therefore still fit together. State is assigned before each call.
     """
     lists = [number_list for number_list in variations.lists if number_list.varies_in_length]
     numbers = [
@@ -624,12 +592,14 @@ def calls_with_different_tensor_kinds(call: CallSpec) -> list[RepeatedCall]:
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
         if arguments != call.arguments:
-            calls.append(
-                RepeatedCall(
-                    arguments, {}, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
-                )
-            )
+            calls.append(_unseen_call(call, arguments, {}, description))
     return calls
+
+
+def _unseen_call(call: CallSpec, arguments: dict[Path, Any], state: dict[Path, Any], description: str) -> RepeatedCall:
+    """Return a call that the run never made, in the modes of one that it made."""
+    names, modes = call.keyword_names, call.modes
+    return RepeatedCall(arguments, state, description, is_unseen=True, keyword_names=names, modes=modes)
 
 
 def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
@@ -638,11 +608,8 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
     rounded_values = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
-    return (
-        rounded_values
-        if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
-        else None
-    )
+    is_allowed = all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
+    return rounded_values if is_allowed else None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
@@ -685,6 +652,4 @@ def _call_with_values(
         else f"{axis} = {value:g}"
         for axis, value in zip(axes, values, strict=True)
     )
-    return RepeatedCall(
-        arguments, state, description, is_unseen=True, keyword_names=call.keyword_names, modes=call.modes
-    )
+    return _unseen_call(call, arguments, state, description)

@@ -25,23 +25,29 @@ OtherKind = Literal["flag", "text", "none", "dtype", "requires_grad", "rank", "l
 
 
 @dataclass(frozen=True)
-class Size:
-    """A dimension of a tensor that varied, with its sizes in the order of the calls that received the tensor.
-
-    ``optional_path`` is the path that is ``None`` in all other calls: the path of the tensor or of its container.
-    """
+class _Variation:
+    """Something that varied, shown as its path."""
 
     path: Path
-    dim: int
-    values: tuple[int, ...]
-    optional_path: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
 
 
 @dataclass(frozen=True)
-class Number:
+class Size(_Variation):
+    """A dimension of a tensor that varied, with its sizes in the order of the calls that received the tensor.
+
+    ``optional_path`` is the path that is ``None`` in all other calls: the path of the tensor or of its container.
+    """
+
+    dim: int
+    values: tuple[int, ...]
+    optional_path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Number(_Variation):
     """A Python number that varied, with its values in the order of the calls.
 
     ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument.
@@ -50,7 +56,6 @@ class Number:
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
-    path: Path
     values: tuple[float, ...]
     container_type: type | None = None
     length: int = 0
@@ -74,18 +79,14 @@ class Number:
         """Whether the number is an int in all calls."""
         return all(type(value) is int for value in self.values)
 
-    def __str__(self) -> str:
-        return str(self.path)
-
 
 @dataclass(frozen=True)
-class NumberList:
+class NumberList(_Variation):
     """A list or tuple of numbers in an argument that varied, with its contents in the order of the calls.
 
     ``container_type`` is the class of the list or tuple.
     """
 
-    path: Path
     contents: tuple[tuple[float, ...], ...]
     container_type: type = list
 
@@ -108,15 +109,11 @@ class NumberList:
         """Return whether a path leads to a number in the list."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
-    def __str__(self) -> str:
-        return str(self.path)
-
 
 @dataclass(frozen=True)
-class OtherVariation:
+class OtherVariation(_Variation):
     """A variation that is neither a size nor a number, such as a flag or a dtype, with its distinct values."""
 
-    path: Path
     kind: OtherKind
     values: tuple[Any, ...]
 
@@ -134,9 +131,6 @@ class OtherVariation:
             case "requires_grad", TensorSpec():
                 return spec.requires_grad
         return None
-
-    def __str__(self) -> str:
-        return str(self.path)
 
 
 @dataclass(frozen=True)

@@ -65,12 +65,8 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
     """Return the cells that mention ``compile`` or assign names that are compiled, by their file names.
 
-    Of several cells with the same first line, as after repeated runs of one cell, only the last is included.
-
-    Parameters
-    ----------
-    known_files : collection of str
-        File names of cells to leave out, because they are already known.
+    Of several cells with the same first line, as after repeated runs of one cell, only the last is included. Cells that
+    are already known are left out.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
     compiled_names = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
@@ -83,7 +79,7 @@ def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> d
 
 
 class LiveFunctions:
-    """The functions in this process that are defined in some files."""
+    """The functions in this process that are defined in the given files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
@@ -92,14 +88,9 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions that are defined in some of the files.
+        """Return the functions that are defined in the given files, and copies created after the first call.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
-
-        Parameters
-        ----------
-        copies : iterable of function
-            Functions that were created after the first call.
         """
         if not filenames:
             return []
@@ -130,7 +121,7 @@ class _FrozenFunctions:
         self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
 
     def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
-        """Return the frozen functions that are defined in some of the files."""
+        """Return the frozen functions that are defined in the given files."""
         count = gc.get_freeze_count()
         if count > self._count or not count:
             self._by_file = defaultdict(list)
@@ -160,16 +151,9 @@ def _frozen_objects() -> list[Any]:
 
 @dataclass(frozen=True)
 class Program:
-    """The sources of a run.
+    """The sources of a run: the file name in its code objects and the whole text in its editor, by the source's id.
 
-    Parameters
-    ----------
-    files : mapping
-        The file name of each source as in its code objects, by the source's id.
-    texts : mapping
-        The whole text of each source, as its editor shows it.
-    compile_text : callable
-        Compiles the text of a source under a file name, and returns the code objects that run it.
+    ``compile_text`` compiles a text under a file name, and returns the code objects that run it.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -205,29 +189,11 @@ class NewDefinition(NamedTuple):
 class Application:
     """A change to functions in this process, which can be applied repeatedly.
 
-    The new code objects are created only once, because Dynamo finds compiled code by its code object.
-
-    Parameters
-    ----------
-    texts : mapping
-        The whole new text of each source that changes, by the source's id.
-    copies : iterable of function
-        Functions that were created after the first change to the program was applied.
-
-    Attributes
-    ----------
-    functions : list of function
-        The functions whose code the change replaces.
-    definitions : list of NewDefinition
-        The new definitions, to execute in the globals of the changed functions.
-
-    Raises
-    ------
-    CannotApplyError
-        If a function would need different variables of its outer function, or one of the user's other threads would
-        run changed code.
-    SyntaxError
-        If a new text is not Python.
+    The new code objects are created only once, because Dynamo finds compiled code by its code object. ``texts``
+    contains the whole new text of each source that changes, and ``copies`` functions that were created after the first
+    change to the program was applied. ``definitions`` are to be executed in the globals of ``functions``, whose code
+    the change replaces. A CannotApplyError is raised if a function would need different variables of its outer
+    function, or one of the user's other threads would run changed code; a SyntaxError if a new text is not Python.
     """
 
     def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType]) -> None:
@@ -260,10 +226,7 @@ class Application:
     ) -> None:
         """Limit the change to copies if one of the user's other threads runs: that thread must not run changed code.
 
-        Raises
-        ------
-        ThreadRunsChangeError
-            If the change needs a function that has no copy, such as a method.
+        A ThreadRunsChangeError is raised if the change needs a function that has no copy, such as a method.
         """
         thread = busy_thread_name(counterparts_by_file)
         if thread is None:
@@ -337,7 +300,7 @@ class Application:
 def replace_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
-    """Replace the code of all functions of some sources while the context is open."""
+    """Replace the code of all functions of the given sources while the context is open."""
     application = Application(program, texts, copies)
     with application.replace_code():
         yield application
@@ -396,7 +359,7 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 @contextlib.contextmanager
 def _replace_cached_text(filename: str, text: str) -> Iterator[None]:
-    """Make tracebacks and reports of this thread show the new text of a file."""
+    """Make tracebacks and reports of this thread show the new text of a file while the context is open."""
     lines = [line + "\n" for line in text.split("\n")]
     changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()
 

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """The differences between a changed program and the original.
-
-    Parameters
-    ----------
-    switch_statements : tuple of str
-        The statements that set switches; they run before compiling.
-    """
+    """The differences between a changed program and the original. The switch statements run before compiling."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -108,13 +102,7 @@ def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
 
 
 def apply_edits(text: str, edits: list[Edit]) -> str:
-    """Return the text of a source with its edits applied.
-
-    Raises
-    ------
-    ValueError
-        If the text does not have the lines that an edit replaces.
-    """
+    """Return the text of a source with its edits applied; raise a ValueError if their old lines differ."""
     lines = text.split("\n")
     for edit in sorted(edits, key=lambda edit: (edit.first_line, edit.last_line), reverse=True):
         replaced_lines = slice(edit.first_line - 1, edit.last_line)
@@ -214,10 +202,7 @@ def remedy_of_change(
 ) -> Remedy:
     """Return a change after its trial as a remedy. The caller adds the breaks or recompiles that the remedy is for.
 
-    Parameters
-    ----------
-    original_texts, paths : mapping
-        The text, and the path or name, of each source that the change edits, by the source's id.
+    The texts and the paths or names are those of the sources that the change edits, by the source's id.
     """
     return Remedy(
         id=ident,
@@ -240,14 +225,8 @@ def remedy_of_change(
 def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Remedy:
     """Return a remedy that changes nothing and only names a decision that the user has to make.
 
-    The caller adds its breaks or recompiles.
-
-    Parameters
-    ----------
-    sentence : str or None
-        The decision; ``None`` as long as changes are left to try.
-    reason : str or None
-        The reason why no change was tried.
+    The caller adds its breaks or recompiles. The decision is ``None`` as long as changes are left to try; ``reason``
+    says why no change was tried.
     """
     return Remedy(
         id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",

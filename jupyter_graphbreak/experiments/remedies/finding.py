@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, uncompiled_callable
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if the time is up. With edits of the user, these are the seconds
-#: for the trial of an edit, because the time to derive inputs is a share of them.
+#: Seconds that the first run on copies may take even if the time is up. With changes by the user, it may take
+#: ``OWN_EDIT_S``, because inputs are derived during a share of that time.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -55,13 +55,7 @@ _MAX_MEASURED = 6
 
 @dataclass(frozen=True)
 class FoundRemedies:
-    """The result of a search for remedies.
-
-    Parameters
-    ----------
-    searches : list of tuple
-        The search for each entry, and its candidates by the ids of the remedies.
-    """
+    """The result of a search for remedies: for each entry the search, and its candidates by the ids of the remedies."""
 
     report: Report
     searches: list[tuple[Search, dict[str, Candidate]]]
@@ -86,23 +80,11 @@ def find_remedies_of_call(
 ) -> FoundRemedies:
     """Compile a function, call it on copies, and return its report with remedies for its breaks.
 
-    Parameters
-    ----------
-    own_changes : sequence of callable or Patch
-        The user's own rewrites of the function, which are tried first.
-    seconds : float or None
-        The time limit, by default 100 seconds.
-
-    Raises
-    ------
-    ValueError
-        If a patch changes nothing that the call compiles.
-    TrialStoppedError
-        If the function was stopped before it did something outside of its copies.
-    Exception
-        Any exception that the function itself raises.
+    The user's own rewrites of the function are tried first. The time limit is 100 seconds by default. A ValueError is
+    raised if a patch changes nothing that the call compiles, a TrialStoppedError if the function was stopped before it
+    did something outside of its copies, and any exception that the function itself raises.
     """
-    call = _uncompiled_function(fn)
+    call = uncompiled_callable(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -120,7 +102,7 @@ def find_remedies_of_call(
         try:
             for rewrite in own_changes:
                 if not isinstance(rewrite, Patch):
-                    search.try_function(_uncompiled_function(rewrite))
+                    search.try_function(uncompiled_callable(rewrite))
                 elif not search.try_edit(rewrite):
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
@@ -148,11 +130,6 @@ def _not_started_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: the time limit was reached before it could run."
 
 
-def _uncompiled_function(fn: Any) -> Any:
-    inner = compiled_callable(fn)
-    return fn if inner is None else inner
-
-
 def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
@@ -167,14 +144,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 ) -> FoundRemedies:
     """Return a report with remedies for its breaks. An interrupt stops the search early but keeps the results so far.
 
-    Parameters
-    ----------
-    seconds : float or None
-        The time limit, by default 100 seconds. With 0, only the user's own edits are tried.
-    own_edits : sequence of EditedCells or Patch
-        The user's own edits, which are tried first.
-    first_break_ids : collection of str
-        The ids of the breaks to start with, because an earlier search was interrupted before it reached them.
+    The user's own edits are tried first, and nothing else if the time limit, by default 100 seconds, is 0. The search
+    starts with the breaks that an earlier, interrupted search did not reach.
     """
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     reasons = [
@@ -251,10 +222,7 @@ class _Progress:
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
 
-        Parameters
-        ----------
-        is_later : bool
-            Whether the run repeats a later call of an entry. If so, only breaks that no earlier run reached are used.
+        If the run repeats a later call of an entry, only breaks that no earlier run reached are used.
         """
         breaks_in_run, function = same_breaks(self.report, runner.original.report), runner.entry.function
         fixed_break_ids = self._fixed_break_ids | self._fixed_in_function.get(function, set())
@@ -303,12 +271,13 @@ def _runner_or_reason(
 
 
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
-    """Yield the entry with the arguments of each of its next calls in the same modes, if they can be rebuilt."""
+    """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                yield replace_fields(entry, arguments=rebuild_arguments(entry.call, call, entry.arguments))
+                arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+                yield replace_fields(entry, arguments=arguments)
 
 
 def _has_breaks_only_in_recompiles(report: Report) -> bool:

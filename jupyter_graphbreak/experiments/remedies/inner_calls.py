@@ -61,14 +61,9 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class PartWithOneBreak:
-    """The largest part of an entry that contains only a single break.
+    """The largest part of an entry with only a single break, and its share of the entry's operations.
 
-    Parameters
-    ----------
-    name : str
-        The module's path, with a method if only the method can be compiled, or the function's name.
-    share : float
-        The share of the entry's operations that the part performs.
+    The name is the module's path, with a method if only the method can be compiled, or the function's name.
     """
 
     name: str
@@ -78,20 +73,10 @@ class PartWithOneBreak:
 
 @dataclass(frozen=True)
 class InnerCalls:
-    """The functions and modules to compile instead of an entry.
+    """The functions and modules to compile instead of an entry, largest first, and the breaks inside them.
 
-    Parameters
-    ----------
-    calls : tuple of InnerCall
-        The functions and modules, largest first; empty if no part without breaks is worth compiling.
-    share : float
-        The share of the entry's operations that the calls perform.
-    has_all_layers : bool
-        Whether the calls run all layers with parameters that the entry runs.
-    part_with_one_break : PartWithOneBreak or None
-        If there are no calls, the part that could be compiled if one break were removed.
-    breaks : frozenset of str
-        The ids of the breaks inside the calls.
+    There are none if no part without breaks is worth compiling; one may be if one break were removed. ``share`` is that
+    of the entry's operations. If the calls have all layers, they run all those with parameters that the entry runs.
     """
 
     calls: tuple[InnerCall, ...]
@@ -109,13 +94,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Parameters
-    ----------
-    original : UncompiledOriginal
-        The entry, which runs again, uncompiled.
-    outside_break_ids : frozenset of str
-        Breaks that must stay outside the compiled parts, such as the backward pass. If there are any and the parts
-        without breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as the backward pass. If there are any and the parts without
+    breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -338,19 +318,11 @@ def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
 
 @dataclass(eq=False)
 class CallNode:
-    """The calls from one caller to one function, or to one module's method.
+    """The calls from one caller to one function, or to one module's method; the code of the root is ``None``.
 
-    Parameters
-    ----------
-    code : CodeType or None
-        The code of the function; ``None`` for the root.
-    module : torch.nn.Module or None
-        The module, if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
-    method : str
-        The name of the module's method; empty if ``Module.compile`` affects the call: it goes through
-        ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
-    direct_op_count : int
-        The number of operations that the function performs directly.
+    There is a module if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
+    ``method`` is its name, or empty if ``Module.compile`` affects the call: it goes through ``Module.__call__``, and
+    the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     """
 
     code: CodeType | None = None
@@ -375,13 +347,15 @@ class CallNode:
         return self.module is not None and not self.is_helper
 
     def layers(self) -> set[int]:
-        """Return the ids of the modules that use parameters: their own or, with no module inside, any."""
+        """Return the ids of the modules that perform operations and have parameters.
+
+        The parameters must be the module's own or, if it calls no module, may also belong to modules inside it.
+        """
         return {
             id(node.module)
             for node in self.walk()
             if node.module is not None and node.op_count
-            if next(node.module.parameters(recurse=all(child.module is None for child in node.children.values())), None)
-            is not None
+            if _has_parameters(node.module, recurse=all(child.module is None for child in node.children.values()))
         }
 
     def walk(self) -> Iterator[CallNode]:
@@ -398,13 +372,9 @@ def record_calls(
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
     Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
-    separately.
-
-    Parameters
-    ----------
-    ignores_updates : bool
-        Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
-        training step, all other operations are outside of the forward pass, such as updates of averages and metrics.
+    separately. With ``ignores_updates``, only operations count whose result requires a gradient or that a module's
+    ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of averages
+    and metrics.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
@@ -457,7 +427,8 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
 def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | None:
     """Return the module whose method a frame runs: ``forward``, or a public method that is not PyTorch's own.
 
-    A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
+    A static method, or a method that an attribute of the module replaces, cannot be compiled in place: the
+    result is then ``None``, as for the code of any other object.
     """
     code = frame.f_code
     is_forward = code.co_name == "forward"
@@ -470,6 +441,11 @@ def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | Non
     is_method = not isinstance(class_attribute, staticmethod) and attribute_of(class_attribute, "__code__") is code
     is_replaced = code.co_name in vars(first_argument)
     return first_argument if (is_forward or is_method) and not is_replaced else None
+
+
+def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
+    """Return whether a module has parameters, even if its class overrides ``parameters()``."""
+    return any(True for _ in torch.nn.Module.named_parameters(module, recurse=recurse))
 
 
 def is_framework_file(filename: str) -> bool:

@@ -42,12 +42,8 @@ RECORDER_NAME = "__graphbreak_record__"
 def instrument_text(text: str, conditions: Mapping[int, Condition]) -> str:
     """Return source text in which ``__graphbreak_record__(i, (E))`` replaces each test ``E`` with the number ``i``.
 
-    Line numbers do not change. Tests may be nested.
-
-    Parameters
-    ----------
-    conditions : mapping
-        The tests in the text, by their numbers. If a condition requires no results, only its evaluation is recorded.
+    Line numbers do not change. Tests may be nested. If a condition requires no results, only its evaluation is
+    recorded.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
@@ -178,7 +174,7 @@ class UncompiledOriginal:
         return self._edge_cases
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
-        """Return edge inputs of different kinds, and a few that the original refuses."""
+        """Return the edge inputs of a choice, one of each kind, and a few that the original refuses."""
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
@@ -220,7 +216,7 @@ class UncompiledOriginal:
 
     @property
     def misses_edge_cases(self) -> bool:
-        """Whether time ran out before all edge inputs that any function may get were derived."""
+        """Whether common edge inputs were left out for lack of time; see :class:`.Reference`."""
         return self._reference.misses_edge_cases
 
     @property
@@ -256,6 +252,11 @@ class UncompiledOriginal:
         subject.restore()
         subject.set_variables(case.input.state)
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
+
+    def run_original(self, case: ReferenceCase) -> Result:
+        """Call the original function once more on a case."""
+        with sandbox_runs():
+            return self._reference.repeat(case)
 
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]

@@ -36,13 +36,7 @@ _DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
 
 @dataclass(frozen=True)
 class EditedCells:
-    """Cells that the user edited.
-
-    Parameters
-    ----------
-    texts : tuple
-        The whole old and new text of each cell, as the editor shows it, with the magic's line.
-    """
+    """Cells that the user edited, each with its whole old and new text in the editor, with the magic's line."""
 
     texts: tuple[tuple[str, str], ...]
 
@@ -59,17 +53,9 @@ class EditedCells:
 
 @dataclass(frozen=True)
 class Patch:
-    """A patch that the user wrote.
+    """A patch that the user wrote: a unified diff, with paths as in a remedy's patch or as ``git diff`` writes them.
 
-    Parameters
-    ----------
-    text : str
-        A unified diff, with paths as in a remedy's patch or as ``git diff`` writes them.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a unified diff.
+    A ValueError is raised for any other text.
     """
 
     name: str
@@ -92,10 +78,7 @@ class Patch:
     def texts_for(self, program: Program, names: Mapping[str, str]) -> dict[str, str]:
         """Return the new text of each source that the patch changes, by the source's id.
 
-        Raises
-        ------
-        CannotApplyError
-            If the text of a source differs from the text in the patch, or the patch also changes other Python files.
+        A CannotApplyError is raised if a text differs from the patch, or the patch also changes other Python files.
         """
         new_texts: dict[str, str] = {}
         other_files: list[str] = []
@@ -119,13 +102,7 @@ def changed_files(patch: str) -> list[PatchedFile]:
 
 
 def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
-    """Return source text with the hunks of a patch applied.
-
-    Raises
-    ------
-    CannotApplyError
-        If the text does not have the lines that a hunk changes.
-    """
+    """Return source text with the hunks of a patch applied, or raise a CannotApplyError if it lacks their lines."""
     lines = text.split("\n")
     for hunk in sorted(hunks, key=lambda hunk: hunk.source_start, reverse=True):
         first = hunk.source_start - (1 if hunk.source_length else 0)
@@ -139,13 +116,7 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
 
 
 def require_exact_edits(original_texts: Mapping[str, str], change: Change) -> None:
-    """Check that the edits and the patch of a change produce the changed texts from the original.
-
-    Raises
-    ------
-    CannotApplyError
-        If the edits or the patch produce different texts.
-    """
+    """Raise a CannotApplyError if the edits or the patch of a change do not turn the original into its texts."""
     edits = edits_of(original_texts, change)
     diff = patch_of(original_texts, change, {source: f"{source}.py" for source in change.texts})
     by_path = {patched_file.path: patched_file for patched_file in PatchSet(diff)} if diff is not None else {}
@@ -159,15 +130,7 @@ def require_exact_edits(original_texts: Mapping[str, str], change: Change) -> No
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:
-    """Read a patch from a file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If the file is not a unified diff.
-    """
+    """Read a patch from a file; raise an OSError if that fails, or a ValueError if the file is not a unified diff."""
     path = Path(path).expanduser()
     return Patch(path.name, path.read_text(encoding="utf-8"))
 
@@ -175,15 +138,9 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
 def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell: str | None) -> Change:
     """Return new texts as a change that can be applied to existing functions.
 
-    Parameters
-    ----------
-    compiled_cell : str or None
-        The file name of the cell that is called, if the cell was compiled as one function.
-
-    Raises
-    ------
-    CannotApplyError
-        If an edit changes code outside of functions, which would have to run again, or how a function is compiled.
+    ``compiled_cell`` is the file name of the cell that is called, if it was compiled as one function. A
+    CannotApplyError is raised if an edit changes code outside of functions, which would have to run again, or how a
+    function is compiled.
     """
     moves_compilation = False
     for source, text in texts.items():
@@ -211,12 +168,9 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
-    """Return the replacement of a function as a change to its source; an empty change if the source is not known.
+    """Return the user's own version of a function as a change to its source; an empty change if that is not known.
 
-    Parameters
-    ----------
-    replacement : callable
-        The user's own version. The change keeps the decorators of the original function.
+    The change keeps the decorators of the original function.
     """
     function = inspect.unwrap(getattr(function, "__func__", function))
     code = getattr(function, "__code__", None)
@@ -276,14 +230,9 @@ def _source_of_path(path: str, files: Mapping[str, str], names: Mapping[str, str
 
 
 class _TopLevelPart(NamedTuple):
-    """A piece of code outside of function bodies, such as the header of a function.
+    """A piece of code outside of function bodies, such as the header of a function, in a form that can be compared.
 
-    Parameters
-    ----------
-    text : str
-        The code in a form that can be compared, without the body of a function.
-    can_be_added : bool
-        Whether a change may add the code, because it defines a function at the top level.
+    A change may add it if it defines a function at the top level.
     """
 
     text: str

@@ -44,13 +44,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[str] = ()) -> str:
-    """Return the sentence that tells the user what to decide about a break.
-
-    Parameters
-    ----------
-    failed_titles : sequence of str
-        The titles of the candidates that failed: the sentence does not propose them again.
-    """
+    """Return the sentence that tells the user what to decide about a break, without the candidates that failed."""
     if break_.owner != "own":
         steps = {OPTIMIZER_ADVICE: OPTIMIZER_MANUAL_STEP, LIBRARY_OPTIMIZER_ADVICE: LIBRARY_OPTIMIZER_MANUAL_STEP}
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)

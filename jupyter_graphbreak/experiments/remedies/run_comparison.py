@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
+_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -53,14 +54,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    Parameters
-    ----------
-    removed_break_ids : frozenset of str
-        The ids of the program's breaks whose lines no longer break on any input.
-    breaks_with_different_cause : dict
-        The new break on the same lines, for each break whose lines now break only for a different cause.
-    new_breaks : list of Break
-        The breaks on lines where the original program does not break, in the order in which they occurred.
+    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
+    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
+    which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -71,17 +67,10 @@ class BreakComparison:
 def compare_breaks(
     runs_before: Sequence[RunBreaks], runs_after: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]
 ) -> BreakComparison:
-    """Compare the breaks of a program with those of the changed program.
+    """Compare the breaks of a program with those of the changed program, both on all inputs.
 
-    Parameters
-    ----------
-    runs_before : sequence of RunBreaks
-        The breaks of the program: first those of its first call, to whose ids the result refers, then those on other
-        inputs.
-    runs_after : sequence of RunBreaks
-        The breaks of the changed program on all inputs.
-    texts : mapping
-        The old and the new text of each changed file, by the file's name.
+    The first of ``runs_before`` is the program's first call, to whose ids the result refers. ``texts`` contains the old
+    and the new text of each changed file, by the file's name.
     """
     files = _ChangedFiles(texts)
     breaks_before = [
@@ -91,11 +80,13 @@ def compare_breaks(
     ]
     breaks_after = [pair for run in runs_after for pair in run.breaks_with_lines()]
     first_call_breaks = breaks_before[: len(runs_before[0].report.breaks)]
-    remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
+    remaining_by_id = {
+        old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks
+    }
     breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
-        if (breaks_now := remaining[old.break_.id])
+        if (breaks_now := remaining_by_id[old.break_.id])
         and all(new_break.gb_type != old.break_.gb_type for new_break in breaks_now)
     }
     new_breaks = [
@@ -103,7 +94,7 @@ def compare_breaks(
         for new_break, new_lines in breaks_after
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed_break_ids = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    removed_break_ids = frozenset(ident for ident, breaks_now in remaining_by_id.items() if not breaks_now)
     return BreakComparison(removed_break_ids, breaks_with_different_cause, new_breaks)
 
 
@@ -141,7 +132,7 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except those it had elsewhere before."""
+    """Return the breaks of the changed program on the lines of a break, except those that were elsewhere before."""
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
@@ -262,10 +253,7 @@ def functions_over_recompile_limit(report: Report) -> set[str]:
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
     """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
 
-    Parameters
-    ----------
-    texts : mapping
-        As for :func:`compare_breaks`. The line is that of the old text, if the change left the line unchanged.
+    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:
@@ -292,7 +280,7 @@ def _original_line(old: str, new: str, line: int) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs raise for an input, the original in a PyTorch operation."""
+    """Return whether both programs raise for an input, with different errors, the original in a PyTorch operation."""
     raised = case.expected_result.error
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
@@ -312,6 +300,29 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
     return case.expected_result.error is not None or case.input.has_nan_number
 
 
+def has_finite_results(case: ReferenceCase) -> bool:
+    """Return whether the original returns finite numbers with finite gradients."""
+    return _is_finite((case.expected_result.value, case.expected_result.gradients))
+
+
+def has_different_derivatives(expected: Result, result: Result) -> bool:
+    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
+    if expected.error is not None or expected.backward_error is not None:
+        return False
+    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
+    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
+    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
+
+
+def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
+    if first is None or second is None:
+        tensor = first if first is not None else second
+        return tensor is None or not bool(tensor.any())
+    return first.shape == second.shape and torch.allclose(
+        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
+    )
+
+
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
@@ -328,7 +339,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
         # An input that both programs refuse is not a difference, even if their output before it differs.
         counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
-    if not _is_finite((expected.value, expected.gradients)):
+    if not has_finite_results(case):
         # An undefined gradient is not zero even if none is needed.
         renamed_diffs = [
             replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
@@ -341,22 +352,18 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
     """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
-    counting = [difference for difference in diffs if not difference.is_acceptable]
-    return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
+    counted_differences = [difference for difference in diffs if not difference.is_acceptable]
+    return bool(case.input.state and counted_differences) and all(
+        item.text.startswith(errors) for item in counted_differences
+    )
 
 
 @dataclass(frozen=True)
 class EdgeFindings:
     """The differences of a changed program on edge inputs.
 
-    Parameters
-    ----------
-    differences : list of Difference
-        The differences, without those that are only noted.
-    disqualifying_difference : str or None
-        A difference that means that the change does not work.
-    noted_difference : str or None
-        The first notable difference on tensors of a different kind, or on inputs that the original refuses.
+    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is only the first one on
+    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves those out.
     """
 
     differences: list[Difference]

@@ -91,14 +91,9 @@ class Candidate:
 
 @dataclass
 class Search:
-    """The search for the remedies of one entry.
+    """The search for the remedies of one entry: those of the breaks to remove, or of all breaks of the runner's report.
 
-    Parameters
-    ----------
-    break_ids_to_remove : frozenset of str or None
-        The breaks of the runner's report to remove; ``None`` for all of them.
-    first_break_ids : frozenset of str
-        The breaks to start with, because an earlier search was interrupted before it reached them.
+    It starts with the breaks that an earlier, interrupted search did not reach.
     """
 
     runner: TrialRunner
@@ -433,10 +428,7 @@ class Search:
     def _try_compiling_part_until(self, deadline: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
 
-        Parameters
-        ----------
-        deadline : float
-            The deadline for these trials, so that time is left for the other remedies.
+        The deadline leaves time for the other remedies.
         """
         total_deadline, self._phase_deadline, self.deadline = self.deadline, float("inf"), deadline
         try:
@@ -503,10 +495,7 @@ class Search:
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
         """Fix one more break of a changed program. Return the first better result, its step and all conditions, if any.
 
-        Parameters
-        ----------
-        max_targets : int, optional
-            The number of the program's breaks to look at. By default, it looks at all of them.
+        It looks at up to ``max_targets`` breaks of the program, by default at all of them.
         """
         report = result.report
         if report is None:
@@ -523,10 +512,8 @@ class Search:
                 if self._is_out_of_time():
                     return None
                 self.on_status(f"{proposal.title} {_location_text(target)} as well")
-                all_conditions = (
-                    *watched_conditions,
-                    *((result.change, condition) for condition in proposal.conditions),
-                )
+                new_conditions = [(result.change, condition) for condition in proposal.conditions]
+                all_conditions = (*watched_conditions, *new_conditions)
                 next_result = self._run_trial(change, goals, all_conditions)
                 if _removes_more_breaks(next_result, result, target):
                     return next_result, proposal, all_conditions
@@ -577,7 +564,7 @@ class Search:
 
 
 def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Return the candidates, except those that do no more than one with fewer steps or, before them, the same steps."""
+    """Drop each candidate that does no more than one with fewer steps, or than an earlier one with the same steps."""
 
     def is_needless(number: int, candidate: Candidate) -> bool:
         return candidate.works and any(

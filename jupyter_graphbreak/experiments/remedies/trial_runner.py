@@ -27,6 +27,8 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compare_breaks,
     compared_aspects,
     functions_over_recompile_limit,
+    has_different_derivatives,
+    has_finite_results,
     is_refusal_by_operation,
     is_refused_or_nan,
     stop_reason,
@@ -36,7 +38,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
 from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, differentiate_twice, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -65,16 +67,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledRun:
-    """One compiled run of the program on several inputs.
+    """One compiled run of the program on several inputs, with one report for the first and one for all others.
 
-    Parameters
-    ----------
-    report, other_inputs_report : Report
-        The reports for the first input, and for all other inputs.
-    results : list of Result
-        One result for each input on which the program ran.
-    is_complete : bool
-        Whether the program ran on every input that the original accepts. If not, it ran out of time.
+    It is complete if the program ran on every input that the original accepts. If not, it ran out of time.
     """
 
     report: Report
@@ -107,13 +102,7 @@ class CompiledRun:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of the trial of a change.
-
-    Parameters
-    ----------
-    removed_break_ids : frozenset of str
-        The breaks of the original that the changed program does not have on any input.
-    """
+    """The result of the trial of a change; the removed breaks are those that the program no longer has on any input."""
 
     change: Change
     verdict: RemedyVerdict
@@ -128,6 +117,9 @@ class TrialResult:
 #: The processor time in seconds after which a changed program runs on no further edge inputs.
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
+_SELECTION_CALL = ".where("
+#: The maximum number of inputs for which second derivatives are compared.
+_MAX_DIFFERENTIATED_TWICE = 24
 #: How a program with PyTorch's control flow operators may differ from the original.
 NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
@@ -153,7 +145,7 @@ def can_differentiate_twice(backend: Any) -> bool:
     return not isinstance(name, str) or name == _CHEAPEST_BACKEND
 
 
-#: Returns whether a program may still work after its run on some inputs. If not, it does not run on further inputs.
+#: Returns whether a program may still work, given a run of it. If not, it does not run on further inputs.
 IsPromising = Callable[[CompiledRun], bool]
 
 
@@ -168,7 +160,7 @@ class _RunnableChange:
 
     @property
     def equals_original_uncompiled(self) -> bool:
-        """Whether the uncompiled program equals the original, as it does if only a Dynamo setting changes."""
+        """Whether the uncompiled program is assumed to equal the original, because no code changes."""
         return not self.change.texts and not self.compiles_different_function
 
     @property
@@ -178,6 +170,11 @@ class _RunnableChange:
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
         """
         return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
+
+    @property
+    def has_selections(self) -> bool:
+        """Whether a changed source computes both branches of a condition, and selects from the results."""
+        return any(_SELECTION_CALL in text for text in self.change.texts.values())
 
     @property
     def has_control_flow_calls(self) -> bool:
@@ -242,13 +239,7 @@ class TrialRunner:
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
-        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes too long.
-
-        Returns
-        -------
-        tuple
-            The run, and the time in seconds that it took.
-        """
+        """Run the unchanged program, with the cheapest backend if its own takes too long; also return the time."""
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
         if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
@@ -294,10 +285,7 @@ class TrialRunner:
     ) -> TrialResult:
         """Run a changed program, compare its results with the original's, and reach a verdict.
 
-        Parameters
-        ----------
-        is_thorough : bool
-            Whether to use all inputs, because nothing is known about the change.
+        A thorough trial uses all inputs, because nothing is known about the change.
         """
         candidate = _RunnableChange(
             change,
@@ -329,10 +317,7 @@ class TrialRunner:
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement for the entry's function on every input, and reach a verdict.
 
-        Parameters
-        ----------
-        change : Change
-            The replacement as a change to the source, if the source is known.
+        The replacement is also given as a change to the source, if the source is known.
         """
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 
@@ -399,6 +384,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and self._loses_second_derivatives(candidate):
             verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
+        elif verdict == "works" and (case := self._case_with_other_second_derivatives(candidate)) is not None:
+            verdict, reason = "works on what ran", f"a gradient of a gradient differs with {case.input.description}"
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -421,15 +408,38 @@ class TrialRunner:
         cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
         return any(case.expected_result.gradients for case in cases)
 
+    def _case_with_other_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
+        """Return an input for which computing both branches gives different second derivatives; ``None`` without one.
+
+        The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite.
+        """
+        if not candidate.has_selections or not can_differentiate_twice(self.backend):
+            return None
+        all_cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
+        cases = [case for case in all_cases if case.expected_result.gradients and has_finite_results(case)]
+        cases.sort(key=lambda case: case.input.description.endswith("zero"), reverse=True)
+        with differentiate_twice():
+            original_results = [
+                (case, self._uncompiled_original.run_original(case)) for case in cases[:_MAX_DIFFERENTIATED_TWICE]
+            ]
+            with candidate.open_uncompiled() as (call, subject):
+                return next(
+                    (
+                        case
+                        for case, original_result in original_results
+                        if has_different_derivatives(
+                            original_result, self._uncompiled_original.run(call, subject, case)
+                        )
+                    ),
+                    None,
+                )
+
     def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
         """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
-        Returns
-        -------
-        tuple
-            The verdict, its reason, the removed breaks, the differences, and the number of edge inputs.
+        Return the verdict, its reason, the removed breaks, the differences, and the number of edge inputs.
         """
         try:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
@@ -552,7 +562,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if there are none or no time for it."""
+        """Return the original's compiled run on edge inputs; ``None`` if there are none or too little time is left."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

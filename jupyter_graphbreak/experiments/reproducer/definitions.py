@@ -176,12 +176,8 @@ def _names_outside(node: ast.AST) -> Iterator[str]:
 
 def _all_arguments(node: Definition) -> list[ast.arg]:
     arguments = node.args
-    return [
-        *arguments.posonlyargs,
-        *arguments.args,
-        *arguments.kwonlyargs,
-        *filter(None, [arguments.vararg, arguments.kwarg]),
-    ]
+    variadic_arguments = filter(None, [arguments.vararg, arguments.kwarg])
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic_arguments]
 
 
 def bound_names(node: Definition) -> Iterator[str]:

@@ -60,16 +60,10 @@ def reproduce(
     on_status: Callable[[str], None] = lambda _: None,
     runner: ScriptRunner | None = None,
 ) -> Reproducer:
-    """Return the reproducer for one finding of a report.
+    """Return the reproducer for a break, a recompile, the ``error`` or a wrong result (``check``) of a report.
 
-    Parameters
-    ----------
-    ident : str
-        The id of a break or of a recompile, ``error``, or ``check`` for a wrong result.
-    redacted : bool
-        Whether to replace the names and strings of the program.
-    seconds : float or None
-        The time limit; by default 90 seconds. The time left after the first script that works is used to reduce it.
+    In a redacted script, the program's names and strings are replaced. ``seconds`` is the time limit, by default 90
+    seconds: the first script that works is reduced until 60% of this time is over.
     """
     target = target_of(report, ident)
     if target is None:

@@ -110,7 +110,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def user_function_of(function: types.FunctionType) -> types.FunctionType | None:
-    """Return a function if the user wrote it, or else the user's function that it wraps; ``None`` if there is none."""
+    """Return the user's function that a function wraps or, if there is none, is; ``None`` if it is not the user's."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (

@@ -97,7 +97,7 @@ def _uses_undefined_names(tree: ast.Module) -> bool:
 
 
 def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without some consecutive statements of a block, large parts first."""
+    """Yield the script without consecutive statements of a block, long sequences first."""
     for block, original in enumerate(_blocks(tree)):
         size = length = len(original)
         while length >= 1:
@@ -262,7 +262,7 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _with_simpler_expression(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script with an expression replaced by one of its parts."""
+    """Yield the script with an expression replaced by one of its parts, or ``C.__new__(...)`` replaced by ``C()``."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _replaceable_expressions(node):
             for simpler_part in _simpler_expressions(part):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options
-from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import parse_expression
@@ -46,16 +45,9 @@ _COMPARED_FUNCTION = "result"
 class ScriptVariant(NamedTuple):
     """The choices to make when writing a script.
 
-    Parameters
-    ----------
-    uses_values : bool
-        Whether small tensors are written with their values instead of random values.
-    assembles_objects : bool
-        Whether objects of packages are put together from their attributes.
-    shortens_lists : bool
-        Whether lists of modules contain only the first module of each class.
-    error_setting : {"", "fullgraph", "error_on_graph_break"}
-        A setting that turns breaks into errors, in addition to those in the user's code.
+    Small tensors may have their values instead of random ones, objects of packages may be put together from their
+    attributes, and lists of modules may contain only the first module of each class. ``error_setting`` turns breaks
+    into errors, in addition to those in the user's code.
     """
 
     uses_values: bool = False
@@ -68,14 +60,8 @@ class ScriptVariant(NamedTuple):
 class Script:
     """A script as a syntax tree.
 
-    Parameters
-    ----------
-    required_parts : tuple of str
-        Parts of the text that the script must still contain after it is reduced.
-    new_names : mapping
-        The script's names for attributes of the user's modules, by their names in the user's code.
-    packages : frozenset of str
-        The packages that the script needs besides PyTorch.
+    It must still contain the required parts of its text after it is reduced. ``new_names`` contains its names for
+    attributes of the user's modules, by their names in the user's code. It needs some packages besides PyTorch.
     """
 
     tree: ast.Module
@@ -87,19 +73,10 @@ class Script:
 def write_script(
     entry: Entry, calls: Sequence[CallSpec], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
-    """Write the script for an entry.
+    """Write the script for an entry; raise an UnwritableError if a value that the call needs cannot be written.
 
-    Parameters
-    ----------
-    calls : sequence of CallSpec
-        The calls to the entry; the first one is the call that was copied.
-    settings : mapping
-        The settings of ``torch._dynamo.config`` that differ from the defaults.
-
-    Raises
-    ------
-    UnwritableError
-        If a value that the call needs cannot be written.
+    The first call is the one that was copied. The settings of ``torch._dynamo.config`` are those that differ from the
+    defaults.
     """
     writer = ScriptWriter(
         uses_values=variant.uses_values,
@@ -163,8 +140,7 @@ def _call_texts(
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            repeated_call = RepeatedCall(call.arguments, keyword_names=call.keyword_names)
-            rebuilt = rebuild_arguments(entry.call, repeated_call, entry.arguments)
+            rebuilt = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
         arguments = _arguments_text(writer, first_arguments, rebuilt)

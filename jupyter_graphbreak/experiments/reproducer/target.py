@@ -68,10 +68,7 @@ class Target:
     def is_shown_by(self, report: Report, new_names: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
 
-        Parameters
-        ----------
-        is_lenient : bool
-            Whether to ignore code, names of functions and messages, which differ in a redacted script.
+        Code, names of functions and messages differ in a redacted script; a lenient test ignores them.
         """
         match self.kind:
             case "break":
@@ -237,7 +234,7 @@ def guard_kind(guard: str) -> str:
 
 
 def first_line_of_message(message: str) -> str:
-    """Return the first line of a message; if it ends with "raised:", the first line of the inner error is added."""
+    """Return the first line of a message without memory addresses; also the next line if it ends with "raised:"."""
     without_addresses = re.sub(r" at 0x[\da-fA-F]+", "", message)
     lines = [line.strip() for line in without_addresses.strip().split("\n") if line.strip()]
     if lines and lines[0].endswith("raised:") and len(lines) > 1:

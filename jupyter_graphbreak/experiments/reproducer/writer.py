@@ -63,9 +63,7 @@ if TYPE_CHECKING:
 #: Tensors of at most ``_MAX_INTEGERS`` integers are written with their values. With ``uses_values``, all tensors of at
 #: most ``_MAX_EXACT_ELEMENTS`` elements are.
 _MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
-#: The maximum number of items in a container.
 _MAX_ITEMS = 200
-#: The maximum depth of values.
 _MAX_DEPTH = 20
 _LITERAL_TYPES = (bool, int, str, bytes, type(None), type(Ellipsis))
 #: The methods of a class that a script needs only to make instances.
@@ -75,11 +73,7 @@ _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 class ScriptWriter:
     """Collects the statements that define the objects that a call needs, in the order of their first uses.
 
-    Parameters
-    ----------
-    modules : mapping
-        The modules that the call uses, by the names of their variables; optimizers receive the parameters of these
-        modules.
+    Optimizers receive the parameters of the modules that the call uses, which are given by their variables' names.
     """
 
     def __init__(

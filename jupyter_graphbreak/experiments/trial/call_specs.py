@@ -50,9 +50,7 @@ _MAX_TENSOR_BYTES = 1 << 16
 _MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6
-#: The maximum number of values to examine.
 _MAX_VALUES = 2_000
-#: The maximum number of functions to examine.
 _MAX_FUNCTIONS = 100
 _PLAIN_TYPES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a global variable, in a function and at the top level of a cell.
@@ -161,17 +159,10 @@ class CallSite(NamedTuple):
 
 @dataclass
 class CallSpec:
-    """A call as specs of its arguments and of the state that it reads.
+    """A call as specs of its arguments and of the state that it reads, and of their parts, by path.
 
-    Parameters
-    ----------
-    arguments : dict
-        The specs of the arguments and of their parts, by path.
-    state : dict or None
-        The specs of the plain values and tensors that the callable reads besides its arguments, or ``None`` if they
-        were not examined.
-    modes : CallModes or None
-        The modes of the call, or ``None`` for those of the first call.
+    The state consists of the plain values and tensors that the callable reads besides its arguments; it is ``None`` if
+    it was not examined. Modes of ``None`` are those of the first call.
     """
 
     arguments: dict[Path, Spec]
@@ -186,7 +177,7 @@ class CallSpec:
         return {**self.arguments, **(self.state or {})}
 
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
-        """Return the plain values of the state at some paths."""
+        """Return the plain values of the state at the given paths."""
         return {
             path: value
             for path, value in (self.state or {}).items()
@@ -307,8 +298,12 @@ def key_of(fn: Callable[..., Any]) -> Hashable:
     if type(fn) is partial:
         return key_of(fn.func), len(fn.args), tuple(fn.keywords)
     function = getattr(fn, "__func__", fn)
-    decorated = _undecorated_function(function)
-    return id(getattr(function, "__code__", function)) if decorated is None else ("decorated", key_of(decorated))
+    undecorated_function = _undecorated_function(function)
+    return (
+        id(getattr(function, "__code__", function))
+        if undecorated_function is None
+        else ("decorated", key_of(undecorated_function))
+    )
 
 
 def _undecorated_function(function: Any) -> Any:
@@ -395,10 +390,7 @@ def _is_dense(value: Any) -> bool:
 def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[tuple[Path, Any]]:
     """Yield a value and its parts, by path.
 
-    Parameters
-    ----------
-    enters_objects : bool
-        Whether to search modules, optimizers and instances of user classes, besides containers.
+    With ``enters_objects``, modules, optimizers and instances of user classes are searched, besides containers.
     """
     visited_ids: set[int] = set()
     pending = [(path, value)]

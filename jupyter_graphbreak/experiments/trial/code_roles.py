@@ -44,7 +44,6 @@ _HELPER_PACKAGES = {"filelock", "mpmath", "networkx", "sympy"}
 _GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_function__", "<torch")
 #: The functions that pass a log record to the handlers. A trial captures the records, so handlers have no effect.
 _RECORD_PASSING_FUNCTIONS = {"callHandlers", "handle", "emit"}
-#: The maximum number of frames to search.
 _MAX_FRAMES = 2000
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects

@@ -94,13 +94,13 @@ def clone(
 
     Parameters
     ----------
-    failures : list
+    failures : list or None
         Collects the objects that could not be copied.
-    copy_function : callable
+    copy_function : callable or None
         Copies a function that an object refers to. Without it, functions are not copied.
-    memory_provider : MemoryProvider
+    memory_provider : MemoryProvider or None
         Provides the memory for copies of large tensors.
-    digests : dict
+    digests : dict or None
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """
@@ -548,7 +548,7 @@ def storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo that makes :func:`clone` share some objects, and the memory of tensors among them."""
+    """Return a memo that makes :func:`clone` share the given objects, and the memory of tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item
@@ -566,7 +566,6 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
 _MIN_ELEMENTS = 1 << 18
 
 
-#: The number of neighboring elements in a row.
 _ROW_ELEMENTS = 1024
 #: The number of weighted sums to which a row is reduced.
 _ROW_SUMS = 8

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
+    AS_COLUMN,
     AS_FLAG,
     LONGER_LAST_ITEM,
     NOT_CONTIGUOUS,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     #: The name of a kind of tensor, and a function that applies a change to a tensor and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
-#: The maximum number of sizes to change.
 _MAX_SIZES = 2
 #: The maximum number of edge inputs with random tensors.
 _MAX_RANDOM_INPUTS = 4
@@ -121,12 +121,8 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
-    shorter and longer lists. A function may reject them.
-
-    Parameters
-    ----------
-    state : mapping
-        The numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by name.
+    shorter and longer lists. A function may reject them. The state contains the numbers, flags, strings and tensors in
+    globals, closures and attributes that it reads, by name.
     """
     call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
@@ -161,10 +157,8 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) -> Iterator[tuple[str, Arguments]]:
     """Yield changed arguments of the same kinds as the original ones, each after a description.
 
-    Parameters
-    ----------
-    variants : mapping
-        The changes of all tensors to combine with each changed Python value, by the suffix that describes the change.
+    Each changed Python value is combined with the ``variants``: changes of all tensors, by the suffix that describes
+    them.
     """
     yield from _row_count_changes(call)
     for description, changed in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
@@ -212,6 +206,9 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
         if len(call.tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
             kind = f"{name} {WITH_EXTRA_DIMENSION}"
             yield kind, kind, call.map(only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
+        if any(tensor.dim() == 1 for tensor in tensors):
+            kind = f"{name} {AS_COLUMN}"
+            yield kind, kind, call.map(only_for(tensors, lambda tensor: tensor.unsqueeze(-1)))
     for name, description, arguments in _shrunk_arguments(call):
         if _shares_size(call, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
@@ -230,7 +227,7 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
 
 
 def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with one tensor of a different dtype, because each branch may use a different argument."""
+    """Yield arguments in which one argument has a different dtype, because each branch may use a different argument."""
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for is_floating in (True, False):
         named = [
@@ -251,7 +248,7 @@ def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Argu
 def _gradients_of_one_argument(
     call: OriginalCall, values: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one more tensor requires gradients, because one branch may ignore or detach it."""
+    """Yield arguments in which one argument requires gradients, because one branch may ignore or detach it."""
     names = [name for name, _ in call.tensors_by_name]
     changes = list(_gradient_changes(call)) if len(names) > 1 else []
     for name, (_, change) in itertools.product(names[:_MAX_SINGLE_ARGUMENTS], changes):
@@ -265,7 +262,7 @@ def _gradients_of_one_argument(
 
 
 def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may end before it."""
+    """Yield arguments with a list or tuple whose last tensor is longer, because a loop may not reach that tensor."""
     for name, value in call.by_name.items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
@@ -436,8 +433,8 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
 def _edge_values(value: Any) -> Iterator[Any]:
     """Yield edge values of the same type as a value.
 
-    These are zero, negative and large numbers; the opposite flag; lists and tuples of different lengths; and tensors of
-    zeros, of the opposite sign and of infinite numbers.
+    These are zero, negative and large numbers, infinity and nan; the opposite flag; lists and tuples of different
+    lengths; and tensors of zeros, of the opposite sign and of infinite numbers.
     """
     if is_instance(value, bool):
         yield not value
@@ -478,7 +475,7 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments in which only one tensor becomes zero: if all are zero, a result may not be finite."""
+    """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
     named = call.tensors_by_name
     for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
@@ -534,7 +531,7 @@ def _gradient_changes(call: OriginalCall) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     call: OriginalCall, variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with edge numbers whose tensors require gradients, as the branch not taken may have a nan one."""
+    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a nan gradient."""
     for kind, change in _gradient_changes(call):
         require = functools.partial(change, identity)
         numbers = (

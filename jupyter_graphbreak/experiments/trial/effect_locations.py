@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def with_effects(
     report: Report, files: Mapping[str, str], effects: Iterable[ObservedEffect], find_cell: FindCell = cell_of_shell
 ) -> Report:
-    """Return a copy of a report that also lists some effects, without duplicates."""
+    """Return a report to which the given effects have been added, without duplicates."""
     sources = list(report.sources)
     ids_by_file = {filename: ident for ident, filename in files.items()}
     listed_effects = list(report.effects or [])
@@ -53,10 +53,7 @@ def with_effects(
 def locator(source_ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost stack entry that is in a source and not in PyTorch.
 
-    Parameters
-    ----------
-    source_ids : mapping
-        The id of each source of the report, by its file name.
+    ``source_ids`` contains the id of each source of the report, by its file name.
     """
     packages = package_paths()
 

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
     """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
 
-    Parameters
-    ----------
-    receive : callable
-        Receives the logger, level and message of each record, once for each sink.
+    ``receive`` is called with the logger, level and message of each record, once for each sink.
     """
     handler_class = getattr(sys.modules.get("loguru._handler"), "Handler", None)
     emit = getattr(handler_class, "emit", None)
@@ -63,15 +60,9 @@ def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> 
 class Effects:
     """The output, warnings and log records of a call.
 
-    Parameters
-    ----------
-    warnings : list of WarningMessage
-        All warnings, including PyTorch's warnings about compiling.
-    log_records : list of (str, str, str)
-        Logger, level and message of each record, except PyTorch's records about compiling.
-    order : list of (str, str)
-        The effects in order, except PyTorch's warnings and records about compiling. Each consists of its kind, which is
-        "stdout", "stderr", "warning" or "log", and its text.
+    ``warnings`` includes PyTorch's warnings about compiling, but ``log_records``, each with its logger, level and
+    message, and ``order`` lack those about compiling. ``order`` contains all effects in order, each as its kind, which
+    is "stdout", "stderr", "warning" or "log", and its text.
     """
 
     stdout: str = ""
@@ -113,21 +104,11 @@ class _OrderedStream(io.StringIO):
 def capture_effects(
     handlers: Mapping[int, logging.Handler] | None = None, filters: Mapping[int, Any] | None = None
 ) -> Iterator[Effects]:
-    """Capture the output, warnings and log records of this thread while the context is open.
+    """Yield the output, warnings and log records of this thread, complete once the context is closed.
 
-    Parameters
-    ----------
-    handlers : mapping, optional
-        Copies of the handlers whose classes the user wrote, by the ids of the originals. If given, the copies receive
-        the records of this thread, and the process's filters apply to warnings as if none had been shown before.
-        Otherwise no handler receives a record, and every warning is captured.
-    filters : mapping, optional
-        Copies of the filters of loggers, by the ids of the originals.
-
-    Yields
-    ------
-    Effects
-        Complete once the context is closed.
+    Handlers whose classes the user wrote can have copies, by the ids of the originals. These receive the records of
+    this thread, and the process's filters apply to warnings as if none had been shown before. Without ``handlers``, no
+    handler receives a record, and every warning is captured. ``filters`` are copies of the filters of loggers.
     """
     effects = Effects()
 
@@ -227,12 +208,8 @@ def _capture_records(
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
-    Parameters
-    ----------
-    handlers : mapping
-        The replacements for handlers, by the ids of the handlers. Handlers without a replacement receive nothing.
-    filters : mapping
-        The replacements for the filters of loggers, by the ids of the filters. Filters without one are ignored.
+    Handlers and filters have replacements by their ids. Handlers without one receive nothing, and filters without one
+    are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter

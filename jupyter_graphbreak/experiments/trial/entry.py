@@ -127,13 +127,7 @@ def backend_name(backend: str | Callable[..., Any]) -> str:
 
 
 class RecordedEntries:
-    """The entries of a run, in the order in which they were compiled.
-
-    Parameters
-    ----------
-    looks_for_nan : bool
-        Whether to look for the first call that returns NaN.
-    """
+    """The entries of a run, in the order in which they were compiled; may look for the first call that returns NaN."""
 
     def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
@@ -220,7 +214,7 @@ class RecordedEntries:
 
     @disable_gradients_and_overrides()
     def note_end(self, started_call: StartedCall, result: Any) -> None:
-        """Compare the states before and after a call now, because a context around the call may restore the state."""
+        """Note the end of a call. Compare the states now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
             self._record_call_with_nan(started_call, result)
@@ -251,9 +245,14 @@ class RecordedEntries:
         The copy is ``None`` if this is the first call to the entry, or if there was not enough memory for a copy. The
         result is ``None`` if there is no such call.
         """
-        return next(
-            (self._calls_with_nan.get(key) for recorded_entry, key in self._keys if recorded_entry is entry), None
-        )
+        return self._calls_with_nan.get(self._key_of(entry))
+
+    def _key_of(self, entry: Entry) -> Any:
+        return next((key for recorded_entry, key in self._keys if recorded_entry is entry), None)
+
+    def _keys_of_alike(self, entry: Entry) -> dict[Any, None]:
+        """Return the keys of an entry and of modules like it."""
+        return dict.fromkeys(key for known, key in self._keys if known is entry or _are_alike(known, entry))
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, state_before in ended_calls:
@@ -270,30 +269,21 @@ class RecordedEntries:
         of one class share their code, so the state of one module can cause recompiles in calls to another one. If
         the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """
-        keys = dict.fromkeys(
-            key for recorded_entry, key in self._keys if recorded_entry is entry or _are_alike(recorded_entry, entry)
-        )
-        own_key = next((key for recorded_entry, key in self._keys if recorded_entry is entry), None)
+        own_key = self._key_of(entry)
         calls = self.call_history.calls_to(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied in a later call
             return [call for call in calls if call.modes == entry.modes]
+        keys = self._keys_of_alike(entry)
         return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
     def count_calls(self, entry: Entry) -> int:
         """Return the number of calls to an entry in the run, or one if the number is not known."""
-        return max(
-            1,
-            next(
-                (self.call_history.count_calls(key) for recorded_entry, key in self._keys if recorded_entry is entry), 1
-            ),
-        )
+        return max(1, self.call_history.count_calls(self._key_of(entry)))
 
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run repeated a call to an entry, or to a module like it."""
-        keys = {
-            key for recorded_entry, key in self._keys if recorded_entry is entry or _are_alike(recorded_entry, entry)
-        }
-        return any(self.call_history.count_calls(key) > len(self.call_history.calls_to(key)) for key in keys)
+        history = self.call_history
+        return any(history.count_calls(key) > len(history.calls_to(key)) for key in self._keys_of_alike(entry))
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -374,13 +364,9 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(fn: Any) -> Iterator[None]:
-    """Make Dynamo compile a copied callable again, as in its run, with a separate cache while the context is open.
+    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open.
 
-    Parameters
-    ----------
-    fn : callable
-        A function, a method, a module, or a cell that the magic compiled as one function. Such a cell is compiled with
-        the Dynamo settings for cells.
+    A cell that the magic compiled as one function is compiled with the Dynamo settings for cells.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_code_objects(fn)))

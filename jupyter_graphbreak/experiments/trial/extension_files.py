@@ -305,11 +305,8 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return
-    paths = (
-        value
-        for value in (*args, *kwargs.values())
-        if _is_path(value, accepts_any_string=not opener.takes_other_strings)
-    )
+    accepts_any_string = not opener.takes_other_strings
+    paths = (value for value in (*args, *kwargs.values()) if _is_path(value, accepts_any_string=accepts_any_string))
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
@@ -340,8 +337,5 @@ def _is_path(value: Any, *, accepts_any_string: bool) -> bool:
         return True
     # Without `accepts_any_string`, bytes are the content of a file.
     text = os.fsdecode(value) if isinstance(value, bytes) and accepts_any_string else value
-    return (
-        isinstance(text, str)
-        and text != ":memory:"
-        and (accepts_any_string or _PATH_PATTERN.fullmatch(text) is not None)
-    )
+    is_text = isinstance(text, str) and text != ":memory:"
+    return is_text and (accepts_any_string or _PATH_PATTERN.fullmatch(text) is not None)

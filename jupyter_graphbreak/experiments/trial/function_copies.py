@@ -51,21 +51,9 @@ LRU_CACHE = type(functools.lru_cache(len))
 class FunctionCopier:
     """Copies functions and objects so that the copies share what the originals share.
 
-    Parameters
-    ----------
-    earlier_origin_ids : mapping
-        The ids of original namespaces, by the ids of copies made earlier.
-
-    Attributes
-    ----------
-    bindings : list
-        The bindings of the names that the copied functions read or write.
-    origin_ids : dict
-        The ids of the original namespaces, by the ids of their copies.
-    uncopied_objects : list
-        The objects that could not be copied.
-    uncopied_descriptions : list of str
-        The names and types of the uncopied objects, with the reasons.
+    ``bindings`` are those of the names that the copied functions read or write. ``origin_ids``, of this copier and of
+    earlier ones, are the ids of the original namespaces, by the ids of their copies. The descriptions of objects that
+    could not be copied consist of the name, the type and the reason.
     """
 
     def __init__(self, earlier_origin_ids: Mapping[int, int], memory_provider: MemoryProvider) -> None:

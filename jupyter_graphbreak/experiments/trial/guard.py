@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dis
 from dataclasses import replace
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 import msgspec.structs
@@ -90,17 +91,9 @@ def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> in
 def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
-    Parameters
-    ----------
-    *callables : callable
-        The callables that run. Their code is searched for the line that changes the state of the process.
-    changeable_parts : iterable of LibraryPart
-        The parts of packages that the callables may change.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the code was stopped, even if it caught the exception, or if user code has changed the state.
+    The code of the callables that run is searched for the line that changes the state of the process. The changeable
+    parts of packages are those that they may change. A TrialStoppedError is raised if the code was stopped, even if it
+    caught the exception, or if user code has changed the state.
     """
     guard = _EffectGuard(callables)
     with (
@@ -137,12 +130,8 @@ def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = (
 
 def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
     """Return the innermost line of user code in a traceback, or ``None`` if there is none."""
-    location = None
-    while traceback is not None:
-        if is_user_code(traceback.tb_frame.f_code.co_filename):
-            location = entry_of_frame(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return location
+    frames = [frame for frame, _ in walk_tb(traceback) if is_user_code(frame.f_code.co_filename)]
+    return entry_of_frame(frames[-1]) if frames else None
 
 
 def state_effect(
@@ -150,10 +139,7 @@ def state_effect(
 ) -> ObservedEffect | None:
     """Return the first change to the process's state that user code makes, or ``None`` if only libraries make changes.
 
-    Parameters
-    ----------
-    changing_lines : dict
-        The lines that were observed making changes, by the descriptions of the changes.
+    ``changing_lines`` were observed making changes, by the descriptions of the changes.
     """
     changes, callables = list(changes), list(callables)
     imported_functions = functions_by_name(callables) if changes else {}
@@ -182,7 +168,7 @@ class EffectRecorder:
             self.recorded_effects.append((callers, effect))
 
     def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
-        """Record the line that changes a part of the process's state."""
+        """Record the line that changes a part of the process's state while compiled code runs."""
         if any(True for _ in enclosing_callable_ids(frame)):
             self.changing_lines.setdefault(description, location)
 
@@ -217,11 +203,7 @@ class RunEffects:
 
 def _contains_line(code: CodeType, location: StackEntry) -> bool:
     lines = [line for _, _, line in code.co_lines() if line is not None]
-    return (
-        code.co_filename == location.filename
-        and location.line is not None
-        and min(lines) <= location.line <= max(lines)
-    )
+    return code.co_filename == location.filename and min(lines) <= (location.line or -1) <= max(lines)
 
 
 @contextlib.contextmanager

@@ -45,11 +45,7 @@ def modules_of(
 class InnerModules:
     """Modules inside an entry that run compiled, as after ``Module.compile``, during calls to the entry.
 
-    Parameters
-    ----------
-    module_methods : collection of tuple
-        The path of each module, and the name of the method to compile. An empty name stands for the module's calls,
-        which ``Module.compile`` compiles.
+    Each consists of its path and the name of the method to compile. An empty name stands for the module's calls.
     """
 
     def __init__(

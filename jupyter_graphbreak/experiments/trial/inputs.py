@@ -51,6 +51,7 @@ BOOL_TENSORS = "bool tensors"
 AS_FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
 WITH_EXTRA_DIMENSION = "with one more dimension"
+AS_COLUMN = "as a column"
 OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
@@ -110,7 +111,9 @@ class Input:
     @property
     def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_EXTRA_DIMENSION)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(
+            (WITH_EXTRA_DIMENSION, AS_COLUMN)
+        )
 
     @property
     def has_nan_number(self) -> bool:
@@ -211,11 +214,8 @@ def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
     named_values = [(name, value) for name, value in call.by_name.items() if tensors_in(value)]
     if not named_values:
         return
-    target = (
-        named_values[0][0]
-        if len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
-        else "all tensors"
-    )
+    is_single_tensor = len(named_values) == 1 and is_instance(named_values[0][1], torch.Tensor)
+    target = named_values[0][0] if is_single_tensor else "all tensors"
     may_be_indices = call.may_be_indices
     yield f"{target} negated", unless(may_be_indices, negate, roll)
     yield f"{target} zero", unless(may_be_indices, torch.zeros_like, fill_with_minimum)
@@ -263,7 +263,5 @@ def _size_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     for size in sizes[:2]:
         for new_size in dict.fromkeys([size + 1, *(length for length in hinted_lengths if 0 < length <= _MAX_SIZE), 1]):
             if new_size != size:
-                yield (
-                    f"size {new_size} instead of {size}",
-                    call.map(functools.partial(resize, size=size, new_size=new_size)),
-                )
+                change = functools.partial(resize, size=size, new_size=new_size)
+                yield f"size {new_size} instead of {size}", call.map(change)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+import traceback
 
 from jupyter_graphbreak.faults import collect_fault, internal_error_sentence
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 #: The file of Python's module ``copy``.
 _COPY_FILE = copy.__file__
@@ -21,13 +18,10 @@ _RERAISING_FUNCTION = "Reference.__init__"
 
 def is_internal(error: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, rather than in the user's code."""
-    code: CodeType | None = None
-    traceback = error.__traceback__
-    while traceback is not None:
-        code, traceback = traceback.tb_frame.f_code, traceback.tb_next
-    if code is None or isinstance(error, OSError | ValueError) or code.co_qualname == _RERAISING_FUNCTION:
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not codes or isinstance(error, OSError | ValueError) or codes[-1].co_qualname == _RERAISING_FUNCTION:
         return False  # OSError and ValueError are usage errors, raised on purpose
-    return code.co_filename.startswith((OWN_FOLDER, _COPY_FILE))
+    return codes[-1].co_filename.startswith((OWN_FOLDER, _COPY_FILE))
 
 
 def note_if_internal(activity: str, error: BaseException) -> None:

@@ -70,16 +70,8 @@ class StorageRecorder(MemoryProvider):
 class SharedMemory(MemoryProvider):
     """Large memory that several copies share. All runs use one copy, which is restored before each run.
 
-    Parameters
-    ----------
-    storage_copies : iterable of StorageCopy
-        Existing copies. If the tensor that a copy was made from is unchanged, all runs use this copy, which is restored
-        from the tensor.
-
-    Attributes
-    ----------
-    digests : dict
-        Digests of tensors in memory that no run has changed.
+    If the tensor that an existing copy was made from is unchanged, all runs use this copy, which is restored from the
+    tensor. ``digests`` are those of tensors in memory that no run has changed.
     """
 
     def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
@@ -127,12 +119,8 @@ class SharedMemory(MemoryProvider):
         """Share large memory that a run has created, such as the state of an optimizer, among all copies.
 
         From now on, :meth:`restore` restores the current content. A tensor for which a run of another copy has created
-        memory of the same size under the same name moves into that memory, and takes over its content.
-
-        Raises
-        ------
-        MemoryError
-            If the content takes too much memory to be saved.
+        memory of the same size under the same name moves into that memory, and takes over its content. A MemoryError is
+        raised if the content takes too much memory to be saved.
         """
         moved_storages: dict[Any, _CopiedStorage] = {}
         with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
@@ -159,26 +147,10 @@ class SharedMemory(MemoryProvider):
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether runs have not changed a storage that :meth:`restore` restores."""
-        copied_storage = self._storages_by_key.get(memory_key(storage))
-        return (
-            copied_storage is not None
-            and copied_storage.working_copy.data_ptr() == storage.data_ptr()
-            and copied_storage.is_unchanged()
-        )
+        return self.restores(storage) and self._storages_by_key[memory_key(storage)].is_unchanged()
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
-        """Undo the changes that runs have made.
-
-        Parameters
-        ----------
-        keys : container
-            The keys of the storages to restore. By default, all storages are restored.
-
-        Returns
-        -------
-        bool
-            Whether runs had changed any of these storages.
-        """
+        """Undo the changes that runs have made to storages, by default to all; return whether there were any."""
         changed_copies = [
             copied_storage
             for copied_storage in self._copied_storages
@@ -239,13 +211,7 @@ class SharedMemory(MemoryProvider):
 
 
 def _save_content(storage: torch.UntypedStorage) -> _CopiedStorage:
-    """Return a storage with a copy of its content.
-
-    Raises
-    ------
-    MemoryError
-        If there is not enough memory for the copy.
-    """
+    """Return a storage with a copy of its content; raise a MemoryError if there is not enough memory."""
     limit = memory_limit(storage.device)
     if storage.nbytes() > limit:
         message = (

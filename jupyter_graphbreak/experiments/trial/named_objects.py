@@ -26,12 +26,8 @@ RESULT = "the result"
 def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:
     """Yield the path and the object for every object in a value that a call can change, once for each of its paths.
 
-    Parameters
-    ----------
-    name : str
-        The name at the beginning of the paths. Empty for a module whose parameters have no prefix.
-    visited_ids : set of int
-        The ids of objects that have been searched. The set is updated.
+    The name is the beginning of the paths; it is empty for a module whose parameters have no prefix. ``visited_ids``
+    are those of objects that have been searched; the set is updated.
     """
     visited_ids = set() if visited_ids is None else visited_ids
     pending = [(name, value)]

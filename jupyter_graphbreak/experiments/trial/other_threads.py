@@ -13,12 +13,12 @@ from threading import get_ident
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
     from typing import TextIO
     from warnings import WarningMessage
 
@@ -132,12 +132,8 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
     """Preserve the current warning filters for other threads, whatever filters this thread sets.
 
     Python has one list of filters, which must accept every warning while the context is open. The warnings of this
-    thread are shown as usual. Only one thread at a time can open the context.
-
-    Parameters
-    ----------
-    registries : list of tuple, optional
-        The current result of :func:`warning_registries`, which takes half a millisecond to compute.
+    thread are shown as usual. Only one thread at a time can open the context. :func:`warning_registries` takes half a
+    millisecond, so its current result can be given.
     """
     with _isolation_lock:
         if _open_isolations:
@@ -252,12 +248,8 @@ def _namespace_of(module: Any) -> dict[str, Any]:
 
 def _namespace_at(filename: str) -> dict[str, Any]:
     """Return the globals of the code in a file that issues a warning on this thread."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
-    while frame is not None:
-        if frame.f_code.co_filename == filename:
-            return frame.f_globals
-        frame = frame.f_back
-    return {}
+    frames = frames_outward(sys._getframe(1))  # noqa: SLF001 - the only way to find the warning code
+    return next((frame.f_globals for frame in frames if frame.f_code.co_filename == filename), {})
 
 
 class _ProbeWarning(Warning):
@@ -273,15 +265,10 @@ def filters_version() -> Any:
 
 
 def busy_thread_name(filenames: Container[str] = ()) -> str | None:
-    """Return the name of another thread that is running the user's code, ``None`` if there is none.
+    """Return the name of another thread that is running the user's code; ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
-    included, because it will call the user's code.
-
-    Parameters
-    ----------
-    filenames : container of str
-        Library files whose code is treated as the user's.
+    included, because it will call the user's code. The code of the given library files is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way

@@ -10,6 +10,7 @@ import random
 import sys
 import types
 from collections import defaultdict
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,7 @@ _MAX_LINES = 20_000
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded paths for an alias.
 _MAX_ALIAS_PATHS = 20
+_differentiates_twice: ContextVar[bool] = ContextVar("differentiates_twice", default=False)
 
 
 class Layout(NamedTuple):
@@ -78,7 +80,8 @@ class Result:
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
         gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
-        raised an exception or ran in inference mode, or no backward pass was requested.
+        raised an exception or ran in inference mode, or no backward pass was requested. Within
+        :func:`differentiate_twice`, these are second derivatives.
     state_before : dict
         The state before all runs, by name.
     paths : frozenset of str
@@ -122,19 +125,10 @@ def run(
 ) -> Result:
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
-    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them.
-
-    Parameters
-    ----------
-    subject : Subject
-        The copied function that the program is, or that it was made from.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the program was stopped before it had an effect outside its copies, or if it changed the process's state.
-    TimeUpError
-        If the time limit has passed.
+    Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them. The
+    subject is the copied function that the program is, or that it was made from. A TrialStoppedError is raised if the
+    program was stopped before it had an effect outside its copies, or if it changed the process's state, and a
+    TimeUpError if the time limit has passed.
     """
     require_time("call")
     copies = subject.copy_arguments(arguments)
@@ -152,16 +146,16 @@ def run(
         value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
         values_after = {RESULT: value, **copies.by_name(subject.call)}
-        objects = _observe_objects(value, copies, subject, tensors_before)
+        tensors, facts = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and error is None and not torch.is_inference_mode_enabled():
-            gradients, backward_error = _run_backward(objects.tensors)
+            gradients, backward_error = _run_backward(tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, objects.requires_grad,
-        objects.leaf_grads, gradients, backward_error, subject.initial_state, objects.paths, objects.aliases,
-        random_after, modes_after, objects.layouts, objects.changed_in_place,
+        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, gradients=gradients,
+        backward_error=backward_error, state_before=subject.initial_state, random=random_after, modes=modes_after,
+        **facts,
     )  # fmt: skip
 
 
@@ -189,48 +183,32 @@ def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) 
         return None, error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
 
 
-class _Objects(NamedTuple):
-    """The objects of the result, the arguments and the state after a call; see :class:`Result`."""
-
-    tensors: dict[str, torch.Tensor]
-    paths: frozenset[str]
-    aliases: dict[str, tuple[str, frozenset[str]]]
-    leaf_grads: dict[str, torch.Tensor | None]
-    requires_grad: dict[str, bool]
-    layouts: dict[str, Layout]
-    changed_in_place: dict[str, bool]
-
-
 @disable_gradients_and_overrides()
 def _observe_objects(
     value: Any, arguments: Arguments, subject: Subject, tensors_before: Mapping[str, tuple[torch.Tensor, Any]]
-) -> _Objects:
-    """Return the state of the objects after a call and before its backward pass.
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Return the tensors after a call and before its backward pass, and the fields of :class:`Result` about objects.
 
-    Parameters
-    ----------
-    tensors_before : mapping
-        The tensors before the call; see :func:`_tensors_with_change_counts`.
+    ``tensors_before`` were found before the call; see :func:`_tensors_with_change_counts`.
     """
     objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
     tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
-    return _Objects(
-        tensors=tensors,
-        paths=frozenset(path for path, _ in objects),
-        aliases=_aliases(objects),
-        leaf_grads={
+    return tensors, {
+        "paths": frozenset(path for path, _ in objects),
+        "aliases": _aliases(objects),
+        "leaf_grads": {
             path: subject.snapshot(item.grad, {})
             for path, item in tensors.items()
             if item.is_leaf and item.requires_grad
         },
-        requires_grad={path: item.requires_grad for path, item in tensors.items()},
-        layouts={path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
-        changed_in_place={
+        "requires_grad": {path: item.requires_grad for path, item in tensors.items()},
+        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
+        "changed_in_place": {
             path: in_place_change_count(item) != tensors_before[path][1]
             for path, item in tensors.items()
             if path in tensors_before and tensors_before[path][0] is item
         },
-    )
+    }
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
@@ -284,6 +262,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     if not roots:
         return None, None
     leaves = {path: item for path, item in tensors.items() if item.is_leaf and item.requires_grad}
+    if _differentiates_twice.get():
+        return _second_derivatives(list(roots.values()), leaves)
     saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     backward_error = None
     try:
@@ -308,15 +288,42 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 
 
 @contextlib.contextmanager
+def differentiate_twice() -> Iterator[None]:
+    """Replace the gradients in the results of runs with second derivatives: the gradients of these gradients."""
+    token = _differentiates_twice.set(True)
+    try:
+        yield
+    finally:
+        _differentiates_twice.reset(token)
+
+
+def _second_derivatives(
+    roots: list[torch.Tensor], leaves: dict[str, torch.Tensor]
+) -> tuple[dict[str, torch.Tensor | None], Exception | None]:
+    """Return the gradients of the gradients of the leaves by path, and the exception that a backward pass raised."""
+
+    def differentiate(tensors: list[torch.Tensor], *, create_graph: bool = False) -> list[torch.Tensor | None]:
+        # A derivative of squares depends on the tensors themselves, unlike that of a weighted sum.
+        weights = [gradient_weights(tensor) * tensor for tensor in tensors]
+        leaf_tensors = list(leaves.values())
+        return list(torch.autograd.grad(tensors, leaf_tensors, weights, create_graph=create_graph, allow_unused=True))
+
+    try:
+        with torch.enable_grad():
+            gradients = differentiate(roots, create_graph=True) if leaves else []
+            roots = [gradient for gradient in gradients if gradient is not None and gradient.requires_grad]
+            second_derivatives = differentiate(roots) if roots else [None] * len(leaves)
+    except Exception as error:  # noqa: BLE001 - the exception is the finding
+        return {}, error.with_traceback(None)
+    return dict(zip(leaves, second_derivatives, strict=True)), None
+
+
+@contextlib.contextmanager
 def _digest_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
     """Replace the gradient of each large leaf with a digest as soon as a backward pass has computed the gradient.
 
-    Otherwise all gradients, which take as much memory as the leaves, would exist at once.
-
-    Yields
-    ------
-    dict
-        The digests, by the ids of the leaves.
+    Otherwise all gradients, which take as much memory as the leaves, would exist at once. Yield the digests, by the ids
+    of the leaves.
     """
     digests: dict[int, torch.Tensor] = {}
 
@@ -403,10 +410,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
 def limit_lines() -> Iterator[set[tuple[str, int]]]:
     """Stop a function that runs too many lines, because it may never return for an unexpected input.
 
-    Yields
-    ------
-    set of tuple
-        The files and numbers of the lines that have run.
+    Yield the files and numbers of the lines that have run.
     """
     counter = _LineCounter()
     with _set_trace_function(counter.trace_call):
@@ -435,10 +439,7 @@ def _active_trace_function() -> Any:
 def sandbox_runs() -> Iterator[None]:
     """Isolate the process from the runs in this context: hide their output, prevent effects and restore state.
 
-    Raises
-    ------
-    TrialStoppedError
-        If a run was stopped.
+    A TrialStoppedError is raised if a run was stopped.
     """
     remember_streams()
     numpy = sys.modules.get("numpy")

@@ -65,13 +65,7 @@ COMPILER_CHANGE_PREFIX = "sets settings of torch."
 
 
 class ProcessState:
-    """The state of the process when the object was created.
-
-    Parameters
-    ----------
-    changeable_parts : iterable of LibraryPart
-        Parts of packages to include, because the code that will run mentions them.
-    """
+    """The state of the process, and of parts of packages that the code mentions, when the object was created."""
 
     def __init__(self, changeable_parts: Iterable[LibraryPart] = ()) -> None:
         loaded_modules = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
@@ -539,10 +533,7 @@ def find_changing_line(
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
-    Parameters
-    ----------
-    imported_functions : mapping
-        The module and the original name of each library function that the code imported, by its name in the code.
+    The code imports each library function, of a module and with an original name, under its name in the code.
     """
     aliases = {
         alias
@@ -578,17 +569,8 @@ _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "_
 def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     """Release copied locks, which are free when the context starts, if code in the context leaves them locked.
 
-    Parameters
-    ----------
-    locks : sequence of Lock or RLock
-        The locks of the copies.
-    fn : callable
-        The callable that runs. Its code is searched for the line that acquires a lock.
-
-    Raises
-    ------
-    TrialStoppedError
-        If a lock was left locked, or if the code waited for a lock that only the code itself could release.
+    The code of ``fn`` is searched for the line that acquires a lock. A TrialStoppedError is raised if a lock was left
+    locked, or if the code waited for a lock that only the code itself could release.
     """
     with _free_locks_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed_locks:
         try:

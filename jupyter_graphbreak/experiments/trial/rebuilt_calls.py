@@ -9,7 +9,7 @@ import inspect
 import math
 import types
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,18 +29,6 @@ _CALLABLE_TYPES = types.FunctionType | types.BuiltinFunctionType | types.MethodT
 
 class CannotRebuildError(Exception):
     """The arguments of a call cannot be created again from the recording."""
-
-
-class RecordedCall(Protocol):
-    """A call whose specs were recorded."""
-
-    @property
-    def arguments(self) -> Mapping[Path, Any] | None:
-        """The specs of the call's arguments, by path, or ``None`` if there are none."""
-
-    @property
-    def keyword_names(self) -> frozenset[str]:
-        """The names of the arguments that were passed by keyword."""
 
 
 def can_be_rebuilt(call: CallSpec, first_call: CallSpec) -> bool:
@@ -67,14 +55,9 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return the arguments of a call, as many by position as the signature and ``keyword_names`` allow.
+    """Return the arguments of a call; those that the signature and ``keyword_names`` allow are positional.
 
-    Parameters
-    ----------
-    arguments_by_name : mapping
-        The arguments by parameter name.
-    keyword_names : collection of str
-        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes these.
+    Dynamo's wrapper around modules distinguishes the arguments to pass by keyword, which ``keyword_names`` contains.
     """
     try:
         signature = inspect.signature(getattr(fn, "forward", fn))
@@ -106,15 +89,14 @@ def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Argume
     )
 
 
-def rebuild_arguments(fn: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuild_arguments(
+    fn: Callable[..., Any], specs: Mapping[Path, Any], keyword_names: frozenset[str], first_arguments: Arguments
+) -> Arguments:
     """Return the arguments of a call, rebuilt from their specs and from the arguments of the first call.
 
-    Raises
-    ------
-    CannotRebuildError
-        If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
+    A CannotRebuildError is raised if the arguments contain anything but tensors, plain values, containers of these, and
+    objects of the first call.
     """
-    specs = recorded_call.arguments or {}
     first_values = first_arguments.by_name(fn)
     tensors: dict[int, torch.Tensor] = {}
 
@@ -140,14 +122,13 @@ def rebuild_arguments(fn: Callable[..., Any], recorded_call: RecordedCall, first
         if not path.steps
         # A frame has the defaults for arguments that the call left out, but passing them would recompile a wrapper.
         and not (
-            path.root.name in defaults.keys() - first_values.keys() - recorded_call.keyword_names
-            and spec is defaults[path.root.name]
+            path.root.name in defaults.keys() - first_values.keys() - keyword_names and spec is defaults[path.root.name]
         )
     ]
     arguments_by_name = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         arguments_by_name.setdefault("self", first_values["self"])
-    return bind_arguments(fn, arguments_by_name, recorded_call.keyword_names)
+    return bind_arguments(fn, arguments_by_name, keyword_names)
 
 
 def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
@@ -209,7 +190,7 @@ def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:
 
 
 def repeat_to_shape(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a new shape, with repeated values, or zeros if the tensor is empty."""
+    """Return a copy of a tensor in a new shape, with values repeated or cut off, or zeros if the tensor is empty."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)
         index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())

@@ -155,10 +155,7 @@ class Reference:
     ) -> list[ReferenceCase]:
         """Return cases for the given arguments and further random seeds or, without arguments, for derived inputs.
 
-        Parameters
-        ----------
-        time_budget : TimeBudget, optional
-            The time after which no further input is derived.
+        No further input is derived once the time budget is spent.
         """
         cases: list[ReferenceCase] = []
         if given_arguments:
@@ -219,6 +216,10 @@ class Reference:
         if is_repeatable:
             self._repeated_lines.add(case.lines)
         return is_repeatable
+
+    def repeat(self, case: ReferenceCase) -> Result:
+        """Call the function once more with the input of a case, and return the result."""
+        return self._run_input(case.input)
 
     def repeat_on_new_copies(self) -> Result:
         """Call new copies of the function and its objects with the first input, and return the result."""
@@ -351,7 +352,5 @@ def smaller_arguments(original_arguments: Arguments, size: int) -> Iterator[tupl
     adds_divisible_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
     for smaller_size in (unused_size, _DIVISIBLE_SIZE) if adds_divisible_size else (unused_size,):
         if 2 * smaller_size <= size:
-            yield (
-                map_tensors(original_arguments, functools.partial(resize, size=size, new_size=smaller_size)),
-                smaller_size,
-            )
+            change = functools.partial(resize, size=size, new_size=smaller_size)
+            yield map_tensors(original_arguments, change), smaller_size

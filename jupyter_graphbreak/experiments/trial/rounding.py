@@ -41,11 +41,11 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
     ]
     try:
         with torch.no_grad():
-            changed = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
-            for tensor in changed:
+            fractional_parameters = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
+            for tensor in fractional_parameters:
                 noise = torch.rand(tensor.shape, generator=generator).to(tensor.device, tensor.dtype)
                 tensor.data = tensor * (1 + _NOISE * torch.finfo(tensor.dtype).eps * noise)
-        yield bool(changed)
+        yield bool(fractional_parameters)
     finally:
         subject.restore()
 
@@ -53,10 +53,7 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
 def rounding_errors(expected: Result, with_noise: Result) -> dict[int, RoundingErrors]:
     """Return the rounding errors in the tensors that a call leaves behind, by the ids of the expected tensors.
 
-    Parameters
-    ----------
-    expected, with_noise : Result
-        The outcomes of a call, and of the same call with slightly different parameters.
+    ``with_noise`` is the outcome of the same call with slightly different parameters.
     """
     errors: dict[int, RoundingErrors] = {}
     if with_noise.error is not None:  # what it has not done is no rounding error

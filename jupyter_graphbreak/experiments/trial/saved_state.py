@@ -31,14 +31,9 @@ if TYPE_CHECKING:
 
 
 class SavedState:
-    """The content of all objects that are reachable from some roots, which can be restored in place.
+    """The content of all objects that are reachable from the given roots, which can be restored in place.
 
-    Parameters
-    ----------
-    is_saved_elsewhere : callable
-        Returns whether the elements of a storage are saved elsewhere.
-    excluded_objects : iterable
-        Objects whose content is not saved.
+    The content of excluded objects, and of storages that are saved elsewhere, is not saved.
     """
 
     def __init__(

@@ -47,14 +47,8 @@ _MAX_DESCRIPTION_LENGTH = 200
 class ObservedEffect:
     """Something that code did, or was about to do, outside its objects.
 
-    Parameters
-    ----------
-    description : str
-        The effect, worded as the rest of a sentence: "writes to the file rows.csv".
-    location : StackEntry or None
-        The innermost line of user code that leads to the effect, or a line of a library if there is none.
-    imported_module : str
-        The name of the imported module, if the effect is an import.
+    The description is worded as the rest of a sentence: "writes to the file rows.csv". The location is the innermost
+    line of user code that leads to the effect, or a line of a library if there is none.
     """
 
     kind: EffectKind
@@ -105,7 +99,7 @@ _claims: list[tuple[Claim, Listener]] = []
 #: The threads on which this module is examining an event. Further events there come from this module.
 _busy_threads: set[int] = set()
 _is_installed = False
-#: Reentrant, because installing the hook imports Dynamo, and an import is an event.
+#: The lock is reentrant, because installing the hook imports Dynamo, and an import is an event.
 _install_lock = threading.RLock()
 #: Functions to call with the name of a module before user code in a trial imports the module.
 before_import_callbacks: list[Callable[[str], None]] = []
@@ -440,14 +434,9 @@ class FileDescriptors:
         self._to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, has_own_position: bool, closes_leftover: bool) -> None:
-        """Remember a descriptor that the trial created.
+        """Remember a descriptor that the trial created, and whether to close it if the trial leaves it open.
 
-        Parameters
-        ----------
-        has_own_position : bool
-            Whether the descriptor has its own file position. A duplicate shares that of the original.
-        closes_leftover : bool
-            Whether to close the descriptor if the trial leaves it open.
+        A duplicate shares the file position of the original.
         """
         if has_own_position:
             self._usable_descriptors.add(descriptor)

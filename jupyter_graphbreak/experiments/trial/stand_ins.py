@@ -167,10 +167,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     """Return the stand-in for an object in a trial, or ``None`` if the object needs none.
 
-    Parameters
-    ----------
-    clone : callable
-        Copies the target that an object writes to.
+    ``clone`` copies the target that an object writes to.
     """
     if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
         return value  # each trial has its own context for context variables

@@ -20,18 +20,10 @@ MISSING = object()
 
 
 class StatePart(NamedTuple):
-    """A part of the state.
+    """A part of the state; its description is the effect of changing it, worded as the rest of a sentence.
 
-    Parameters
-    ----------
-    description : str
-        The effect of changing the part, worded as the rest of a sentence.
-    names : collection of str
-        The names that code must call or assign to change the part.
-    owners : collection of str
-        The names of possible owners of ``names``, one of which the code must contain. Empty if ``names`` suffice.
-    is_assigned : bool
-        Whether only assignments change the part, so that code that only reads it is not the cause.
+    Code must call or assign one of ``names`` to change the part, and must contain one of ``owners``, unless there are
+    none. If only assignments change the part, ``is_assigned``, code that only reads it is not the cause.
     """
 
     description: str

@@ -79,14 +79,8 @@ def share_run_setup(
 ) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open.
 
-    Code between runs uses the default modes. A nested context has no effect.
-
-    Parameters
-    ----------
-    storage_copies : iterable of StorageCopy
-        The copies of large tensors' memory from before the call.
-    name_snapshot : NameSnapshot, optional
-        The values that names referred to when the call started.
+    Code between runs uses the default modes. A nested context has no effect. The copies of large tensors' memory are
+    from before the call, and the names had the values of the snapshot when it started.
     """
     if _CURRENT.get() is not None:
         yield
@@ -322,7 +316,7 @@ class Subject:
         self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the current values of some variables, because a change has defined them."""
+        """Make :meth:`restore` keep the current values of the given variables, because a change has defined them."""
         self._values = [
             (binding, value_to_save(binding.read()) if binding.name in names else value)
             for binding, value in self._values
@@ -372,12 +366,9 @@ class Subject:
     def activate(self) -> Iterator[None]:
         """Apply the modes of the entry's call and swap the copies in while the context is open.
 
-        Code that is not copied, such as methods, then reads the copies, as in :meth:`UncopiedCode.swap_copies_in`.
-
-        Raises
-        ------
-        TrialStoppedError
-            If the code leaves a lock locked, or waits for a lock that only the code itself could release.
+        Code that is not copied, such as methods, then reads the copies, as in :meth:`UncopiedCode.swap_copies_in`. A
+        TrialStoppedError is raised if the code leaves a lock locked, or waits for a lock that only the code itself
+        could release.
         """
         with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.call):
             yield

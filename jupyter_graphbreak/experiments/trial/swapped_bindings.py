@@ -153,14 +153,9 @@ VariableKey = tuple[int, str]
 class NameSnapshot:
     """The values that names had when an entry was called, for code that is not copied and reads the original names.
 
-    Parameters
-    ----------
-    values : mapping
-        The copies of the values, by variable.
-    origin_ids : mapping
-        The ids of the original namespaces, by the ids of their copies.
-    holders : tuple
-        The objects whose ids ``values`` contains, so that no other objects get these ids.
+    ``values`` contains their copies, by variable, and ``origin_ids`` the ids of the original namespaces, by the ids of
+    their copies. ``holders`` keeps the objects with the ids in ``values`` alive, so that no other objects get these
+    ids.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
@@ -176,13 +171,7 @@ def top_level_names() -> frozenset[str]:
 def global_names(
     code: types.CodeType, opnames: Container[str] = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
 ) -> set[str]:
-    """Return the names of the globals that a function, or a function inside it, reads or writes.
-
-    Parameters
-    ----------
-    opnames : container of str
-        The names of the instructions to consider.
-    """
+    """Return the names of the globals that a function, or one inside it, reads or writes by some instructions."""
     instructions = (instruction for inner in walk_code_objects(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
 

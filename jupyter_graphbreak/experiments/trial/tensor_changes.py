@@ -190,7 +190,7 @@ def with_one_positive(value: torch.Tensor) -> torch.Tensor:
 
 
 def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which every second element has the opposite sign."""
+    """Return a tensor in which every second element has the opposite sign. An unsigned tensor stays unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
@@ -198,7 +198,7 @@ def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return the first element of a changed tensor without dimensions, if it is a number of the given kind."""
+    """Return the first element of a changed tensor as a zero-dimensional one, if it is a number of the given kind."""
     becomes_scalar = contains_numbers(value, is_floating=is_floating) and value.numel() > 0
     return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
 
@@ -227,5 +227,5 @@ def transpose(value: torch.Tensor) -> torch.Tensor:
 
 
 def triple(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor multiplied by 3: as integers, fewer numbers below one are then zero."""
+    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers."""
     return value * 3

@@ -45,10 +45,7 @@ class TimeUpError(BaseException):
 def limit_time(deadline: float) -> Iterator[None]:
     """Stop runs at a :func:`time.monotonic` time, or at an earlier outer limit, while the context is open.
 
-    Raises
-    ------
-    TimeUpError
-        Before a call or a compilation step that would start later.
+    A TimeUpError is raised before a call or a compilation step that would start later.
     """
     outer_limit = _TIME_LIMIT.get()
     token = _TIME_LIMIT.set(
@@ -90,12 +87,7 @@ def require_time(kind: RunKind | None = None) -> None:
 def measure_run(kind: RunKind) -> Iterator[None]:
     """Allow a run only if there is time for the shortest one of its kind so far, and measure how long it takes.
 
-    The time of a run that compiles something is ignored.
-
-    Raises
-    ------
-    TimeUpError
-        Before a run that would end too late.
+    The time of a run that compiles something is ignored. A TimeUpError is raised before a run that would end too late.
     """
     require_time(kind)
     limit = _TIME_LIMIT.get()
@@ -110,14 +102,7 @@ class TimeBudget:
     """A time limit for trying further inputs, counted from now.
 
     The limit applies to the processor time of this thread, so the number of inputs does not depend on other programs. A
-    longer limit of wall-clock time applies to functions that wait.
-
-    Parameters
-    ----------
-    seconds : float
-        The processor time.
-    wall_clock : float
-        The maximum wall-clock time, by default five times the processor time.
+    longer limit of wall-clock time, by default five times the processor time, applies to functions that wait.
     """
 
     def __init__(self, seconds: float, wall_clock: float = float("inf")) -> None:

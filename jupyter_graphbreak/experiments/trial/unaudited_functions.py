@@ -171,7 +171,7 @@ _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _forget_cached_attributes = ctypes.pythonapi.PyType_Modified
 #: Marks the original of a method that a class inherits.
 _INHERITED = object()
-#: Reentrant, because making replacements may import modules, and an import may install further ones.
+#: The lock is reentrant, because making replacements may import modules, and an import may install further ones.
 _install_lock = threading.RLock()
 
 
@@ -318,10 +318,7 @@ def _shell_class() -> Any:
 def _make_announcing_property(name: str, original: property | None) -> Any:
     """Return a property that announces each read of an attribute by user code.
 
-    Parameters
-    ----------
-    original : property or None
-        The property that reads and writes the attribute, or ``None`` if instances contain the attribute.
+    The original property reads and writes the attribute; it is ``None`` if instances contain the attribute.
     """
 
     def read(instance: Any) -> Any:
@@ -357,7 +354,7 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
-#: Replacements for trials and real runs, which do not affect real runs.
+#: Replacements for trials and real runs; they do not change the effects of real runs.
 COMMON_REPLACEMENTS = Replacements(_common_replacements)
 #: Replacements for trials only, most of which stop a trial before they call the original.
 TRIAL_REPLACEMENTS = Replacements(_trial_replacements)

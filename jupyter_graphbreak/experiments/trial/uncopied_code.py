@@ -72,14 +72,8 @@ class ThreadSeesCopyError(Exception):
 class UncopiedCode:
     """The code that copied functions use but that is not copied, with copies of the state that this code uses.
 
-    Parameters
-    ----------
-    copier : FunctionCopier
-        The copier of the functions. The bindings whose values are swapped are added to its bindings.
-    values_at_call : mapping
-        The values that variables had when the copied function was called.
-    roots : list
-        The copied objects from which to search for the code.
+    It is searched for from the copied objects in ``roots``. The bindings whose values are swapped are added to those of
+    the copier of the functions. ``values_at_call`` are those of variables when the copied function was called.
     """
 
     def __init__(
@@ -107,12 +101,8 @@ class UncopiedCode:
     def swap_copies_in(self) -> Iterator[None]:
         """Swap the copies in while the context is open. On exit, restore the objects that could not be copied.
 
-        Raises
-        ------
-        ThreadSeesCopyError
-            If another thread of the user is running, which would see the copies.
-        TrialStoppedError
-            If the code creates objects whose destructors may run after the context has ended.
+        A ThreadSeesCopyError is raised if another thread of the user is running, which would see the copies, and a
+        TrialStoppedError if the code creates objects whose destructors may run after the context has ended.
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
@@ -280,10 +270,7 @@ class UncopiedCode:
     def _swap_defaults_and_attributes(self, functions: list[types.FunctionType], *, assigns_attributes: bool) -> None:
         """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
 
-        Parameters
-        ----------
-        assigns_attributes : bool
-            Whether code sets attributes, which may be attributes of the functions.
+        ``assigns_attributes`` tells whether code sets attributes, which may be attributes of the functions.
         """
         copies = set(map(id, self._copier.functions))
         for function in functions:

@@ -183,12 +183,8 @@ def largest_number(values: Iterable[Any]) -> float:
 def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
     """Return the paths to numbers, strings and keys that differ after two runs of the same program.
 
-    Such values depend, for example, on the time of day or on the addresses of objects.
-
-    Parameters
-    ----------
-    one, other : mapping
-        The results of both runs, by name. Each path begins with the name of its result.
+    Such values depend, for example, on the time of day or on the addresses of objects. The results of both runs are
+    given by name, and each path begins with the name of its result.
     """
     comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
@@ -217,10 +213,8 @@ def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
 class _Comparison:
     """A comparison of two values.
 
-    Parameters
-    ----------
-    collects_paths : bool
-        Whether to add the paths to plain values that differ to ``ignored_paths``, instead of finding these differences.
+    With ``collects_paths``, the paths to plain values that differ are added to ``ignored_paths``, instead of finding
+    these differences.
     """
 
     def __init__(

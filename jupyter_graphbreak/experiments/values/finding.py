@@ -24,7 +24,12 @@ from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
 from jupyter_graphbreak.experiments.values.ranges import range_of
-from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
+from jupyter_graphbreak.experiments.values.recorder import (
+    EagerRecordingMode,
+    GraphOpKey,
+    RecordingBackend,
+    ValueRecorder,
+)
 from jupyter_graphbreak.recording import recorder as run_recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.schema import Device
@@ -74,16 +79,9 @@ def values_of_entry(
 ) -> ValuesWithReport:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf.
-
-    Parameters
-    ----------
-    run_report : Report or None
-        The report whose ids the result uses. By default, this is the report of the run on copies.
-    lines : sequence of RequestedLine
-        The lines whose operations are all listed. By default, only the last operation of every line is listed.
-    call_number : int
-        The number of the entry's call in the run, counted from 1.
+    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf. The
+    ids of the result are those of ``run_report``, by default the report of the run on copies. Of most lines, only the
+    last operation is listed; of the requested ones, all. Calls of the entry in the run count from 1.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
@@ -147,7 +145,7 @@ def _values_and_origins(
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
-    """Return the arguments and parameters that contain NaN or Inf before the call."""
+    """Return the tensors in the arguments and in the state that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
     seen_ids: set[int] = set()
@@ -208,7 +206,7 @@ def _compiled_counts(entry: Entry) -> NonFiniteCounts:
         return _nonfinite_counts("backend", program, subject)
 
 
-def _operations_by_node(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
+def _operations_by_node(report: Report, correspondence: Correspondence) -> dict[GraphOpKey, _Operation]:
     """Return the operations of the graphs, with their locations and graphs in the report of the run."""
     graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
@@ -221,7 +219,7 @@ def _operations_by_node(report: Report, correspondence: Correspondence) -> dict[
                 else correspondence.original_location(op.location)
             )
             ident = graph_of_run.id if graph_of_run is not None else None
-            operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
+            operations[GraphOpKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
     return operations
 
 

@@ -62,12 +62,8 @@ class NonfiniteOrigin(NamedTuple):
 class ValueRecorder:
     """Records the operations of one call, and of the backward pass from its results.
 
-    Attributes
-    ----------
-    values : dict
-        The values by the keys of the operations, in the order in which they first ran.
-    origins : dict
-        The origins of NaN and Inf, by operation, direction and kind, in order.
+    ``values`` has the keys of the operations in the order in which they first ran, and ``origins`` contains those of
+    NaN and Inf, by operation, direction and kind, in order.
     """
 
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
@@ -82,10 +78,7 @@ class ValueRecorder:
     ) -> Any:
         """Run an operation, record its values, and return its result.
 
-        Parameters
-        ----------
-        literal_flags : NonfiniteFlags
-            Whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
+        ``literal_flags`` tells whether numbers among the arguments are NaN or infinite, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
         input_flags = self._flags(inputs)
@@ -217,14 +210,14 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 _MAX_FRAMES = 60
 
 
-class NodeKey(NamedTuple):
+class GraphOpKey(NamedTuple):
     """The key of an operation in a graph: the compile id of its frame, and the name of the operation."""
 
     compile_id: str
     name: str
 
 
-class LineKey(NamedTuple):
+class EagerOpKey(NamedTuple):
     """The key of an operation in eager code: its line, and the name of PyTorch's function."""
 
     line: StackEntry
@@ -268,7 +261,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         require_time()
         arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
-            NodeKey(self._compile_id, n.name),
+            GraphOpKey(self._compile_id, n.name),
             arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
             literal_flags=_nonfinite_flags_of_literals((n.args, n.kwargs)),
@@ -289,7 +282,7 @@ class EagerRecordingMode(TorchFunctionMode):
         line = self._line_outside_torch(inspect.currentframe())
         if line is None:
             return func(*args, **kwargs)
-        key = LineKey(line, getattr(func, "__name__", str(func)))
+        key = EagerOpKey(line, getattr(func, "__name__", str(func)))
         return self._recorder.run(
             key,
             [args, kwargs],

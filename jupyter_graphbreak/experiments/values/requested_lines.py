@@ -42,13 +42,7 @@ class RequestedLine(NamedTuple):
 
 
 def parse_lines(specifications: Iterable[str]) -> list[RequestedLine]:
-    """Return the lines that strings specify; see :meth:`RequestedLine.parse`.
-
-    Raises
-    ------
-    ValueError
-        If a string does not specify a line.
-    """
+    """Return the lines that strings specify, or raise a ValueError; see :meth:`RequestedLine.parse`."""
     return [RequestedLine.parse(specification) for specification in specifications]
 
 

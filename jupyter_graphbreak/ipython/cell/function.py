@@ -71,14 +71,8 @@ def function_statements(
     """Return statements that define a function with the given body, compile it, run it and end with its value.
 
     The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names only
-    after it has run, so the body runs again unchanged after an error in a graph, if that is possible.
-
-    Parameters
-    ----------
-    anchor : ast.stmt
-        The statement whose position in the source the new statements get.
-    make_call : callable
-        Creates a call to one of our functions.
+    after it has run, so the body runs again unchanged after an error in a graph, if that is possible. The new
+    statements get the position of ``anchor``; ``make_call`` creates a call to one of our functions.
     """
     names = sorted(bound_names(body))
     is_repeatable = can_repeat(body)

@@ -61,12 +61,9 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
 
 
 def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the expression of each state that a cell has saved with the prefix ``_orig_mod``, and a note on it.
+    """Yield the expression of each state with ``_orig_mod.`` in its names that a cell has saved, and a note on it.
 
-    Parameters
-    ----------
-    namespace : mapping
-        The variables of the notebook after the cell has run. No attribute is read in a way that runs the user's code.
+    The namespace is that after the cell has run. No attribute is read in a way that runs the user's code.
     """
     if "torch" not in sys.modules:
         return
@@ -143,14 +140,14 @@ def _is_saving_function(function: ast.expr) -> bool:
 
 
 def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield notes on names of parameters that are saved with the prefix."""
+    """Yield notes on saved names of parameters that contain ``_orig_mod.``."""
     for node in ast.walk(argument):
         match node:
             case ast.Call(ast.Attribute(owner, "state_dict")) if wrapping := _wrapping_of(owner, namespace):
                 way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
                 if wrapping == "parts":
                     way_out = "compile each part in place with `part.compile()`"
-            case ast.Name(id=name) if _has_prefix(namespace.get(name)):
+            case ast.Name(id=name) if _contains_orig_mod(namespace.get(name)):
                 way_out = f"save the state of the original model, or {_COMPILE_IN_PLACE}"
             case _:
                 continue
@@ -192,9 +189,11 @@ def _wrapping_of(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whol
     return None
 
 
-def _has_prefix(value: Any, depth: int = 2) -> bool:
-    """Return whether a dict, or a dict inside it, has a key with the prefix."""
+def _contains_orig_mod(value: Any, depth: int = 2) -> bool:
+    """Return whether a key of a dict, or of a dict among its values, contains ``_orig_mod.``."""
     if not isinstance(value, dict) or not depth:
         return False
     items = list(value.items())[:_MAX_KEYS]
-    return any((isinstance(key, str) and ORIG_MOD in key) or _has_prefix(inner, depth - 1) for key, inner in items)
+    return any(
+        (isinstance(key, str) and ORIG_MOD in key) or _contains_orig_mod(inner, depth - 1) for key, inner in items
+    )

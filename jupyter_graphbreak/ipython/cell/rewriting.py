@@ -76,8 +76,8 @@ def without_magic_line(lines: list[str]) -> list[str]:
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first : first + 1] or not lines[first].startswith(MAGIC):
         return lines
-    following = next((line for line in lines[first + 1 :] if line.strip()), "")
-    comment = "\n" if following.startswith((" ", "\t", "%%")) else f"# {lines[first]}"
+    following_line = next((line for line in lines[first + 1 :] if line.strip()), "")
+    comment = "\n" if following_line.startswith((" ", "\t", "%%")) else f"# {lines[first]}"
     return [*lines[:first], comment, *lines[first + 1 :]]
 
 
@@ -87,16 +87,10 @@ def is_magic_line(line: str) -> bool:
 
 
 class ExplainRequest(msgspec.Struct, frozen=True):
-    """A front end's request for a report.
+    """A front end's request for a report, with the options as in the magic's line.
 
-    Parameters
-    ----------
-    explain : str
-        The options, as in the magic's line.
-    only_torch : bool
-        Whether to show a report only if the cell uses PyTorch.
-    edited : tuple
-        The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
+    With ``only_torch``, a report is shown only if the cell uses PyTorch. ``edited`` contains the whole texts, before
+    and after, of cells that were edited but not run; they are tried as remedies.
     """
 
     explain: str
@@ -117,15 +111,9 @@ class CellRewriter:
     """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
     In a cell that compiles nothing itself, calls are rewritten so that the called functions are compiled; a cell that
-    only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove
-    the transformer for the rest of the session.
-
-    Parameters
-    ----------
-    pop_request : callable
-        Returns the front end's request for the cell that is about to run, and forgets it.
-    on_visit : callable
-        Called before each cell is read.
+    only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove the
+    transformer for the rest of the session. ``on_visit`` is called before each cell is read. ``pop_request`` returns
+    the front end's request for the cell that is about to run, and forgets it.
     """
 
     def __init__(
@@ -191,13 +179,13 @@ class CellRewriter:
             return "unchanged", magic, body[:first], body[first:]
         if magic:
             return "calls", magic, body[:first], body[first:]
-        leading, remaining = split_cell(body, self._magic_runs_code)
-        if not remaining:
+        leading_statements, remaining_statements = split_cell(body, self._magic_runs_code)
+        if not remaining_statements:
             return "nothing", "", body[:first], body[first:]
-        if only_computes(leading, remaining, self._namespace):
-            statements = function_statements(remaining, anchor, internal_call)
-            if can_compile_without_warning([*remaining, statements[0]]):
-                return "function", "", body[:first], [*leading[first:], *statements]
+        if only_computes(leading_statements, remaining_statements, self._namespace):
+            statements = function_statements(remaining_statements, anchor, internal_call)
+            if can_compile_without_warning([*remaining_statements, statements[0]]):
+                return "function", "", body[:first], [*leading_statements[first:], *statements]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
 

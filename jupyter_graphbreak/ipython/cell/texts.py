@@ -38,13 +38,7 @@ _TIMED_PREFIX = "<timed "
 
 
 class CellTexts:
-    """Finds the cell for the file name of a code object.
-
-    Parameters
-    ----------
-    shell : InteractiveShell
-        The shell, whose compiler knows the file names and whose history has the texts.
-    """
+    """Finds the cell for the file name of a code object: the shell's compiler has the names, its history the texts."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
@@ -184,13 +178,7 @@ def _first_indent(lines: list[str]) -> int:
 
 @hide_python_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
-    """Compile the text of a cell, both unchanged and as the function into which the magic may have turned it.
-
-    Parameters
-    ----------
-    text : str
-        The text in the notebook's editor, including the magic's line.
-    """
+    """Compile the text of a cell, magic included, as it is and as the function that the magic may have made of it."""
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:
         if not isinstance(transformer, CellRewriter):

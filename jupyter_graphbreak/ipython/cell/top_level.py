@@ -44,13 +44,7 @@ _NON_OPERATION_METHODS = frozenset(
 
 
 def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
-    """Return whether statements compute with tensors and call nothing that could be compiled instead.
-
-    Parameters
-    ----------
-    leading : list of ast.stmt
-        The imports and definitions above the statements.
-    """
+    """Return whether statements below imports and definitions compute with tensors and call nothing to compile."""
     imports_torch = any(
         "torch" in ast.unparse(node) for node in leading if isinstance(node, ast.Import | ast.ImportFrom)
     )

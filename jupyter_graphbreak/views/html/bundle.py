@@ -51,13 +51,7 @@ def running_bundle(view: LiveView) -> dict[str, Any]:
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
-    """Return the MIME bundle of the output after the run: the report in all formats.
-
-    Parameters
-    ----------
-    view : LiveView or None
-        The widget that shows the report in a live front end, if there is one.
-    """
+    """Return the MIME bundle of the output after the run: the report as text, HTML and data, and any live view."""
     markup = view.markup_of(report) if view is not None else None
     copy = notebook_copy(report)
     code = {graph.id: graph.code for graph in copy.graphs}
@@ -76,17 +70,9 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 
 
 def read_report(output: Mapping[str, Any]) -> Report:
-    """Read the report in an output, and restore the parts that the output leaves out or compresses.
+    """Read the report in an output, and restore the repeated stacks that the output leaves out and the compressed code.
 
-    Parameters
-    ----------
-    output : mapping
-        The data of the output, by MIME type.
-
-    Raises
-    ------
-    msgspec.ValidationError
-        If the data is not a report, or has a different major version.
+    A msgspec.ValidationError is raised if the data is not a report, or has a different major version.
     """
     # Encoding turns NaN into null, so that the report can be written again.
     report = Report.from_json(msgspec.json.encode(output[MIME_TYPE]))

@@ -30,13 +30,7 @@ def live_style_sheet() -> Markup:
 
 @cache
 def style_sheet(*parts: OptionalPart) -> Markup:
-    """Return the rules for a report's static markup, without comments.
-
-    Parameters
-    ----------
-    *parts : {"cost", "frontends", "groups", "job", "remedies", "scopes"}
-        The optional parts that the markup contains.
-    """
+    """Return the rules for a report's static markup, with some optional parts, without comments."""
     text = (_FOLDER / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(
         r"/\* if (\w+) \*/(.*?)/\* end \*/", lambda block: block[2] if block[1] in parts else "", text, flags=re.DOTALL

@@ -36,10 +36,7 @@ _MAX_LISTED_RANKS = 2048
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
     """Return a job as a snippet of HTML with its own style sheet.
 
-    Parameters
-    ----------
-    with_data : bool
-        Whether to add to each report the data that :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
+    With data, each report has what :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
     """
     render = render_with_data if with_data else render_html
     reports = [

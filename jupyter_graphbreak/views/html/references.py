@@ -136,10 +136,7 @@ class References:
 class Links:
     """Makes the markup of links to the parts of a report. A template would be too slow for so many links.
 
-    Parameters
-    ----------
-    prefix : str
-        The prefix of all ids in the report's markup.
+    The prefix is that of all ids in the report's markup.
     """
 
     def __init__(

@@ -138,14 +138,13 @@ _MAX_PLAIN_LENGTH = 1_000_000
 _COMPRESSION_LEVEL = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP_FLAG = 16
-#: The maximum number of bytes to unpack.
 _MAX_UNPACKED_BYTES = 1 << 28
 #: Text between tags that contains an escaped quotation mark.
 _ESCAPED_QUOTES = re.compile(r">[^<]*&#3[94];[^<]*")
 
 
 def render_html(report: Report) -> str:
-    """Return the report as a snippet with its own style sheet, showing the beginning of each list."""
+    """Return the report as a snippet with its own style sheet. It shows the beginning of each list."""
     view = View(report)
     return _with_plain_quotes(str(_report_macros(view).report()))
 
@@ -162,13 +161,7 @@ def render_changes_html(run_changes: Changes) -> str:
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
-    """Return the list items that :func:`render_html` leaves out, as markup, by the name of their list.
-
-    Parameters
-    ----------
-    name : str or None
-        The only list to return; ``None`` for all lists.
-    """
+    """Return the list items that :func:`render_html` leaves out of one or all lists, as markup, by the list's name."""
     view = View(report)
     return _render_rest(view, _report_macros(view), name)
 
@@ -176,12 +169,8 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
 def pack_rest(report: Report, code: Mapping[str, str]) -> str:
     """Return everything that :func:`render_html` leaves out, compressed; an empty string if it leaves out nothing.
 
-    A front end needs this data if it has no kernel that could render the rest.
-
-    Parameters
-    ----------
-    code : mapping
-        The code of graphs that the output contains nowhere else, by the ids of the graphs.
+    A front end needs this data if it has no kernel that could render the rest. ``code`` is that of graphs that the
+    output contains nowhere else, by their ids.
     """
     rest = render_rest(report)
     return _compress({"rest": rest} | ({"code": code} if code else {})) if rest or code else ""
@@ -190,10 +179,10 @@ def pack_rest(report: Report, code: Mapping[str, str]) -> str:
 def unpack_code(packed_code: Any) -> dict[str, str]:
     """Return the code of graphs, by graph id, from the data of a saved output; an empty dict if none can be read."""
     try:
-        compressed = base64.b64decode(packed_code["gzip"])
-        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
+        compressed_code = base64.b64decode(packed_code["gzip"])
+        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed_code, _MAX_UNPACKED_BYTES)
         return msgspec.json.decode(content, type=_PackedCode).code
-    except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from another program
+    except (TypeError, KeyError, ValueError, zlib.error):  # a different program may have written the output
         return {}
 
 
@@ -223,13 +212,7 @@ def render_page(report: Report) -> str:
 
 
 def build_page(markup: str, title: str) -> str:
-    """Return a standalone page that shows rendered reports.
-
-    Parameters
-    ----------
-    markup : str
-        The result of :func:`render_with_data`, or several such results, each in its own element.
-    """
+    """Return a standalone page that shows the results of one or several calls to :func:`render_with_data`."""
     script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text from a report
     template = environment().get_template("page.html.j2")
     return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own

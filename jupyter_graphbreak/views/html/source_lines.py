@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _MAX_UNFOLDED_LINES = 40
 #: The minimum number of lines to fold in the reader's sources.
 _MIN_FOLDED_LINES = 6
-#: The minimum number of lines to fold in libraries.
 _MIN_FOLDED_LIBRARY_LINES = 3
 #: The number of lines that stay visible around a break in the reader's sources.
 _LINES_NEAR_BREAK = 3
@@ -43,7 +42,6 @@ _MAX_LETTERS = 3
 #: The number of graph letters that fit in the title of folded lines.
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
 #: The maximum number of a line's breaks to number in its gutter.
 _MAX_SIGNS = 20
@@ -65,15 +63,10 @@ class LineNote:
 class SourceRow:
     """A source line, ready for the markup. Spaces in the gutters align the columns without a style sheet.
 
-    Parameters
-    ----------
-    letters : list of (str, int)
-        The graphs of the line, each with its colour; ``further_letter_count`` counts the graphs that do not fit.
-    blank_gutters : tuple of str
-        The empty gutters of the notes below the line.
-    label : str
-        What the reader should know about the line: the scope that begins on it, the function that begins on it and runs
-        eagerly, or the effect of a call whose result differs when compiled.
+    ``letters`` are those of the line's graphs, each with its colour; ``further_letter_count`` counts the graphs that do
+    not fit. ``blank_gutters`` are those of the notes below the line. ``label`` says what the reader should know about
+    the line: the scope that begins on it, the function that begins on it and runs eagerly, or the effect of a call
+    whose result differs when compiled.
     """
 
     line: Line
@@ -103,14 +96,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """A source with the rows of its shown lines; the rows of the other lines are made on demand.
+    """A source with the rows of its shown lines; ``more_rows`` makes those of other lines on demand.
 
-    Parameters
-    ----------
-    line_numbers : set of int
-        The numbers of all lines of the source that the report contains.
-    left_out_count : int
-        The number of lines that are not shown; ``more_rows`` returns the rows for a range of them.
+    ``line_numbers`` are those of all lines that the report contains; ``left_out_count`` of them are not shown.
     """
 
     index: int
@@ -130,19 +118,19 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
         rows = factory.rows_of_source(index, source)
         if not rows.lines:
             continue
-        shown = rows.rows_between(0, limit)
+        shown_rows = rows.rows_between(0, limit)
         sources.append(
             SourceListing(
                 index=index,
                 source=source,
                 line_numbers={line.number for line in rows.lines},
-                chunks=list(_split_into_chunks(shown, source)),
-                left_out_count=len(rows.lines) - len(shown),
-                more_rows=partial(_remaining_rows, rows, len(shown)),
+                chunks=list(_split_into_chunks(shown_rows, source)),
+                left_out_count=len(rows.lines) - len(shown_rows),
+                more_rows=partial(_remaining_rows, rows, len(shown_rows)),
                 is_open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
         )
-        limit -= len(shown)
+        limit -= len(shown_rows)
     return sorted(sources, key=lambda listing: not listing.is_open)
 
 
@@ -203,7 +191,7 @@ class _RowFactory:
     def _row(
         self, line: Line, reference: str, colors: list[ColoredRange], width: _GutterWidths, label: str
     ) -> SourceRow:
-        shown, more = _letters_in_gutter(line.graphs)
+        shown_letters, more = _letters_in_gutter(line.graphs)
         classes = " gb-broken" if line.breaks else ""
         if line.eager:
             classes += " gb-hatch"
@@ -215,7 +203,7 @@ class _RowFactory:
             related=self._references.related_to_line(line),
             number=str(line.number).rjust(width.number),
             signs=_break_signs(line).rjust(width.signs) + " ",
-            letters=[(letter, self._colors[letter]) for letter in shown],
+            letters=[(letter, self._colors[letter]) for letter in shown_letters],
             further_letter_count=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
             code=marked_code(line.text, colors, [(mark.start, mark.end) for mark in line.breaks]),
@@ -251,8 +239,8 @@ def _letters_in_gutter(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
 
 
 def _letters_width(graphs: tuple[str, ...]) -> int:
-    shown, more = _letters_in_gutter(graphs)
-    return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
+    shown_letters, more = _letters_in_gutter(graphs)
+    return sum(map(len, shown_letters)) + (len(f"+{more}") if more else 0)
 
 
 class _ColoredRanges:

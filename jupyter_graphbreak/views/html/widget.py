@@ -56,13 +56,7 @@ class ReportWidget(anywidget.AnyWidget):
         self.on_msg(self._answer_request)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
-        """Show the progress of the run. Calls in quick succession, and calls after :meth:`finish`, are ignored.
-
-        Parameters
-        ----------
-        progress
-            A struct with the fields ``phase``, ``function``, ``frames``, ``graphs``, ``breaks`` and ``elapsed_s``.
-        """
+        """Show the progress of the run. Quick successive calls, and calls after :meth:`finish`, are ignored."""
         now = time.monotonic()
         if self._report is None and now - self._last_progress_at >= _MIN_INTERVAL_S:
             self._last_progress_at = now

@@ -115,7 +115,6 @@ def _cudagraph_skip_sentences(report: Report) -> list[str]:
 MAX_ROWS = 5_000
 #: The maximum number of characters in a label or a detail.
 _MAX_LABEL_LENGTH = 300
-#: The maximum number of characters in a paragraph.
 _MAX_PARAGRAPH_LENGTH = 1_000
 _T = TypeVar("_T")
 #: The maximum number of guards of one function to list.
@@ -205,9 +204,9 @@ def _error_section(report: Report) -> Section | None:
 
 
 def _break_section(report: Report) -> Section | None:
-    ordered = ordered_breaks(report)
-    rows = [_break_row(report, number, break_) for number, break_ in enumerate(_first_items(ordered), start=1)]
-    return _make_section("break", "Breaks", rows, ordered, form="groups")
+    breaks = ordered_breaks(report)
+    rows = [_break_row(report, number, break_) for number, break_ in enumerate(_first_items(breaks), start=1)]
+    return _make_section("break", "Breaks", rows, breaks, form="groups")
 
 
 def _break_row(report: Report, number: int, break_: Break) -> Row:

@@ -27,7 +27,7 @@ _WHY_NO_FRAMES: dict[NoFrame | None, str] = {
 
 
 def aftermath(report: Report, graph_break: Break) -> list[str]:
-    """Describe what happened after a break, one sentence each: where functions resume, and which run eagerly."""
+    """Return sentences about what happened after a break: where functions resume, and which functions run eagerly."""
     graph_ids = [graph.id for graph in lookup.graphs_by_break(report).get(graph_break.id, ())]
     prefix = f"{graph_names(graph_ids)}, then " if graph_ids else ""
     lines = []
@@ -36,8 +36,8 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     places = [_resume_location_text(report, resume) for resume in (resumes_that_ran or resumes)]
     if places:
         names = {resume.name for resume in resumes_that_ran}
-        unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
-        places += [_untaken_branch_text(resume) for resume in unreached]
+        unreached_resumes = [resume for resume in resumes if resume.name in names and not has_run(resume)]
+        places += [_untaken_branch_text(resume) for resume in unreached_resumes]
         lines.append(f"{prefix}resumes at {join_words(list(dict.fromkeys(places)), '; ', _MAX_NAMES)}")
         prefix = ""
     eager = lookup.functions_skipped_by(report, graph_break)

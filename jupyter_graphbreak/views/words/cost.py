@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: The maximum number of functions to name.
 _MAX_NAMED_FUNCTIONS = 3
 #: The minimum compile time in seconds that is worth a sentence.
 _MIN_COMPILE_S = 1.0
@@ -118,15 +117,7 @@ def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
 
 @dataclass(frozen=True)
 class RepeatedBlock:
-    """A block of operations that a graph repeats.
-
-    Parameters
-    ----------
-    copy_count : int
-        The number of copies in the graph.
-    share : float
-        The fraction of the graph's operations that belong to the copies.
-    """
+    """A block of operations that a graph repeats, and the share of the graph's operations in its copies."""
 
     graph: str
     start: Location
@@ -205,7 +196,6 @@ _ADVICE_ON_SMALL_CALLS = (
 )
 #: Calls in the run take longer than in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
-#: The maximum number of entries to describe.
 _MAX_ENTRIES = 50
 #: The maximum number of an entry's remedies to describe.
 _MAX_REMEDIED = 20
@@ -215,14 +205,7 @@ _MAX_REMEDIED = 20
 class TimeShare:
     """A share of a call's time: the time of one graph, of the code outside graphs at one break, or of the guards.
 
-    Parameters
-    ----------
-    name : str
-        The name to show: "A", "outside at break 1", "guards".
-    share : float
-        The fraction of the total time of the entry's shares.
-    op_count : int
-        The number of operations in the graph; 0 for other kinds.
+    Its name is "A", "outside at break 1" or "guards". Only a graph has operations.
     """
 
     kind: Literal["graph", "outside", "guards"]
@@ -275,10 +258,8 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [
-        f"a compiled call is {_compare_with_eager(entry.eager, entry.compiled)} {times}",
-        *_guard_time_text(entry),
-    ]
+    ratio = _compare_with_eager(entry.eager, entry.compiled)
+    parts = [f"a compiled call is {ratio} {times}", *_guard_time_text(entry)]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks_text(report, remedied.remedies)
         if may_be_equal(remedied.time, entry.compiled):
@@ -514,18 +495,15 @@ def restoring_sentences(check: Check) -> list[str]:
 def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -> str:
     """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
 
-    Parameters
-    ----------
-    compared_call_count : int
-        The number of calls that were compared with this outcome.
+    Several compared calls may have had this outcome.
     """
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"
         calls = "1 call of each" if instances else f"{compared_call_count} of {check.calls} calls"
-        compared = f" ({calls} {'was' if compared_call_count == 1 else 'were'} compared)"
+        compared_text = f" ({calls} {'was' if compared_call_count == 1 else 'were'} compared)"
         is_partial = check.calls > (1 if instances else compared_call_count)
-        return f"{words} gives the same values and gradients as eager{compared if is_partial else ''}"
+        return f"{words} gives the same values and gradients as eager{compared_text if is_partial else ''}"
     first = check.first
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:

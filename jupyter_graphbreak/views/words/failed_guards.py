@@ -48,6 +48,8 @@ _TENSOR_GUARD_START = "tensor '"
 _SIZE_EXPRESSION = ".size()["
 _SIZE_IN_EXPRESSION = re.compile(r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.size\(\)\[(?P<index>\d+)\]")
 _ACTUAL_START = ", actual "
+#: The end of the name of a buffer or parameter in a guard on its size.
+_REGISTERED_TENSOR = re.compile(r"\._(?P<kind>buffer|parameter)s\['[^']+'\]' size mismatch")
 #: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
 _SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
 #: A guard on a range that a condition on a size leaves: "2 <= x.size()[0] <= 4".
@@ -88,9 +90,14 @@ _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is e
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: The maximum number of lines of one guard to list.
 _MAX_LINES = 3
-#: The sizes for which PyTorch always compiles a graph of their own.
+#: The sizes for which PyTorch always compiles a separate graph.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
+#: The advice for the size of a buffer, such as a cache that grows, or of a parameter.
+_ADVICE_ON_REGISTERED_TENSOR = (
+    "the sizes of a {kind} are constants, even with `dynamic=True`: keep the tensor in a plain attribute, without "
+    "`register_{kind}`, or set `torch._dynamo.config.force_parameter_static_shapes = False`"
+)
 #: The advice for a size from which the code computes a number that each graph contains as a constant.
 _ADVICE_ON_COMPUTED_NUMBER = (
     "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few sizes"
@@ -105,7 +112,7 @@ NOTHING_TO_DO = "nothing"
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are called with different settings of autocast.
 _ADVICE_ON_AUTOCAST = "nothing: each setting of autocast has its own graph, which is expected"
-#: The advice for functions that are called with different other settings of PyTorch.
+#: The advice for functions that are called with different values of any other setting of PyTorch.
 _ADVICE_ON_SETTING = "set it once, before the first call"
 #: The advice for functions that are called in inference mode as well.
 _ADVICE_ON_INFERENCE = "nothing: calls in inference mode have their own graph, which is expected"
@@ -277,10 +284,7 @@ def _make_failed_guard(
 ) -> FailedGuard:
     """Return a failed guard.
 
-    Parameters
-    ----------
-    heads_of_other_guards : set
-        If other guards show that the code computes constants from this size, the kinds of their lines.
+    If other guards show that the code computes constants from this size, the kinds of their lines are given.
     """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
@@ -397,10 +401,7 @@ def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
     """Return advice about lines that turn a size into a constant, which ``dynamic=True`` does not prevent.
 
-    Parameters
-    ----------
-    heads : set
-        The kinds of the lines. Recompiles because of a condition are expected, so the other kinds take precedence.
+    Recompiles because of a condition are expected, so other kinds of lines take precedence.
     """
     if "loop" in heads:
         return (
@@ -460,13 +461,15 @@ def readable_guard(guard: str) -> str:
 
 
 def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_library: bool) -> _Variation | None:
+    registered = _REGISTERED_TENSOR.search(guard)
     guard = readable_guard(guard)
     if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             new = rest.removeprefix(_ACTUAL_START) or None
-            return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
+            kind = registered["kind"] if registered is not None else ""
+            return _tensor_variation(name, tensor, new, kind, is_inner=is_inner, is_library=is_library)
     if match := _TENSOR_VALUE_GUARD.fullmatch(guard):
         name = match["name"]
         advice = "" if is_library else tensor_index_advice(name)
@@ -609,13 +612,16 @@ def _subject(name: str) -> str:
 
 
 def _tensor_variation(
-    name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
+    name: str, guard: re.Match[str], new: str | None, registered_kind: str, *, is_inner: bool, is_library: bool
 ) -> _Variation:
+    """Describe a guard on a tensor, which may be registered as a "buffer" or "parameter" of a module."""
     index, tensor_property, old = guard["index"], guard["property"], guard["old"]
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
         advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
+    elif tensor_property == "size" and registered_kind:
+        advice = _ADVICE_ON_REGISTERED_TENSOR.format(kind=registered_kind)
     elif tensor_property == "size" and is_inner:
         mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
         advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"

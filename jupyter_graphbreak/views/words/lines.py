@@ -30,15 +30,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class BreakMark:
-    """The part of one line that a break covers.
-
-    Parameters
-    ----------
-    start, end : int
-        The range of columns, 0-based, ``end`` exclusive.
-    is_last : bool
-        Whether the expression ends on this line. Notes about a break are shown below the last line of its expression.
-    """
+    """The part of one line that a break covers, and whether it is the last line of the expression, above the notes."""
 
     id: str
     number: int
@@ -137,14 +129,8 @@ def annotated_lines(report: Report, source: Source) -> list[Line]:
 class _Annotations:
     """The annotations of one source.
 
-    Parameters
-    ----------
-    breaks : list of (int, Location, str)
-        The number, location and id of each break.
-    graphs : dict of int to dict
-        The letters of graphs, by line, as keys in order.
-    calls : dict of int to list of int
-        The numbers of breaks that occur further down in a call, by the line of the call.
+    Breaks have a number, a location and an id. Graphs are letters, by line, as keys in order. Calls are numbers of
+    breaks that occur further down in a call, by its line.
     """
 
     breaks: list[tuple[int, Location, str]] = field(default_factory=list)
@@ -246,13 +232,7 @@ def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, 
 
 
 def _first_region_by_line(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
-    """Return, for each line, the first region that contains it, in nearly linear time.
-
-    Parameters
-    ----------
-    numbers : list of int
-        The line numbers, sorted.
-    """
+    """Return, for each line of a sorted list, the first region that contains it, in nearly linear time."""
     next_free = list(range(len(numbers) + 1))  # for each index, a later one without a region, or itself if it has none
     first_regions: dict[int, _T] = {}
     for location, region in regions:

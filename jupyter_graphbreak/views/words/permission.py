@@ -11,7 +11,6 @@ from jupyter_graphbreak.views.words.locations import line_text
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
 
-#: The maximum number of breaks to list in one sentence.
 _MAX_LISTED_BREAKS = 20
 #: The results of :func:`describe_permission` that mention no setting.
 PERMISSIONS_WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})

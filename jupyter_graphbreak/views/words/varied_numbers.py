@@ -36,23 +36,12 @@ _ADVICE_ON_INDEX = (
 
 @dataclass(frozen=True, slots=True)
 class VariedNumber:
-    """A number on which guards failed.
+    """A number on which guards failed, with the distinct values that the guards expected.
 
-    Parameters
-    ----------
-    values : sequence of str
-        The distinct values that the guards expected.
-    owner : {"global", "module", "attribute", "variable"}
-        Where the function finds the number: in a global variable, in a module, in any other object, or in a variable.
-        An attribute may belong to a module that is not known to be one.
-    lines : sequence of str
-        The lines that created the guards, as far as they are known.
-    heads : set
-        Whether these lines are heads of loops or of conditions.
-    functions : sequence of str
-        The code of the functions that contain these lines, as far as it is known.
-    is_inner : bool
-        Whether the function is called between breaks, so that its guards do not show all uses of the number.
+    ``owner`` is where the function finds the number: in a global variable, in a module, in any other object, or in a
+    variable. An attribute may belong to a module that is not known to be one. ``lines`` created the guards, and
+    ``functions`` contain them, as far as they are known; ``heads`` tells whether the lines are heads of loops or of
+    conditions. If the function is called between breaks, its guards do not show all uses of the number.
     """
 
     name: str
@@ -92,17 +81,7 @@ def is_number(text: str) -> bool:
 
 
 def owner_of(guard: str, name: str, *, is_module_method: bool) -> Owner:
-    """Return where a function finds a number.
-
-    Parameters
-    ----------
-    guard : str
-        The guard, as PyTorch shows it.
-    name : str
-        The name of the number in the code.
-    is_module_method : bool
-        Whether the function is a method of a module.
-    """
+    """Return where a function finds a number, given PyTorch's guard and the number's name in the code."""
     if guard.startswith("G["):
         return "global"
     if "._modules[" in guard or (is_module_method and name.startswith("self.")):
@@ -154,17 +133,11 @@ def _advice_without_loop(number: VariedNumber) -> str:
 
 
 def use_of_number(name: str, code: str) -> Use:
-    """Return how a line uses a number.
+    """Return how a line uses a number, such as ``self.step``.
 
-    An operand inside of an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: it counts as any
-    other use. An assignment to the number, as in ``self.step += 1``, is no use.
-
-    Parameters
-    ----------
-    name : str
-        The expression that reads the number, such as ``self.step``.
-    code : str
-        The line, which need not be a complete statement, or the function.
+    An operand inside an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: its use is
+    ``other``. An assignment to the number, as in ``self.step += 1``, is no use. ``name`` is the expression that reads
+    the number. ``code`` is the line, which need not be a complete statement, or the function.
     """
     if _LIST_INDEX in code:
         return "index"

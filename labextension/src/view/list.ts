@@ -131,7 +131,7 @@ export class List {
     const matching = this._matching();
     const visible = matching.slice(0, this._limit);
     this._box.replaceChildren(this._elements(visible));
-    this._options.shown?.();
+    this._options.onItemsChanged?.();
     this._showMore(matching.length - visible.length);
     return matching.length;
   }
@@ -143,7 +143,7 @@ export class List {
     this._box.append(
       this._elements(visible.slice(this._box.childElementCount))
     );
-    this._options.shown?.();
+    this._options.onItemsChanged?.();
     this._showMore(matching.length - visible.length);
   }
 
@@ -169,7 +169,7 @@ export class List {
       template.innerHTML = item.html;
       item.element = template.content.firstElementChild!;
       item.html = '';
-      this._options.created?.(item.element);
+      this._options.onElementCreated?.(item.element);
     }
     return item.element;
   }
@@ -228,9 +228,9 @@ export namespace List {
     more: HTMLElement | null;
     omittedItems(name: string): Promise<readonly string[]>;
     /** Called with every element that is made from markup. */
-    created?(element: Element): void;
+    onElementCreated?(element: Element): void;
     /** Called when the items on the page change. */
-    shown?(): void;
+    onItemsChanged?(): void;
     /** Text of an item that is not in its markup; null as long as it is not loaded. */
     extraText?(index: number): string | null;
     /** The number of items to add at once. */

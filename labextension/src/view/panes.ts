@@ -122,11 +122,11 @@ export class Panes {
         more: within.querySelector<HTMLElement>(`[data-more="${name}"]`),
         omittedItems: async listName =>
           entriesOf(await this._omittedItems(listName), listName),
-        created: element => {
+        onElementCreated: element => {
           secureLinks(element);
           this._addLists(element);
         },
-        shown: () => this._options.onShow(),
+        onItemsChanged: () => this._options.onShow(),
         extraText: index => this._innerText(name, index),
         page: /^(ops-|l)\d/.test(name) ? LARGE_PAGE : undefined
       });

@@ -47,7 +47,7 @@ function generator(seed: number): (limit: number) => number {
 type Random = ReturnType<typeof generator>;
 type Parent = Record<string, unknown>;
 
-/** Every object and list of some data, with the keys of its entries. */
+/** Every object and list in the given data, with the keys of its entries. */
 function places(data: unknown, found: [Parent, string][] = []): [Parent, string][] {
   if (typeof data === 'object' && data !== null) {
     for (const key of Object.keys(data)) {

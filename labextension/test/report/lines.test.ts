@@ -17,7 +17,7 @@ function linesOf(report: Report, source = 0): Map<number, IReportLine> {
   return new Map(lines.map(line => [line.number, line]));
 }
 
-/** A report about some lines, with the given fields replaced. */
+/** A report about the given lines, with the given fields replaced. */
 function about(text: string, fields: Partial<Report>): Report {
   const [source] = TWO_BREAKS.sources;
   return {

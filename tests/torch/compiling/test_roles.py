@@ -163,7 +163,7 @@ def test_role_depends_on_the_arguments(args: Any, expected: str) -> None:
     assert role(lambda *arguments: arguments[0] + 1, *args) == expected
 
 
-def test_callables_that_may_be_compiled() -> None:
+def test_only_user_functions_and_objects_may_be_compiled() -> None:
     assert all(map(may_be_compiled, [loss, TRAINER.loss, TRAINER, functools.partial(loss, X)]))
     assert not any(map(may_be_compiled, [MODEL, torch.relu, Trainer, len, X, 3]))
 

@@ -19,6 +19,7 @@ import torch
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 
 import jupyter_graphbreak
+from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
 from jupyter_graphbreak.experiments.trial.call_specs import key_of
 from jupyter_graphbreak.report.remedies import WORKING
@@ -962,6 +963,25 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
 
+def test_the_line_of_the_run_comes_before_a_library_line_that_a_failed_trial_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unrolled(x: torch.Tensor) -> torch.Tensor:
+        out = x[0]
+        for i in range(1, x.shape[0]):
+            out = out * 0.5 + x[i]
+        return out
+
+    def report_library_line(trials: CallTrials, error: BaseException) -> str:
+        trials.specializing_line = SpecializingLine(torch.functional.__file__, 10, "if tensors.dim() == 3:")
+        return f"raises {error}"
+
+    monkeypatch.setattr(CallTrials, "_reason_of_error", report_library_line)
+    report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
+    assert "functional.py" not in decision_for_reader(report)
+
+
 @pytest.mark.exhaustive
 def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
     def either(x: torch.Tensor) -> torch.Tensor:
@@ -986,6 +1006,31 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
     assert "`k` and `v` are the same tensor in some calls only" in decision_for_reader(report)
+
+
+def test_a_buffer_that_grows_needs_settings_for_its_sizes_and_for_the_position() -> None:
+    class Attention(torch.nn.Module):
+        cache: torch.Tensor | None
+        mask: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", None)
+            self.register_buffer("mask", torch.arange(64))
+            self.position = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache = x if self.cache is None else torch.cat([self.cache, x])
+            mask = self.mask[self.position : self.position + len(x)]
+            self.position += len(x)
+            return self.cache.sum(0) + mask[-1]
+
+    report = try_on_calls(Attention(), [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1, 1, 1, 1, 1)])
+    assert best_remedy(report).settings == {
+        "torch._dynamo.config.force_parameter_static_shapes": False,
+        "torch._dynamo.config.allow_unspec_int_on_nn_module": True,
+    }
+    assert compilation_counts(best_remedy(report))[:2] == (6, 2)
 
 
 @pytest.mark.exhaustive

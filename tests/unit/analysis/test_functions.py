@@ -118,7 +118,7 @@ def f(x):
 """
 
 
-def test_lines_that_python_may_execute_a_second_time() -> None:
+def test_finds_lines_that_python_may_execute_a_second_time() -> None:
     sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected

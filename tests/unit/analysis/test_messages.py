@@ -103,7 +103,7 @@ def test_an_exception_without_a_registry_entry_is_called_by_its_class() -> None:
     assert message.line == 8
 
 
-def test_a_message_from_before_its_cause_had_a_name() -> None:
+def test_an_old_message_has_the_current_name_of_its_cause() -> None:
     text = "Logger not supported for non-export cases. To avoid graph breaks caused by logger in compile-mode, ..."
     cause = parse_break(break_message(text), "Unsupported").cause
     assert (cause.gb_type, cause.gb_id) == ("logging.Logger method not supported for non-export cases", None)
@@ -116,7 +116,7 @@ def test_the_reason_of_a_skipped_call_leaves_out_the_code_object() -> None:
     assert parse_break(break_message(text), "Unsupported").cause.explanation == reason
 
 
-def test_a_message_of_torch_2_9_without_a_header() -> None:
+def test_parses_a_message_without_a_header() -> None:
     text = 'Graph break: skip: from user code at:\n  File "/cell.py", line 5, in fn\n    loop()\n\n'
     message = parse_break(text)
     assert (message.continuation, message.line) == ("skip", 5)

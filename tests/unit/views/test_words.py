@@ -353,6 +353,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "`torch._dynamo.mark_dynamic(x, 0)`",
         ),
         (
+            report_with_recompiles(
+                "tensor 'self._modules['att']._buffers['cache']' size mismatch at index 1. expected 5, actual 6"
+            ),
+            "dimension 1 of self.att.cache: 5 -> 6",
+            "the sizes of a buffer are constants, even with `dynamic=True`: keep the tensor in a plain attribute, "
+            "without `register_buffer`, or set `torch._dynamo.config.force_parameter_static_shapes = False`",
+        ),
+        (
             report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
             "use `torch.compile(..., dynamic=True)`",
@@ -1004,7 +1012,7 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
     assert brief_code(code) == brief
 
 
-def test_the_sentence_for_an_interrupted_run() -> None:
+def test_views_say_where_a_run_was_interrupted() -> None:
     from jupyter_graphbreak.report.schema import RunError
 
     location = Location("s1", 3, 3, function="f")

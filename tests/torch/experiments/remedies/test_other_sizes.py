@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.families.sizes import SWITCH_STATEMENTS
+from jupyter_graphbreak.experiments.families.sizes import _GRIDS_CODE
 from jupyter_graphbreak.report.remedies import WORKING
 from tests.torch.experiments.remedies.by_hand import LoadedProgram, apply_edits, programs
 
@@ -64,8 +64,7 @@ class Attention(torch.nn.Module):
 def sizes_hook() -> Any:
     """Return a function that creates sizes known while compiling, without the parts that transformers needs."""
     scope: dict[str, Any] = {"model": torch.nn.Linear(1, 1)}
-    code = next(code for code in SWITCH_STATEMENTS if "class Sizes" in code)
-    exec(code, scope)  # noqa: S102
+    exec(_GRIDS_CODE, scope)  # noqa: S102
     return lambda grid: scope["sizes_of"](scope["text_of"](grid))
 
 
@@ -105,7 +104,7 @@ def test_a_fixed_model_works_for_other_grids(monkeypatch: pytest.MonkeyPatch) ->
 
     model, inputs = tiny_models.tiny("qwen2_vl")
     changed, _ = tiny_models.tiny("qwen2_vl")
-    exec(next(code for code in SWITCH_STATEMENTS if "class Sizes" in code), {"model": changed})  # noqa: S102
+    exec(_GRIDS_CODE, {"model": changed})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()
     compiled: Any = torch.compile(changed, backend="eager")  # a different backend would compile the same graphs

@@ -100,13 +100,13 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     (tmp_path / "own.py").write_text(MODULE)
     (tmp_path / "own_part.py").write_text("VALUE = 0\n")
 
-    def write_program(statement: str, changed: str) -> Any:
+    def load_program(statement: str, changed: str) -> Any:
         text = PROGRAM.replace("STATEMENT", statement).replace("CHANGED", changed)
         (tmp_path / "own_program.py").write_text(text)
         importlib.invalidate_caches()
         return importlib.import_module("own_program")
 
-    yield write_program
+    yield load_program
     for name in ("own", "own_part", "own_program"):
         sys.modules.pop(name, None)
 

@@ -70,11 +70,11 @@ def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
 def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
     """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and the process crashes later."""
 
-    def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    def calls_repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         return repeated(x, counts)
 
     arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
-    for fn in (repeated, through_a_function):
+    for fn in (repeated, calls_repeated):
         inputs = [*derived_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [input_.arguments.args[1] for input_ in inputs]
         assert len(counts) > 20
@@ -312,6 +312,8 @@ def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     x, y = cases_by_kind["y with one more dimension"][0].arguments.args
     assert (x.shape, y.shape) == ((3,), (2, 3))
     assert "x with one more dimension" not in inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
+    assert cases_by_kind["y as a column"][0].arguments.args[1].shape == (3, 1)
+    assert "x as a column" not in inputs_by_kind(lambda x: x + 1, torch.ones(3, 2))
 
 
 def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -> None:

@@ -57,6 +57,7 @@ from jupyter_graphbreak.experiments.cost.timing import (
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
+from jupyter_graphbreak.experiments.trial.library_objects import restore_library_objects
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
@@ -165,7 +166,9 @@ def measure_entry(
         variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
             exit_stack.enter_context(compile_separately(variant.subject.call))
+        restore_objects = exit_stack.enter_context(restore_library_objects(variants.compiled.subject.changeable_parts))
         variants.eager.warm_up()
+        restore_objects()  # the compiled call starts where that of the run started
         with recorder.record(find_cell) as recording, collect_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()

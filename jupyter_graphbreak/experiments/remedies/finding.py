@@ -7,6 +7,7 @@ import itertools
 import time
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -192,7 +193,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         if edit not in progress.applicable_edits
     ]
     report = replace(report, diagnostics=[*report.diagnostics, *untried_edit_notes])
-    return _collect_remedies(report, files, progress.searches, reasons)
+    return _collect_remedies(report, files, progress.searches, reasons, progress.break_ids_by_function)
 
 
 @dataclass
@@ -206,23 +207,29 @@ class _Progress:
     searches: list[Search] = field(default_factory=list)
     #: The user's own edits that change the program of an entry.
     applicable_edits: list[EditedCells | Patch] = field(default_factory=list)
-    _reached_break_ids: set[str] = field(default_factory=set)
+    #: The ids of the breaks that the runs of each function have reached.
+    break_ids_by_function: dict[str, set[str]] = field(default_factory=dict)
     _fixed_break_ids: set[str] = field(default_factory=set)
+    #: The ids of the breaks that are fixed for a function, because only parts of it are compiled instead.
+    _fixed_in_function: dict[str, set[str]] = field(default_factory=dict)
 
     def unreached_break_ids(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        return {break_.id for break_ in self.report.breaks} - self._reached_break_ids - self._fixed_break_ids
+        known_ids = (self.break_ids_by_function, self._fixed_in_function)
+        known = {ident for ids in known_ids for ident in itertools.chain.from_iterable(ids.values())}
+        return {break_.id for break_ in self.report.breaks} - known - self._fixed_break_ids
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
 
         If the run repeats a later call of an entry, only breaks that no earlier run reached are used.
         """
-        breaks_in_run = same_breaks(self.report, runner.original.report)
+        breaks_in_run, function = same_breaks(self.report, runner.original.report), runner.entry.function
+        fixed_break_ids = self._fixed_break_ids | self._fixed_in_function.get(function, set())
         searched_breaks = breaks_in_run.keys() & (
-            self.unreached_break_ids() if is_later else breaks_in_run.keys() - self._fixed_break_ids
+            self.unreached_break_ids() if is_later else breaks_in_run.keys() - fixed_break_ids
         )
-        self._reached_break_ids |= breaks_in_run.keys()
+        self.break_ids_by_function.setdefault(function, set()).update(breaks_in_run)
         return frozenset(breaks_in_run[ident] for ident in searched_breaks)
 
     def search(self, runner: TrialRunner, deadline: float, break_ids_to_remove: frozenset[str]) -> None:
@@ -233,10 +240,13 @@ class _Progress:
         self.searches.append(search)
         self.applicable_edits += [edit for edit in self.own_edits if search.try_edit(edit)]
         candidates = search.run()
-        removed_break_ids = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-        self._fixed_break_ids |= {
-            report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_break_ids
-        }
+        for candidate in candidates:
+            if candidate.works:
+                fixed_break_ids = {ident for ident, run_id in breaks_in_run.items() if run_id in candidate.breaks}
+                if candidate.result.change.inner_calls:
+                    self._fixed_in_function.setdefault(runner.entry.function, set()).update(fixed_break_ids)
+                else:
+                    self._fixed_break_ids |= fixed_break_ids
 
 
 def _runner_or_reason(
@@ -323,9 +333,13 @@ def _no_effect_message(edit: EditedCells | Patch) -> str:
 
 
 def _collect_remedies(
-    report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
+    report: Report,
+    files: Mapping[str, str],
+    searches: list[Search],
+    reasons: Sequence[str],
+    break_ids_by_function: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> FoundRemedies:
-    completed_report, candidates = with_remedies(report, files, searches, reasons)
+    completed_report, candidates = with_remedies(report, files, searches, reasons, break_ids_by_function)
     return FoundRemedies(completed_report, list(zip(searches, candidates, strict=True)))
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import re
 import sys
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -32,7 +34,7 @@ from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIM
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -110,16 +112,31 @@ def manual_step_of_function(skipped: Skipped) -> str:
 
 
 def with_remedies(
-    report: Report, files: Mapping[str, str], searches: Sequence[Search], reasons: Sequence[str] = ()
+    report: Report,
+    files: Mapping[str, str],
+    searches: Sequence[Search],
+    reasons: Sequence[str] = (),
+    break_ids_by_function: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[Report, list[dict[str, Candidate]]]:
-    """Return a report with remedies, and the candidates of each search by the ids of the remedies."""
+    """Return a report with remedies, and the candidates of each search by the ids of the remedies.
+
+    Parameters
+    ----------
+    break_ids_by_function : mapping
+        The ids of the breaks that each compiled function reaches, if there are several. To compile only parts of one
+        function does not remove a break that another function reaches as well.
+    """
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
     candidates_of_searches: list[dict[str, Candidate]] = []
     part_steps: list[Remedy] = []
     for search in searches:
-        builder = _BreakRemedyBuilder(report, source_ids, search)
+        function = search.runner.entry.function
+        ids_of_others = frozenset(
+            itertools.chain.from_iterable(ids for other, ids in break_ids_by_function.items() if other != function)
+        )
+        builder = _BreakRemedyBuilder(report, source_ids, search, ids_of_others)
         candidates_of_searches.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in candidates_of_searches[-1].items()]
         sources += builder.new_sources
@@ -129,6 +146,7 @@ def with_remedies(
         for search, candidates_of_search in zip(searches, candidates_of_searches, strict=True)
         for ident in candidates_of_search
     }
+    remedies = [remedy for remedy in remedies if remedy.breaks]
     remedies, merged_ids = _merge_over_entries(_merge_over_calls(remedies, entries))
     remedies = _with_exclusions(remedies)
     remaining_ids = {remedy.id for remedy in remedies}
@@ -164,8 +182,15 @@ def with_remedies(
 class _BreakRemedyBuilder:
     """Turns the candidates of one search into remedies for the breaks of the report."""
 
-    def __init__(self, report: Report, source_ids: dict[str, str], search: Search) -> None:
+    def __init__(
+        self,
+        report: Report,
+        source_ids: dict[str, str],
+        search: Search,
+        break_ids_of_others: frozenset[str] = frozenset(),
+    ) -> None:
         self._search = search
+        self._break_ids_of_others = break_ids_of_others
         self._original = search.runner.original
         self._report, self._source_ids = report, source_ids
         self._breaks = {run_id: report_id for report_id, run_id in same_breaks(report, self._original.report).items()}
@@ -203,12 +228,13 @@ class _BreakRemedyBuilder:
             ident, result.change, result, families=candidate.families, title="; ".join(candidate.titles),
             kind=candidate.kind, original_texts=texts, paths=self._paths,
         )  # fmt: skip
+        breaks = [self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks]
+        breaks += self._breaks_outside_parts(candidate) if candidate.works else ()
+        if candidate.works and candidate.result.change.inner_calls:
+            breaks = [ident for ident in breaks if ident not in self._break_ids_of_others]
         return replace(
             remedy,
-            breaks=[
-                *(self._breaks[break_id] for break_id in candidate.breaks if break_id in self._breaks),
-                *(self._breaks_outside_parts(candidate) if candidate.works else ()),
-            ],
+            breaks=breaks,
             edits=[replace(edit, source=self._sources[edit.source]) for edit in remedy.edits],
             code=self._code_for_reader(remedy.code),
         )

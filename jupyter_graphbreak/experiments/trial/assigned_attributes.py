@@ -78,7 +78,42 @@ class LibraryContainer(NamedTuple):
 
 
 #: The parts of packages that code may change.
-LibraryPart: TypeAlias = "LibraryAttribute | LibraryContainer | LibraryNamespace | LibraryModuleOrClass | LoadedModules"
+LibraryPart: TypeAlias = (
+    "LibraryAttribute | LibraryContainer | LibraryNamespace | LibraryModuleOrClass | LibraryObjects | LoadedModules"
+)
+
+
+class LibraryObjects(NamedTuple):
+    """The objects among the globals of packages, whose attributes a package may set, for example on first use.
+
+    If an eager run set them for good, compiled code would not run into the error that setting them raises in Dynamo.
+    """
+
+    owners: tuple[Any, ...]
+
+    @property
+    def title(self) -> str:
+        """The description to show."""
+        return "objects of libraries"
+
+    def content(self) -> list[dict[str, Any]]:
+        """Return the attributes of each object, by name."""
+        return [dict(vars(owner)) for owner in self.owners]
+
+    def refill(self, content: list[dict[str, Any]]) -> None:
+        """Restore the attributes that :meth:`content` returned."""
+        for owner, attributes in zip(self.owners, content, strict=True):
+            current = vars(owner)
+            for name in current.keys() - attributes.keys():
+                del current[name]
+            current.update(
+                (name, value) for name, value in attributes.items() if current.get(name, _MISSING) is not value
+            )
+
+
+def have_same_values(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two dicts contain the same objects."""
+    return len(one) == len(other) and all(other.get(name, _MISSING) is value for name, value in one.items())
 
 
 class LibraryModuleOrClass(NamedTuple):

@@ -25,8 +25,10 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryModuleOrClass,
     LibraryNamespace,
+    LibraryObjects,
     LibraryPart,
     LoadedModules,
+    have_same_values,
     is_library_code,
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
@@ -248,6 +250,8 @@ def _library_part(part: LibraryPart) -> StatePart:
         case LibraryModuleOrClass():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
                         (part.title.rpartition(".")[2],))  # fmt: skip
+        case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
+            return StatePart(f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.refill)
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
                         lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
@@ -263,6 +267,15 @@ class _OwnerAttributes(dict[str, Any]):
             self[name] is other.get(name, MISSING) if name in self else is_library_code(other[name])
             for name in {**self, **other}
         )
+
+    __hash__ = None
+
+
+class _ObjectAttributes(list[dict[str, Any]]):
+    """The attributes of several objects, compared by identity."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ObjectAttributes) and all(map(have_same_values, self, other))
 
     __hash__ = None
 
@@ -374,10 +387,20 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
+#: An environment variable that Inductor sets for itself when it first loads a kernel.
+_INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+
+
 def _environment() -> dict[Any, Any]:
-    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings."""
+    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings.
+
+    The variable that Inductor sets for itself is left out.
+    """
     encoded_variables = getattr(os.environ, "_data", None)
-    return dict(os.environ if encoded_variables is None else encoded_variables)
+    variables = dict(os.environ if encoded_variables is None else encoded_variables)
+    for name in (_INDUCTOR_VARIABLE, os.fsencode(_INDUCTOR_VARIABLE)):
+        variables.pop(name, None)
+    return variables
 
 
 def _restore_environment(values: dict[Any, Any]) -> None:
@@ -387,7 +410,7 @@ def _restore_environment(values: dict[Any, Any]) -> None:
 
 def set_environment(values: dict[str, str]) -> None:
     """Set the environment variables to saved values, except those that already have the right value."""
-    for name in os.environ.keys() - values.keys():
+    for name in os.environ.keys() - values.keys() - {_INDUCTOR_VARIABLE}:
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 

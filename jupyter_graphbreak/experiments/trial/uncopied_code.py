@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
+from jupyter_graphbreak.experiments.trial.library_objects import library_objects
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
@@ -202,6 +203,8 @@ class UncopiedCode:
         self._swap_defaults_and_attributes(user_functions, assigns_attributes=assigns_attributes)
         self._swap_assigned_attributes(owners_by_attribute, swapped_keys)
         self.changeable_parts += library_parts(user_functions)
+        packages = {str(cls.__module__).partition(".")[0] for cls in classes}
+        self.changeable_parts.append(library_objects(packages))
         self._swap_attached_data(loggers.values())
 
     def _swap_variables(

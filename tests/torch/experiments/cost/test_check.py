@@ -6,13 +6,16 @@ import gc
 import importlib
 import inspect
 import operator
+import sys
 import time
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import tqdm
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.tried_settings import SettingChange
@@ -665,6 +668,46 @@ def test_an_error_of_the_compiler_is_not_reported_as_an_error_of_eager_code() ->
     assert note.startswith("Compiling a copy of ")
     assert "scale failed again: InternalTorchDynamoError: NotImplementedError" in note
     assert "wrong result" not in verdict(report).text
+
+
+LIBRARY = """
+import importlib.metadata
+class Requirement:
+    def __bool__(self):
+        if not hasattr(self, "available"):
+            try:
+                self.available = bool(importlib.metadata.version("no-such-package"))
+            except importlib.metadata.PackageNotFoundError:
+                self.available = False
+        return self.available
+REQUIREMENT = Requirement()
+class Metric:
+    def update(self, x):
+        return x + 1 if REQUIREMENT else x * 2
+"""
+
+
+def test_what_a_library_stores_on_first_use_is_restored_after_each_eager_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Dynamo cannot trace the first use, but it would trace every later one.
+    library: Any = types.ModuleType("library_of_this_test")
+    library.__file__ = tqdm.__file__.replace("tqdm", library.__name__)
+    monkeypatch.setitem(sys.modules, library.__name__, library)
+    exec(compile(LIBRARY, library.__file__, "exec"), vars(library))  # noqa: S102 - the text above
+    metric = library.Metric()
+
+    @torch.compile(backend="eager")
+    def step(x: torch.Tensor) -> Any:
+        return metric.update(x)
+
+    with pytest.raises(RuntimeError), jupyter_graphbreak.capture(entries=True) as run:
+        step(torch.ones(3))
+    run.try_remedies()
+    run.measure()
+    report = run.check()
+    assert [check.is_error for check in report.check or []] == [True]
+    assert any("PackageNotFoundError" in diagnostic.message for diagnostic in report.diagnostics)
+    assert report.cost is None or not report.cost.entries
+    assert vars(library.REQUIREMENT) == {}
 
 
 large = torch.nn.Linear(600, 600)

@@ -458,6 +458,21 @@ def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Pa
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
+def test_a_break_that_a_different_compiled_function_reaches_as_well_stays(tmp_path: Path) -> None:
+    text = SAMPLER.replace("len(x.detach().numpy().tolist())", "count(x)").replace("[]", "x.detach().numpy().tolist()")
+    text = text.replace("net =", "def count(x):\n    return len(x.detach().numpy().tolist())\n\n\nnet =")
+    text += '\n\n@torch.compile(backend="eager")\ndef evaluate(x):\n    return net(x, torch.zeros(1)) * count(x)\n'
+    module = import_source(text, tmp_path)
+    with capture(entries=True) as run:
+        module.sample(torch.ones(3, 8))
+        module.evaluate(torch.ones(3, 8))
+    in_count = {break_.id for break_ in run.report.breaks if break_.location and break_.location.function == "count"}
+    remedies = [remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner"]
+    assert in_count
+    assert any(remedy.title.startswith("Compile net instead of sample") for remedy in remedies)
+    assert all(in_count.isdisjoint(remedy.breaks) for remedy in remedies if remedy.verdict in WORKING)
+
+
 @pytest.mark.exhaustive
 def test_a_model_is_compiled_instead_of_its_training_step_although_it_breaks(tmp_path: Path) -> None:
     report = try_remedies(import_source(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))

@@ -495,6 +495,19 @@ def test_a_context_variable_that_is_set_back_to_its_default_has_not_changed() ->
         keep()
 
 
+def test_a_variable_that_inductor_sets_for_itself_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
+    monkeypatch.delenv(name, raising=False)
+
+    def load() -> None:
+        os.environ[name] = "140"
+
+    with prevent_effects(load):
+        load()
+    assert os.environ[name] == "140"
+    monkeypatch.delenv(name)
+
+
 def test_a_builtin_with_the_name_of_a_method_is_not_the_line_that_changes_the_state() -> None:
     change = StateChange("sets context variables", frozenset({"set"}))
     lines = [

@@ -427,7 +427,8 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
 def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | None:
     """Return the module whose method a frame runs: ``forward``, or a public method that is not PyTorch's own.
 
-    A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
+    A static method, or a method that an attribute of the module replaces, cannot be compiled in place: the
+    result is then ``None``, as for the code of any other object.
     """
     code = frame.f_code
     is_forward = code.co_name == "forward"

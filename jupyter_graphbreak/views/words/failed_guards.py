@@ -82,6 +82,8 @@ _PARAMETER_HINT_START = ". Guard failed on a parameter, consider using "
 _TENSOR_TYPE_GUARD = re.compile(
     r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>"
 )
+#: Python's message if a guard on a size, whose variable PyTorch does not name, finds a value that is not a tensor.
+_NOT_A_TENSOR = re.compile(r"'(?P<type>\w+)' object has no attribute '(?:size|stride|storage_offset)'")
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is expected"
@@ -576,6 +578,10 @@ def _object_variation(guard: str) -> str:
         text = f"{subject} no longer exists"
     elif none_guard := _NONE_GUARD.fullmatch(guard):
         text = f"{_subject(none_guard['name'])} is None in some calls only"
+    elif other_value := _NOT_A_TENSOR.fullmatch(guard):
+        type_name = other_value["type"]
+        is_none = type_name == "NoneType"
+        text = "a tensor is None in some calls only" if is_none else f"a tensor has a different type ({type_name})"
     elif function := name_of_function_variable(guard):
         text = f"`{function}` is a different function"
     elif identity := _IDENTITY_GUARD.fullmatch(guard):

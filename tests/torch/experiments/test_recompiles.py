@@ -10,6 +10,7 @@ import textwrap
 import time
 import types
 import weakref
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -725,6 +726,31 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
     assert "calls cannot be created again" in (remedy.reason or "")
 
 
+@dataclasses.dataclass
+class EncoderOutput(OrderedDict[str, torch.Tensor]):
+    """A dict whose items are also attributes, like transformers' ``ModelOutput``."""
+
+    states: torch.Tensor
+
+    def __post_init__(self) -> None:
+        self["states"] = self.states
+
+    def __setitem__(self, name: str, value: torch.Tensor) -> None:
+        super().__setitem__(name, value)
+        object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.states,)
+
+
+def test_calls_with_a_dict_whose_items_are_attributes_are_repeated() -> None:
+    report = try_on_calls(
+        lambda output: output.states.sin() + output["states"],
+        [pass_value(lambda c, n: c(EncoderOutput(torch.ones(n, 3))), n) for n in (4, 5, 6)],
+    )
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
+
+
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
     """Apply two numbers, which partials bind, to a tensor."""
     return x * alpha + shift
@@ -984,6 +1010,9 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
 
 def test_a_buffer_that_grows_needs_settings_for_its_sizes_and_for_the_position() -> None:
     class Attention(torch.nn.Module):
+        cache: torch.Tensor | None
+        mask: torch.Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("cache", None)

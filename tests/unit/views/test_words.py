@@ -478,6 +478,16 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "nothing: calls with and without it have their own graphs, which is expected",
         ),
         (
+            report_with_recompiles("'NoneType' object has no attribute 'size'"),
+            "a tensor is None in some calls only",
+            "",
+        ),
+        (
+            report_with_recompiles("'int' object has no attribute 'stride'"),
+            "a tensor has a different type (int)",
+            "",
+        ),
+        (
             report_with_recompiles("tensor 'x' stride mismatch at index 0. expected 4, actual 1"),
             "stride 0 of x: 4 -> 1",
             "give `x` one memory layout before the call: `x = x.contiguous()`",

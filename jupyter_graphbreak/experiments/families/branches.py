@@ -24,6 +24,7 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     where_call,
 )
 from jupyter_graphbreak.experiments.families.conditions import (
+    is_host_test,
     rewrite_guard_as_if,
     split_test,
     tensor_condition,
@@ -61,6 +62,8 @@ _COUNTING_METHODS = {"any", "count_nonzero", "sum"}
 #: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
 #: difference because -0.0 + 0 is 0.0.
 _NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: For methods that change a tensor in place, a number that changes no value.
+_NEUTRAL_VALUES = {"sub_": "0", "mul_": "1", "div_": "1"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -224,6 +227,7 @@ def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_coun
         yield from _propose_without_skip(site, if_statement, condition, python_test)
         return
     yield from _propose_with_selected_arguments(site, if_statement, condition, python_test)
+    yield from _propose_in_place(site, if_statement, condition, python_operand_count)
     branches = read_branches(site.draft, if_statement, torch_name)
     if branches is None:
         return
@@ -234,7 +238,6 @@ def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_coun
         return
     if if_branch.returns or else_branch.returns:
         return
-    yield from _propose_in_place(site, if_statement, condition, python_operand_count)
     for title, selecting_condition, selected_branches, earlier_lines in _where_variants(site, condition, branches):
         selection = _selection_statements(site, if_statement, selecting_condition, selected_branches)
         if selection is not None:
@@ -479,20 +482,53 @@ def _calls_in_place_method(statement: ast.stmt) -> bool:
 def _propose_in_place(
     site: Site, if_statement: ast.If, condition: str, python_operand_count: int
 ) -> Iterator[Proposal]:
-    """Yield a change that updates a tensor in place, by a neutral value if the branch would not update it."""
-    assignment = if_statement.body[0] if len(if_statement.body) == 1 and not if_statement.orelse else None
-    if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_OPERATIONS:
+    """Yield a change that updates tensors in place, by a neutral value if the branch would not update them.
+
+    The branch may update the tensors in loops and under conditions that Python decides.
+    """
+    draft, block, headers = site.draft, if_statement.body, list[str]()
+    loops: list[ast.For] = []
+    while len(block) == 1 and isinstance(block[0], ast.For | ast.If) and not block[0].orelse:
+        outer = block[0]
+        if isinstance(outer, ast.For):
+            loops.append(outer)
+            headers.append(f"for {draft.text_of(outer.target)} in {as_operand(draft.text_of(outer.iter))}:")
+        elif is_host_test(outer.test):
+            headers.append(f"if {draft.text_of(outer.test)}:")
+        else:
+            return
+        block = outer.body
+    name = fresh_name(draft, "condition") if headers else condition
+    update = _update_by_neutral_value(site, block[0], name) if len(block) == 1 and not if_statement.orelse else None
+    names_read_later = names_read_after(draft, if_statement)
+    if update is None or any(not names_read_later.isdisjoint(names_bound(loop.target)) for loop in loops):
         return
-    target, value = site.draft.text_of(assignment.target), as_argument(site.draft, assignment.value)
-    symbol, neutral_value = _NEUTRAL_OPERATIONS[type(assignment.op)]
-    change = f"-{as_operand(value)}" if isinstance(assignment.op, ast.Add) else value
-    line = f"{target} {symbol} {where_call(site.torch_name, condition, change, neutral_value)}"
-    lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], [line])
-    if lines is not None:
-        splice = site.draft.statement_replacement(if_statement, lines)
+    step = indentation_step(draft, if_statement)
+    lines = [f"{step * depth}{line}" for depth, line in enumerate([*headers, update])]
+    if headers:
+        lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
+    new_lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], lines)
+    if new_lines is not None:
+        splice = draft.statement_replacement(if_statement, new_lines)
         yield from _propose_both_branches(
-            site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], python_operand_count=python_operand_count
+            site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], loops, python_operand_count
         )
+
+
+def _update_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -> str | None:
+    """Return an update such as ``y *= c`` or ``y.mul_(c)`` that changes no value if the condition is false."""
+    match statement:
+        case ast.AugAssign(target, op, value) if type(op) in _NEUTRAL_OPERATIONS:
+            text = as_argument(site.draft, value)
+            symbol, neutral_value = _NEUTRAL_OPERATIONS[type(op)]
+            change = f"-{as_operand(text)}" if isinstance(op, ast.Add) else text
+            selected = where_call(site.torch_name, condition, change, neutral_value)
+            return f"{site.draft.text_of(target)} {symbol} {selected}"
+        case ast.Expr(ast.Call(ast.Attribute(attr=method) as function, [value], [])) if method in _NEUTRAL_VALUES:
+            text = as_argument(site.draft, value)
+            selected = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
+            return f"{site.draft.text_of(function)}({selected})"
+    return None
 
 
 def _propose_with_selected_arguments(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.configuration import apply_settings
 from jupyter_graphbreak.experiments.recompiles.entry_search import EntryFindings, EntrySearch
-from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, is_about_freed_objects, manual_steps
+from jupyter_graphbreak.experiments.recompiles.manual_steps import is_about_freed_objects, is_general, manual_steps
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations
@@ -199,7 +199,7 @@ class _RecompileRemedyBuilder:
             if not number and entry is not None and trial.verdict in WORKING:
                 self.working_remedies.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
-            if findings.trials or sentence != GENERAL_STEP:
+            if findings.trials or not is_general(sentence):
                 decision = decision_remedy(self._next_id(), sentence, findings.reason)
                 self._remedies.append(
                     replace(decision, recompiles=recompiles, is_right=findings.are_recompiles_expected)

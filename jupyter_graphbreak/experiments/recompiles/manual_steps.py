@@ -114,9 +114,10 @@ _SENTENCES_BY_PATTERN = (
     ),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
-#: The sentence about recompiles with an unknown cause. If nothing was tried, the advice about the guard is more
-#: specific.
+#: The sentence about recompiles with an unknown cause.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
+#: A sentence that only says that a size or a number should not vary.
+_GENERAL_SENTENCE = re.compile(r".* var(?:y|ies): keep (?:it|them) (?:constant|the same), .*")
 #: The maximum number of values for which separate compilations are expected.
 _MAX_EXPECTED_VALUES = 4
 
@@ -163,6 +164,11 @@ def manual_step(
         _sentence_about_sizes_and_numbers(mentioned_variations),
     ]
     return next(filter(None, sentences_about_other_causes), GENERAL_STEP)
+
+
+def is_general(sentence: str) -> bool:
+    """Return whether the advice about the guard is more specific than a sentence, if nothing was tried."""
+    return sentence == GENERAL_STEP or _GENERAL_SENTENCE.fullmatch(sentence) is not None
 
 
 def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:

@@ -634,7 +634,8 @@ def _tensor_variation(
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
     elif tensor_property == "rank" and not is_from_break and not (is_inner and is_library):
-        advice = f"each number of dimensions has its own graph: reshape `{name}` before the call"
+        few = "nothing, if there are few: each number of dimensions has its own graph"
+        advice = few if is_inner else f"each number of dimensions has its own graph: reshape `{name}` before the call"
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]

@@ -3338,6 +3338,26 @@ def f(x):
     return norm
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
+# === gradients scaled in a loop, right
+weights = [torch.ones(2), torch.linspace(-1, 2, 6)]
+def f(x):
+    factor = 1 / (torch.stack([weight.norm() for weight in weights]).norm() * x.detach().norm() + 1e-6)
+    if factor < 1:
+        for weight in weights:
+            weight.mul_(factor)
+    return x * weights[0].sum()
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === gradients scaled in a loop, wrong
+pending = [[torch.ones(2)]]
+def f(x):
+    factor = 1 / (x.norm() + 1e-6)
+    if factor < 1:
+        for weight in pending.pop():
+            weight.mul_(factor)
+    return x * len(pending)
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
 # === a guard of a case, right
 def f(x, mode):
     match mode:

@@ -873,6 +873,11 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     assert len(listed_recompilations(mixed)) == 4
 
 
+def test_an_inner_function_for_tensors_of_every_rank_needs_no_change() -> None:
+    (function,) = recompilations(report_between_breaks(1, "tensor 'p[0]' rank mismatch. expected 4, actual 1"))
+    assert function.guards[0].advice == "nothing, if there are few: each number of dimensions has its own graph"
+
+
 def test_a_remedy_for_several_functions_takes_the_place_of_the_advice_on_each() -> None:
     report = report_between_breaks(2, "tensor 'x' size mismatch at index 0. expected 2, actual 3")
     recompiles = [replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]

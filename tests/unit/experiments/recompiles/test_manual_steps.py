@@ -12,6 +12,7 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     GENERAL_STEP,
     are_recompiles_expected,
     is_about_freed_objects,
+    is_general,
     manual_step,
     manual_steps,
 )
@@ -234,12 +235,15 @@ def test_a_smaller_last_batch_can_be_left_out(dim: int, sizes: tuple[int, ...], 
     step = manual_step(variations, variations, [], None)
     assert step.startswith(sentence)
     assert ("drop_last=True" in step) == ("last batch" in sentence)
+    assert is_general(step) == ("last batch" not in sentence)
 
 
 def test_a_step_names_all_numbers_that_vary() -> None:
     numbers = tuple(Number(Path(Root("argument", name)), (0.1, 0.2)) for name in ("beta", "gamma"))
     variations = Variations(numbers=numbers)
-    assert manual_step(variations, variations, [], None).startswith("`beta` and `gamma` vary: keep them the same")
+    step = manual_step(variations, variations, [], None)
+    assert step.startswith("`beta` and `gamma` vary: keep them the same")
+    assert is_general(step)
     assert manual_step(Variations(numbers=numbers[:1]), Variations(numbers=numbers[:1]), [], None).startswith(
         "`beta` varies"
     )

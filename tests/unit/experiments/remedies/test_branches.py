@@ -219,6 +219,19 @@ def test_a_change_in_place_stays_in_place() -> None:
     assert first == make_function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
 
 
+def test_tensors_that_a_loop_changes_in_place_are_multiplied_by_one_instead() -> None:
+    text = make_function(
+        "if x < 1:", "    for p in ps:", "        if p is not None:", "            p.mul_(x)", "return x"
+    )
+    (first, *_) = proposed_texts("branch", problem(text, "x < 1"))
+    loop = ["for p in ps:", "    if p is not None:", "        p.mul_(torch.where(condition, x, 1))", "return x"]
+    assert first == make_function("condition = x < 1", *loop)
+    for ending in ("return p", "return x"):
+        body = "            p.mul_(x)" if ending == "return p" else "            p.copy_(x)"
+        lines = ["if x < 1:", "    for p in ps:", "        if p is not None:", body, ending]
+        assert not proposed_texts("branch", problem(make_function(*lines), "x < 1"))
+
+
 @pytest.mark.parametrize(
     "lines",
     [

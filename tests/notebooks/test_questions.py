@@ -63,6 +63,11 @@ what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-limit-is-reached | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
+Trainer recompiles for the smaller last batch | recompiles#the-last-batch-is-smaller | dataloader_drop_last
+Trainer last batch | libraries#transformers | dataloader_drop_last
+crop an image by the coordinates of a box | libraries#detectors | box.tolist()
+int(box[2]) breaks, img[b[1]:b[3]] | causes/gb0124#x-n-with-a-tensor-as-n | the whole function runs eagerly
+is the eager side of my benchmark timed fairly? | cost#a-stopwatch-that-can-be-trusted | Time the original
 recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
 recompiles every step because of a counter | causes/recompile-global | outside of the compiled function
 a list that grows recompiles | causes/recompile-growing-list | append it outside

@@ -53,7 +53,7 @@ def steps(y, count):
 
 
 @torch.compiler.disable
-def through_numpy(y):
+def tanh_in_numpy(y):
     return torch.from_numpy(np.tanh(y.detach().numpy()))
 
 
@@ -90,7 +90,7 @@ BRANCH = Break(
     "    y = torch.where(y.sum() > 0, y + 1, y)\n",
 )
 PLAIN_BREAK = Break("    torch._dynamo.graph_break()\n", "")
-NUMPY_BREAK = Break("    y = through_numpy(y)\n", "    y = torch.tanh(y)\n")
+NUMPY_BREAK = Break("    y = tanh_in_numpy(y)\n", "    y = torch.tanh(y)\n")
 PRINT_BREAK = Break('    print("here", file=NOWHERE)\n', "")
 SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * y.argmax())\n")
 

@@ -127,7 +127,7 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
     Parameters
     ----------
     model_type : str
-        As the library calls it: "bart".
+        The name of the architecture in transformers, such as "bart".
     training : bool
         Whether the model is in training mode.
 
@@ -173,7 +173,7 @@ def _image_token_counts(model: Any) -> Iterator[int | None]:
         counted = re.search(r"features and image tokens do not match.* features:? (\d+)", str(error))
         if counted is not None:
             yield int(counted[1])
-            yield int(counted[1]) // 32  # some count values, 32 per token
+            yield int(counted[1]) // 32  # some models count values, of which each token has 32
 
 
 def _mapping(head: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def error_headline(fault: BaseException) -> str:
         lines = str(fault).strip().splitlines()
         if lines and type(fault).__module__.partition(".")[0] == _PACKAGE:
             return lines[0]
-        return f"{type(fault).__name__}: {lines[0]}" if lines else type(fault).__name__
+        return f"{type(fault).__name__}: {lines[0].rstrip(': ')}" if lines else type(fault).__name__
     return type(fault).__name__
 
 

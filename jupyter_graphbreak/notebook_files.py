@@ -170,8 +170,8 @@ def execute(
             raise
         raise UnreadableNotebook(f"{path} cannot be run: {reason}") from error
     _remove_widgets(notebook)
-    executed: dict[str, Any] = notebook
-    return executed, failure
+    executed_notebook: dict[str, Any] = notebook
+    return executed_notebook, failure
 
 
 def _why_invalid(notebook: Any) -> str | None:

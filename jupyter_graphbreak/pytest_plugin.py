@@ -191,16 +191,16 @@ def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> st
             if len(report.breaks) == expected[0]
             else f"{_count_with_noun(len(report.breaks))}, {expected[0]} expected"
         )
-    unexpected = list(report.breaks)
-    missing = []
+    unexpected_breaks = list(report.breaks)
+    missing_breaks = []
     for description in map(str, expected):
-        match = next((break_ for break_ in unexpected if _is_described_by(break_, description)), None)
+        match = next((break_ for break_ in unexpected_breaks if _is_described_by(break_, description)), None)
         if match is None:
-            missing.append(description)
+            missing_breaks.append(description)
         else:
-            unexpected.remove(match)
-    problems = [f"{_count_with_noun(len(unexpected))} not expected"] if unexpected else []
-    problems += [f"no break {description!r}" for description in missing]
+            unexpected_breaks.remove(match)
+    problems = [f"{_count_with_noun(len(unexpected_breaks))} not expected"] if unexpected_breaks else []
+    problems += [f"no break {description!r}" for description in missing_breaks]
     return ", ".join(problems) or None
 
 

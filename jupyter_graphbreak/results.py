@@ -159,9 +159,11 @@ class Report(schema.Report, frozen=True, dict=True):
         LookupError
             If the report has copies of the called functions, but no finding with this id.
         """
-        existing = next((reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None)
-        if existing is not None and not redacted:
-            return Reproducer.of(existing)
+        existing_reproducer = next(
+            (reproducer for reproducer in self.reproducers or [] if reproducer.id == ident), None
+        )
+        if existing_reproducer is not None and not redacted:
+            return Reproducer.of(existing_reproducer)
         reproduce = self.__dict__.get(_REPRODUCE_ATTRIBUTE)
         if reproduce is None:
             raise NotReproducedError(
@@ -210,7 +212,7 @@ class Report(schema.Report, frozen=True, dict=True):
         from jupyter_graphbreak.views.html.bundle import mime_bundle
 
         widget = None
-        if _in_kernel():
+        if _is_in_kernel():
             from jupyter_graphbreak.views.html.widget import ReportWidget
 
             widget = ReportWidget()
@@ -325,7 +327,7 @@ def _fields(data: msgspec.Struct) -> dict[str, Any]:
     return {name: getattr(data, name) for name in data.__struct_fields__}
 
 
-def _in_kernel() -> bool:
+def _is_in_kernel() -> bool:
     """Return whether this process is a Jupyter kernel, whose front end can show widgets."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

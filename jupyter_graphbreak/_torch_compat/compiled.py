@@ -95,6 +95,12 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
+def uncompiled_callable(value: Any) -> Any:
+    """Return the function or module from which an object was compiled, or the object itself if it is not compiled."""
+    inner = compiled_callable(value)
+    return value if inner is None else inner
+
+
 def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     """Return a backend as the caller of ``torch.compile`` passed it: its name or its function, and its options."""
     if isinstance(backend, str):
@@ -246,14 +252,20 @@ def is_known_code(code: CodeType) -> bool:
 
 
 def state_of_known_code(code: CodeType) -> ref[Any] | None:
-    """Return a weak reference to Dynamo's state for a known code object; a reset of Dynamo deletes the state.
+    """Return a weak reference to Dynamo's state for a code object; ``None`` if Dynamo does not know the code object.
 
+    A reset of Dynamo deletes the state.
     The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
     because after a reset the callback would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     callback = next((reference.__callback__ for reference in reversed(tracker.seen) if reference() is code), None)
     return weakref.ref(callback) if callback is not None else None
+
+
+def is_compiler_error(error: BaseException) -> bool:
+    """Return whether Dynamo or the backend raised an error while compiling."""
+    return isinstance(error, importlib.import_module("torch._dynamo.exc").TorchDynamoException)
 
 
 def compilation_count() -> int | None:

@@ -76,17 +76,17 @@ class ResumeTable:
         ]
 
     def id_of_frame(self, frame: str) -> str | None:
-        """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
+        """Return the id of the resume function that a frame compiles; ``None`` for any other frame."""
         return self._id_by_frame.get(frame)
 
     def _add_created_resumes(self, frames: list[FrameLedger]) -> dict[Any, int]:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
         index_by_code: dict[Any, int] = {}
         for frame in frames:
-            ending = self._breaks.ending_break(frame)
+            ending_break = self._breaks.ending_break(frame)
             for creation in frame.resumes:
                 if creation.id not in index_by_code:
-                    index_by_code[creation.id] = self._add_resume(creation, ending)
+                    index_by_code[creation.id] = self._add_resume(creation, ending_break)
         return index_by_code
 
     def _match_compiled_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
@@ -104,11 +104,11 @@ class ResumeTable:
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # the name of a resume function contains the line of the break
-                    ending = ending_breaks.get((original_name(name), filename, line))
+                    ending_break = ending_breaks.get((original_name(name), filename, line))
                     creation = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resume_line
                     )
-                    index = self._add_resume(creation, ending or self._breaks.first_break_through(filename, line))
+                    index = self._add_resume(creation, ending_break or self._breaks.first_break_through(filename, line))
                 index_by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
@@ -119,11 +119,11 @@ class ResumeTable:
 
     def _store_ending(self, frame: FrameLedger, ending_breaks: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
         """Store the break at which a frame ends, by the line that the frame's own function had reached."""
-        ending, event = self._breaks.ending_break(frame), frame.ending_event
-        if ending is None or event is None:
+        ending_break, event = self._breaks.ending_break(frame), frame.ending_event
+        if ending_break is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
-            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending
+            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending_break
 
     def _find_containing_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         """Find the frames that contain the code of resume functions without a frame of their own.
@@ -165,7 +165,7 @@ class ResumeTable:
         return len(self._resumes) - 1
 
     def _why_no_frame(self, creation: additions.ResumeCreated) -> NoFrame | None:
-        """Return why a resume function has no frame, ``None`` if the reason is not known.
+        """Return why a resume function has no frame; ``None`` if the reason is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
         neither if it compiled or skipped the function before.
@@ -206,7 +206,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin to compile a frame, ``None`` if a different part of the report says so."""
+    """Return why Dynamo did not begin to compile a frame; ``None`` if a different part of the report says so."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
@@ -369,7 +369,7 @@ class SkipTable:
             self._add_skipped(None, name, self._eager_lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
     def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
-        """Return the lines that run eagerly: the whole function, or those after the resume point."""
+        """Return the lines that run eagerly: the function, or those after its resume point; ``None`` if unknown."""
         if code_id is not None and is_resume_name(name):
             line = self._resume_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
@@ -404,7 +404,10 @@ class SkipTable:
         )
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
-        """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
+        """Return the kind of block in the frame's own function that contains the break or the call that leads to it.
+
+        The result is ``None`` if there is no such block.
+        """
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
         own_entries = (

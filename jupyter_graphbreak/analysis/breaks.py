@@ -246,9 +246,11 @@ class BreakTable:
             if event is frame.give_up_event and not event.reached_user:
                 self._breaks_by_eager_code.setdefault(frame.code, []).append(folded_break)
         self._same_line.leave_frame(frame)
-        ending = self.ending_break(frame)
-        if ending is not None:
-            ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
+        ending_break = self.ending_break(frame)
+        if ending_break is not None:
+            ending_break.reasons += [
+                graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason
+            ]
 
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
         """Add a break on the first line of a function that Dynamo refused to compile, such as a generator.
@@ -317,7 +319,7 @@ class BreakTable:
         return self._break_by_event.get(id(frame.ending_event)) if frame.ending_event is not None else None
 
     def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
-        """Return the first break whose stacks include a line."""
+        """Return the first break whose stacks include a line; ``None`` if there is none."""
         location = self._sources.location(filename, line)
         for folded_break in self._breaks:
             for occurrence in folded_break.occurrences:
@@ -466,7 +468,7 @@ def _fullgraph_outcome(
 
     ``fullgraph_captures`` tells whether this release of PyTorch captures more under ``fullgraph=True``, if known.
     """
-    captured: list[str] = []
+    captured_ids: list[str] = []
     for event, ident in ordered_events:
         cause = event.message.cause
         knowledge = known_cause(cause.gb_id, cause.gb_type)
@@ -475,12 +477,12 @@ def _fullgraph_outcome(
             return [], None
         if not may_capture or not fullgraph_captures:
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
-            return captured, None if captured and hints.may_follow_from_earlier_break(cause.hints) else ident
-        if ident not in captured:
-            captured.append(ident)
+            return captured_ids, None if captured_ids and hints.may_follow_from_earlier_break(cause.hints) else ident
+        if ident not in captured_ids:
+            captured_ids.append(ident)
         if event.gave_up:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
             break
-    return captured, None
+    return captured_ids, None
 
 
 def _stack_to_break(event: BreakEvent) -> list[StackEntry]:

@@ -267,7 +267,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
 
 
 def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return the callables that were compiled only for the report, ``None`` if the program compiles its own code."""
+    """Return the callables that were compiled only for the report; ``None`` if the program compiles its own code."""
     if not ledger.run.compiled_calls:
         return None
     return [
@@ -277,7 +277,10 @@ def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[Com
 
 
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it."""
+    """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it.
+
+    The result is ``None`` if there is no such statement, or if it does not belong into a cell.
+    """
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
     source = sources.source(compiled.filename)
@@ -310,8 +313,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     own_entries = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
     stack = shown_stack(sources, own_entries or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
-    parsed = messages.parse_reason(message, error.type)
-    type_names = {parsed.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
+    parsed_reason = messages.parse_reason(message, error.type)
+    type_names = {parsed_reason.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}
     if error.type == _INTERNAL_ERROR:
         type_names.add(message.partition(":")[0])
     matching_breaks = [break_ for break_ in breaks if break_.outcome == "error" and break_.gb_type in type_names]
@@ -350,7 +353,7 @@ def _source_text(record: SourceRecorded, sources: Sources) -> SourceText:
 
 
 def _cached_functions(ledger: Ledger, sources: Sources) -> list[CachedFunction] | None:
-    """Return the functions compiled before the run, ``None`` if unknown.
+    """Return the functions that Dynamo began to compile before the run and still knows; ``None`` if unknown.
 
     The list of a log is empty, because a log begins with its process.
     """

@@ -23,13 +23,13 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 
 
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with a certain name around a line, ``None`` if there is none.
+    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none.
 
     The name is that in the code object, such as ``<lambda>``. The line may be one of a decorator.
     """
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
-    enclosing = [(first, last) for first, last in functions if first <= line <= last]
-    return min(enclosing, key=lambda lines: lines[1] - lines[0])[1] if enclosing else None
+    enclosing_functions = [(first, last) for first, last in functions if first <= line <= last]
+    return min(enclosing_functions, key=lambda lines: lines[1] - lines[0])[1] if enclosing_functions else None
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
@@ -51,7 +51,10 @@ def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
 
 
 def head_kind_of_line(code: str) -> HeadKind | None:
-    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines."""
+    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines.
+
+    The result is also ``None`` if the line cannot be parsed.
+    """
     code = code.strip().removeprefix("el")
     tree = parse_python(f"{code} pass" if code.endswith(":") else code)
     return head_kind(tree, 1) if tree is not None else None

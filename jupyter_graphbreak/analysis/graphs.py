@@ -59,13 +59,15 @@ class GraphTable:
     def add(self, frame: FrameLedger, ending_break: FoldedBreak | None) -> None:
         """Add the graphs of a frame, which end at the given break, or at a return if there is none."""
         for captured_graph in frame.lasting_graphs:
-            parsed = parse_graph(captured_graph.code)
-            if frame.start is not None and captured_graph.stacks is None and not parsed.ops:
+            parsed_graph = parse_graph(captured_graph.code)
+            if frame.start is not None and captured_graph.stacks is None and not parsed_graph.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
             ident = _graph_id(len(self._graphs))
-            if parsed.unparsed_count:
+            if parsed_graph.unparsed_count:
                 self._notes.append(
-                    Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unparsed_count}.")
+                    Diagnostic(
+                        "warning", f"Lines of graph {ident} that could not be read: {parsed_graph.unparsed_count}."
+                    )
                 )
             stacks = _OpStacks(captured_graph.stacks)
             self._graphs.append(
@@ -73,9 +75,9 @@ class GraphTable:
                     id=ident,
                     name=display_name(frame.code[0]),
                     frame=frame.ident,
-                    ops=[self._op_for_report(op, stacks.stack_of(op)) for op in parsed.ops],
-                    inputs=parsed.inputs,
-                    lines=self._line_counts(parsed.ops, stacks),
+                    ops=[self._op_for_report(op, stacks.stack_of(op)) for op in parsed_graph.ops],
+                    inputs=parsed_graph.inputs,
+                    lines=self._line_counts(parsed_graph.ops, stacks),
                     code=self._readable_code(captured_graph.code),
                     ends="break" if ending_break is not None else "return",
                     break_=ending_break.ident if ending_break is not None else None,
@@ -356,7 +358,7 @@ def _read_statement(text: str, value_names: set[str]) -> tuple[tuple[str, str, C
 
 
 def _called_name(value: ast.expr, value_names: set[str]) -> str | None:
-    """Return the name of the function that an expression calls, ``None`` if it only reads ``self.weight``."""
+    """Return the name of the function that an expression calls; ``None`` if it only reads ``self.weight``."""
     match value:
         case ast.Call(func=func):
             return _callee(func, value_names)

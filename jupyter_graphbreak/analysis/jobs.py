@@ -147,11 +147,11 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
         return []
     origin = min(span[0].start for span in spans.values())
     crowded_times = _crowded_times(spans.values(), len({rank for rank, _ in spans}))
-    compiling = []
+    rank_compilations = []
     for (rank, id_), rank_spans in sorted(spans.items()):
         uncrowded_parts = list(_uncrowded_parts(rank_spans, crowded_times))
         longest = max(uncrowded_parts, key=lambda part: part[1] - part[0], default=None)
-        compiling.append(
+        rank_compilations.append(
             RankCompiling(
                 rank=rank,
                 process=id_,
@@ -165,7 +165,7 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
                 else None,
             )
         )
-    return compiling
+    return rank_compilations
 
 
 def _merge_spans(times: list[CompileTime]) -> list[_Span]:
@@ -204,8 +204,8 @@ def _uncrowded_parts(
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
-        overlapping = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded_times)  # type: ignore[misc]
-        for first, last in overlapping:
+        overlapping_times = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded_times)  # type: ignore[misc]
+        for first, last in overlapping_times:
             if last <= start:
                 continue
             if first > start:

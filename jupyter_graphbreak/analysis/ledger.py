@@ -466,16 +466,16 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     hooked_failure, frame.pending_failure = frame.pending_failure, None
     exception = hooked_failure.type if hooked_failure is not None else None
     if hooked_failure is not None and hooked_failure.message is not None:
-        parsed = messages.parse_reason(hooked_failure.message, exception)
+        parsed_reason = messages.parse_reason(hooked_failure.message, exception)
         stack = list(hooked_failure.stack)
-        if failure_stack := messages.stack_of_backend_failure(parsed.cause):
+        if failure_stack := messages.stack_of_backend_failure(parsed_reason.cause):
             stack[-1:] = failure_stack  # torch 2.9 gives the first line of the function
-        if constraint_stack := messages.stack_of_constraint_violation(parsed.cause):
+        if constraint_stack := messages.stack_of_constraint_violation(parsed_reason.cause):
             stack = constraint_stack  # PyTorch checks the constraints after tracing, when no line is being traced
             hooked_failure = msgspec.structs.replace(hooked_failure, stack=stack)
         leaf = stack[-1] if stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
-        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
+        message = messages.BreakMessage(parsed_reason.cause, parsed_reason.consequence, None, file, line, stack)
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     reached_user = hooked_failure is not None and hooked_failure.raised

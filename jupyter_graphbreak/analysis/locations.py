@@ -46,7 +46,7 @@ class ExpressionRange(NamedTuple):
 def find_expression(
     tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
 ) -> ExpressionRange | None:
-    """Return the range of the expression with the given start and end, ``None`` if there is none.
+    """Return the range of the expression with the given start and end; ``None`` if there is none.
 
     For a statement such as ``if`` or ``for``, it is the range of its condition or iterable. If ``end_line`` is
     ``None``, it is that of the smallest expression with the other bounds.
@@ -63,7 +63,7 @@ def find_expression(
 
 
 def whole_test(tree: ast.AST, operand: ExpressionRange) -> ExpressionRange | None:
-    """Return the range of the ``and``/``or`` test that begins with the given operand, ``None`` if there is none.
+    """Return the range of the ``and``/``or`` test that begins with the given operand; ``None`` if there is none.
 
     Python 3.11 gives every jump of ``a and b`` the position of ``a``, so it is unknown which of the two was evaluated.
     """
@@ -101,6 +101,8 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 
 def _head_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of the iterable of a ``for`` loop.
+
+    For any other node, the result is ``None``.
 
     If the condition or iterable begins on a later line, the range begins with the statement, so that a location keeps
     its line.
@@ -288,7 +290,7 @@ class Sources:
         return "own"
 
     def module_path(self, filename: str) -> str | None:
-        """Return the path of a library's file as Python imports it, ``None`` for the user's own files."""
+        """Return the path of a library's file as Python imports it; ``None`` for the user's own files."""
         return self._packages.module_path(filename)
 
     def is_library(self, location: Location) -> bool:
@@ -361,7 +363,7 @@ class Sources:
         *,
         is_branch: bool = False,
     ) -> Location | None:
-        """Return the location of a frame, with the names and line numbers that the user knows.
+        """Return the location of a frame, with the names and line numbers that the user knows; ``None`` without a line.
 
         At a branch, it is that of the whole test, even if the test has several operands.
         """
@@ -392,7 +394,7 @@ class Sources:
         return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
-        """Return the purpose of the branch at a location, ``None`` if there is no branch or its purpose is unknown."""
+        """Return the purpose of the branch at a location; ``None`` if there is no branch or its purpose is unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:
@@ -421,7 +423,7 @@ class Sources:
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
     def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
-        """Return the location of a stack entry."""
+        """Return the location of a stack entry; ``None`` if the entry has no line."""
         return self.location(
             stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
         )
@@ -522,7 +524,10 @@ class Sources:
         return lines.get(line)
 
     def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
-        """Return the range of the expression with the given span on a line, with the user's line numbers."""
+        """Return the range of the expression with the given span on a line, with the user's line numbers.
+
+        The result is ``None`` if the span or the text is unknown.
+        """
         column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:

@@ -266,16 +266,16 @@ def _match_breaks(
         paired_ids: set[int] = set()
         for later in new:
             unpaired_by_key[later.gb_type, new_key(later)].append(later)
-        unmatched = []
+        unmatched_breaks = []
         for earlier in gone:
-            matching = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
-            if matching:
-                later = matching.popleft()
+            matching_breaks = unpaired_by_key.get((earlier.gb_type, old_key(earlier)))
+            if matching_breaks:
+                later = matching_breaks.popleft()
                 pairs.append((earlier, later))
                 paired_ids.add(id(later))
             else:
-                unmatched.append(earlier)
-        gone, new = unmatched, [later for later in new if id(later) not in paired_ids]
+                unmatched_breaks.append(earlier)
+        gone, new = unmatched_breaks, [later for later in new if id(later) not in paired_ids]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 

@@ -193,7 +193,7 @@ def _unindent(text: str) -> str:
 
 
 def _reason_part(text: str) -> str | None:
-    """Return the part of a message that explains the break, ``None`` if there is none."""
+    """Return the part of a message that explains the break; ``None`` if there is none."""
     start = text.find(_REASON_PREFIX)
     end = _AFTER_REASON.search(text, start) if start >= 0 else None
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None
@@ -225,5 +225,5 @@ def _exception_message(text: str) -> str:
 
 
 def page_url(gb_id: str | None) -> str | None:
-    """Return the URL of PyTorch's page on a graph break."""
+    """Return the URL of PyTorch's page on a graph break; ``None`` for a break without a GB id."""
     return f"https://meta-pytorch.github.io/compile-graph-break-site/gb/{gb_id.lower()}.html" if gb_id else None

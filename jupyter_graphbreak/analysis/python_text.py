@@ -18,7 +18,7 @@ _ASSIGNED_COMMAND = re.compile(r"^(?P<target>\s*[\w.,\[\] ]+=\s*)[%!].*$")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """Return the syntax tree of source text with its original line and column numbers, ``None`` if it is not Python.
+    """Return the syntax tree of source text with its original line and column numbers; ``None`` if it is not Python.
 
     The magics and shell commands of a notebook are parsed as ``pass``. The text may be indented, like a method without
     its class.

@@ -53,11 +53,11 @@ class SourceRegions:
     def enclosing_withs(self, line: int) -> list[Region]:
         """Return the ``with`` regions enclosing a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
-        enclosing = (region for region in withs if region.line <= line <= region.last_line)
-        return sorted(enclosing, key=lambda region: (region.line, region.column))
+        enclosing_regions = (region for region in withs if region.line <= line <= region.last_line)
+        return sorted(enclosing_regions, key=lambda region: (region.line, region.column))
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
-        """Return the region that opens a scope on a line: a ``with`` item, a decorator, or else a call."""
+        """Return the region that opens a scope on a line, if any: a ``with`` item, a decorator, or else a call."""
         candidates = [region for region in self._regions if region.line <= line <= region.end_line]
         form_order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
@@ -222,8 +222,8 @@ class ScopeTable:
         if region_index is not None:
             lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
             line = next(lines, line)
-            enclosing = regions.enclosing_withs(self._source_line(filename, line))
-            openers = [region for region in enclosing if self._opens_scope(filename, region)]
+            enclosing_regions = regions.enclosing_withs(self._source_line(filename, line))
+            openers = [region for region in enclosing_regions if self._opens_scope(filename, region)]
             region = openers[region_index] if len(openers) >= -region_index else None
         else:
             region = regions.opener_at(self._source_line(filename, line), entered.column)
@@ -275,7 +275,7 @@ class ScopeTable:
         return scope.id
 
     def _region_location(self, filename: str, region: Region) -> Location | None:
-        """Return the location of a region, from the line that opens it to its last line."""
+        """Return the location of a region, from the line that opens it to its last line; ``None`` if it is unknown."""
         start = self._sources.location(filename, region.line - self._sources.line_offset(filename))
         if start is None:
             return None

@@ -131,8 +131,8 @@ def _check_archive(path: Path) -> None:
             raise NotACheckpointError(f"{path} is not a file written by torch.save") from None
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries) or len(entries) > _MAX_ENTRIES:
         raise NotACheckpointError(f"{path} is not a file written by torch.save: it is compressed or has too many parts")
-    pickled = [entry.file_size for entry in entries if entry.filename.endswith("data.pkl")]
-    if len(pickled) != 1 or pickled[0] > _MAX_PICKLED_BYTES:
+    pickled_sizes = [entry.file_size for entry in entries if entry.filename.endswith("data.pkl")]
+    if len(pickled_sizes) != 1 or pickled_sizes[0] > _MAX_PICKLED_BYTES:
         raise NotACheckpointError(f"{path} is not a checkpoint: it describes no objects, or too many")
 
 

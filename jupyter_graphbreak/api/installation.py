@@ -162,10 +162,10 @@ def _check_cpp_compiler() -> RequirementFinding:
         name = cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         configured = os.environ.get("CXX")
-        missing = (
+        sentence = (
             f"{configured}, to which CXX is set, does not run." if configured else "none was found; the CPU needs one."
         )
-        return RequirementFinding(what, missing, _HOW_TO_INSTALL_COMPILER)
+        return RequirementFinding(what, sentence, _HOW_TO_INSTALL_COMPILER)
     if sys.platform != "linux":
         return RequirementFinding(what, f"{name} was found.")
     failure_with_headers = _try_compiler(name, list(_HEADERS))
@@ -229,7 +229,7 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
-    what, required = "Triton", _required_triton()
+    what, requirement = "Triton", _required_triton()
     is_needed = len(devices()) > 1
     try:
         version = importlib.metadata.version("triton")
@@ -239,11 +239,11 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
         if not is_needed:
             return RequirementFinding(what, "it is not installed; only GPUs need it."), False
         return RequirementFinding(
-            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{required}'`."
+            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{requirement}'`."
         ), False
-    if is_needed and version is not None and not _is_allowed_by(version, required):
-        says = f"version {version} is installed, and this PyTorch needs {required}."
-        return RequirementFinding(what, says, f"Install it: `pip install '{required}'`."), False
+    if is_needed and version is not None and not _is_allowed_by(version, requirement):
+        says = f"version {version} is installed, and this PyTorch needs {requirement}."
+        return RequirementFinding(what, says, f"Install it: `pip install '{requirement}'`."), False
     try:
         importlib.import_module("triton")
     except Exception as error:  # noqa: BLE001 - the failure is the finding
@@ -251,7 +251,7 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
         if not is_needed and not breaks_pytorch:
             return RequirementFinding(what, f"{says} (only GPUs need it)."), False
         alternative = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
-        fix = f"Install it again: `{_REINSTALL_COMMAND} '{required}'`{alternative}."
+        fix = f"Install it again: `{_REINSTALL_COMMAND} '{requirement}'`{alternative}."
         return RequirementFinding(what, says, fix), breaks_pytorch
     return RequirementFinding(what, f"version {version} is installed." if version else "it is installed."), False
 
@@ -259,10 +259,10 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
 def _required_triton() -> str:
     """Return the requirement for the Triton that this PyTorch needs, in the syntax of ``pip``."""
     try:
-        required = importlib.metadata.requires("torch") or []
+        requirements = importlib.metadata.requires("torch") or []
     except importlib.metadata.PackageNotFoundError:
-        required = []
-    return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
+        requirements = []
+    return next((line.split(";")[0].strip() for line in requirements if line.startswith("triton")), "triton")
 
 
 def _is_allowed_by(version: str, requirement: str) -> bool:

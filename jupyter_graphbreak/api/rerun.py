@@ -326,8 +326,8 @@ class Rerun:
             *(Diagnostic("error", sentence) for sentence in [*self._warm_calls.faults, *self._faults]),
         ]
         new_notes = [note for note in notes if note not in report.diagnostics]
-        updated = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
-        self.report = updated.set_reproduce_function(self.reproduce)
+        updated_report = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
+        self.report = updated_report.set_reproduce_function(self.reproduce)
         return self.report
 
 

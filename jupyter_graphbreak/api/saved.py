@@ -122,7 +122,7 @@ def explain_notebook(
 
         notebook, error = execute(Path(path), kernel, update_bar)
     reports = [Report.of(report) for report in reports_in(notebook, max_reports=None).reports]
-    explained = ExplainedNotebook(reports, notebook, error)
+    explained_notebook = ExplainedNotebook(reports, notebook, error)
     if output is not None:
-        explained.save(output)
-    return explained
+        explained_notebook.save(output)
+    return explained_notebook

@@ -132,8 +132,8 @@ class AssistantTools:
                     return self._keep_and_summarize(Report.of(process.report))
         data = whole_report.to_dict()
         entries = (entry for value in data.values() if isinstance(value, list) for entry in value)
-        matching = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == part)
-        value = data[part] if part in data else next(matching, None)
+        matching_entries = (entry for entry in entries if isinstance(entry, dict) and entry.get("id") == part)
+        value = data[part] if part in data else next(matching_entries, None)
         if value is None and part not in data:
             raise ToolError(f"{report} has no part {part!r}; its fields are {', '.join(data)}")
         text = json.dumps(value)

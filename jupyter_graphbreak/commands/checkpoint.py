@@ -30,7 +30,7 @@ def checkpoint_command(file: Path, new: Path) -> int:
     from jupyter_graphbreak.api.checkpoints import NotACheckpointError, repair_checkpoint
 
     try:
-        repaired = repair_checkpoint(file, new)
+        repaired_checkpoint = repair_checkpoint(file, new)
     except FileExistsError:
         raise click.UsageError(f"{new} exists; choose a different name") from None
     except NotACheckpointError as error:
@@ -38,7 +38,7 @@ def checkpoint_command(file: Path, new: Path) -> int:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise FileProblem(f"{error.filename or file}: {reason}") from None
-    renamed = repaired.renamed
+    renamed = repaired_checkpoint.renamed
     if not renamed:
         click.echo(one_line(f"No name in {file} contains _orig_mod. {new} was not written."), err=True)
         return FAILED
@@ -46,7 +46,7 @@ def checkpoint_command(file: Path, new: Path) -> int:
         click.echo(one_line(f"{old} -> {name}"))
     if len(renamed) > _MAX_NAMES:
         click.echo(f"and {len(renamed) - _MAX_NAMES} more")
-    if repaired.on_cpu:
+    if repaired_checkpoint.on_cpu:
         click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
     click.echo(one_line(f"Renamed {count_text(len(renamed), 'name')}; wrote {new}."))
     return SUCCESS

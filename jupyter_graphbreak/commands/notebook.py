@@ -49,8 +49,8 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
     problems: list[warnings.WarningMessage] = []
     try:
         if execute:
-            explained = explain_notebook(path, output=output, progress=sys.stderr.isatty())
-            reports, error = explained.reports, explained.error
+            explained_notebook = explain_notebook(path, output=output, progress=sys.stderr.isatty())
+            reports, error = explained_notebook.reports, explained_notebook.error
         else:
             with warnings.catch_warnings(record=True) as problems:
                 warnings.simplefilter("always")

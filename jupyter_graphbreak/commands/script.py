@@ -155,7 +155,7 @@ def program_of(context: click.Context) -> RequestedProgram:
 def run_program(
     program: RequestedProgram, *, compiles: bool, to_stderr: bool, **options: Any
 ) -> tuple[Run | None, int]:
-    """Run a program as Python would; return the watched run, ``None`` if it did not start, and the exit status.
+    """Run a program as Python would; return the watched run (``None`` if it did not start) and the exit status.
 
     The further options are those of :func:`jupyter_graphbreak.capture`. With ``to_stderr``, the program's output goes
     to stderr.
@@ -335,7 +335,10 @@ def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
 
 
 def _program_traceback(error: Exception) -> TracebackType | None:
-    """Return the traceback of an error without the frames that ran the program."""
+    """Return the traceback of an error without the frames that ran the program.
+
+    If no other frames are left, the result is ``None`` for a SyntaxError, and the whole traceback for other errors.
+    """
     from jupyter_graphbreak.analysis.locations import is_runner
     from jupyter_graphbreak.records.package_paths import package_paths
 

@@ -370,7 +370,7 @@ def _no_object() -> None:
 
 
 def _expression_in_callers(target: Any) -> str | None:
-    """Return the expression that the outermost caller outside libraries uses for an object."""
+    """Return the expression for an object in the outermost caller outside libraries that has one; ``None`` if none."""
     callers = []
     for frame, _ in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         filename = frame.f_code.co_filename

@@ -66,7 +66,7 @@ def describe_compiled_callables(
 
 
 def expression_for(target: Any, namespace: Mapping[str, Any]) -> str | None:
-    """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``."""
+    """Return a program's expression for an object: ``model``, ``trainer.net``, ``trainer.loss``; ``None`` if none."""
     owner = getattr(target, "__self__", None) if is_instance(target, types.MethodType) else None
     if owner is not None:
         name = expression_for(owner, namespace)

@@ -98,7 +98,7 @@ def may_be_compiled(callable_: Any) -> bool:
 
 
 def role_of(callable_: Any) -> Role | None:
-    """Return how to treat calls to a callable that may be compiled, ``None`` if that depends on the arguments."""
+    """Return how to treat calls to a callable that may be compiled; ``None`` if that depends on the arguments."""
     while is_instance(callable_, functools.partial):
         callable_ = callable_.func
     if not may_be_compiled(callable_) or not is_user_code(callable_):
@@ -176,7 +176,10 @@ def is_transform(callable_: Any) -> bool:
 
 
 def plain_function(callable_: Any) -> types.FunctionType | None:
-    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself."""
+    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself.
+
+    The result is ``None`` if that is not a Python function.
+    """
     if is_instance(callable_, functools.partial):
         return plain_function(callable_.func)
     function = inspect.unwrap(getattr(callable_, "__func__", callable_))
@@ -197,13 +200,13 @@ class _Uses:
         self.values: list[Any] = []
         self.calls_user_functions = False
         self.computes = _calculates(function)
-        visited: set[types.CodeType] = set()
+        visited_code_objects: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, receiver, 0)]
-        while pending and len(visited) < _MAX_FUNCTIONS:
+        while pending and len(visited_code_objects) < _MAX_FUNCTIONS:
             current, instance, depth = pending.pop()
-            if current.__code__ in visited:
+            if current.__code__ in visited_code_objects:
                 continue
-            visited.add(current.__code__)
+            visited_code_objects.add(current.__code__)
             names = names_in_code(current.__code__)
             self.names |= names
             attributes = getattr(instance, "__dict__", {})

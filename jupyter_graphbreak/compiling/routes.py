@@ -129,7 +129,7 @@ def route_code(code: types.CodeType) -> types.CodeType | None:
 
 
 def _find_code(module: types.CodeType, code_to_find: types.CodeType) -> types.CodeType | None:
-    """Return the code of a function from the code of its file."""
+    """Return the code of a function from the code of its file; ``None`` if the file does not define the function."""
     pending = [module]
     while pending:
         code = pending.pop()

@@ -83,7 +83,10 @@ def check_hiding() -> None:
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:
-    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
+    """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError.
+
+    For any other error, the result is ``None``.
+    """
     if type(error) is not RuntimeError:
         return None
     last = list(_traceback_entries(error.__traceback__))[-1]
@@ -303,22 +306,22 @@ def _raising_statement(tb: types.TracebackType) -> ast.stmt:
     positions = tb.tb_frame.f_code.co_positions()
     position = next(itertools.islice(positions, max(tb.tb_lasti, 0) // 2, None), (None, None, None, None))
     line, end_line, column, end_column = (number if number is not None else -1 for number in position)
-    raising: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
+    raising_statement: ast.stmt = ast.Raise(ast.Name("StopIteration", ast.Load()), None)
     if line != tb.tb_lineno or min(end_line, column, end_column) < 0:
         line = end_line = tb.tb_lineno
         column = end_column = 0
     else:
         node = _node_at(tb.tb_frame.f_code.co_filename, (line, column, end_line, end_column))
-        raising = ast.Expr(node) if node is not None else raising
-    for part in ast.walk(raising):
+        raising_statement = ast.Expr(node) if node is not None else raising_statement
+    for part in ast.walk(raising_statement):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno, part.end_lineno, part.col_offset, part.end_col_offset = line, end_line, column, end_column
     last_line = tb.tb_frame.f_lineno
     if last_line is None or last_line == line:
-        return raising
+        return raising_statement
     # The frame continued to a different line, for example to leave a with block, and IPython shows that line.
     last = ast.Pass(lineno=last_line, end_lineno=last_line, col_offset=0, end_col_offset=0)
-    return ast.copy_location(ast.Try([raising], [], [], [last]), raising)
+    return ast.copy_location(ast.Try([raising_statement], [], [], [last]), raising_statement)
 
 
 def _node_at(filename: str, source_range: tuple[int, int, int, int]) -> ast.expr | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable, has_cached_code
+from jupyter_graphbreak._torch_compat.compiled import has_cached_code, uncompiled_callable
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend, separate_cache
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.analysis.build import build_report
@@ -300,7 +300,7 @@ def compare(
     TrialStoppedError if it was stopped before it had an effect outside of its copies.
     """
     version = require_torch()
-    fn = _uncompiled_function(fn)
+    fn = uncompiled_callable(fn)
     first_arguments = first_arguments.to_positional(fn)
     further_arguments = [arguments.to_positional(fn) for arguments in further_arguments]
     example = example_of("the first input", first_arguments, fn)
@@ -382,11 +382,6 @@ def copy_for_comparison(
 ) -> CopiedCalls:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
-    subject = Subject(_uncompiled_function(fn), first_arguments, memory)
+    subject = Subject(uncompiled_callable(fn), first_arguments, memory)
     inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
     return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
-
-
-def _uncompiled_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    original = compiled_callable(fn)
-    return fn if original is None else original

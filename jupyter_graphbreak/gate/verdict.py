@@ -147,16 +147,16 @@ def _pair_entries(
         for index, entry in enumerate(old):
             if entry is not None and (not needs_gone_function or is_gone(entry)):
                 unpaired_old[key(entry)].append(index)
-        unpaired = []
+        unpaired_new = []
         for entry in new:
-            matching = unpaired_old.get(key(entry))
-            if matching:
-                index = matching.popleft()
+            matching_indexes = unpaired_old.get(key(entry))
+            if matching_indexes:
+                index = matching_indexes.popleft()
                 pairs.append((before[index], entry))
                 old[index] = None
             else:
-                unpaired.append(entry)
-        new = unpaired
+                unpaired_new.append(entry)
+        new = unpaired_new
     return pairs, [entry for entry in old if entry is not None], new
 
 
@@ -196,12 +196,12 @@ def _release_of(torch: str) -> str:
 
 def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    unmatched = Counter(verdict.new_breaks)
+    unmatched_breaks = Counter(verdict.new_breaks)
     ids = set()
     pairs = zip(report.breaks, baseline_entries(report), strict=True)
     for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
-        if unmatched[allowed] > 0:
-            unmatched[allowed] -= 1
+        if unmatched_breaks[allowed] > 0:
+            unmatched_breaks[allowed] -= 1
             ids.add(break_.id)
     return ids
 

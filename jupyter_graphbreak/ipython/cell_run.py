@@ -100,7 +100,7 @@ class CellRuns:
             self._request = read_explain_request(self._cells.request())
 
     def pop_request(self) -> ExplainRequest | None:
-        """Return the request of the cell that is about to run, and forget it."""
+        """Return the request of the cell that is about to run, and forget it; ``None`` if there is none."""
         request, self._request = self._request, None
         return request
 

@@ -101,7 +101,7 @@ def _strip_own_frame() -> None:
 
 
 def _prepare_repeat() -> bool:
-    """Prepare to run the cell again unchanged, if a graph of its function raised the current error."""
+    """Prepare to run the cell again unchanged, and return true, if a graph of its function raised the current error."""
     error = sys.exc_info()[1]
     return isinstance(error, Exception) and _loaded_magic().runs.prepare_repeat(error)
 
@@ -365,12 +365,12 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
     if options.expression:
         raise UsageError(f"%compile_explain --log explains a log, not a call: leave out {options.expression!r}")
     try:
-        explained = read_trace(os.path.expanduser(path), progress=True)  # noqa: PTH111 - a Path would change a URL
+        report_or_job = read_trace(os.path.expanduser(path), progress=True)  # noqa: PTH111 - a Path would change a URL
     except (UnreadableTrace, OSError) as error:
         raise UsageError(str(error)) from None
     if options.output is not None:
-        shell.user_ns[options.output] = explained
-    display(explained)
+        shell.user_ns[options.output] = report_or_job
+    display(report_or_job)
 
 
 def _parse_calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:

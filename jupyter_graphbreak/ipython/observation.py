@@ -219,9 +219,9 @@ class Observation:
 
     def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
-        unused = self.options.used_compile_options()
-        if unused:
-            self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
+        unused_options = self.options.used_compile_options()
+        if unused_options:
+            self.note("warning", f"{', '.join(unused_options)} had no effect: {reason}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.

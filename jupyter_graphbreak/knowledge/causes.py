@@ -995,6 +995,7 @@ CAUSES = (
         advice=(
             "create the tensor before the compiled function, or leave requires_grad out if nothing reads its gradient"
         ),
+        rewrites=("leave requires_grad_() out",),
     ),
     KnownCause(
         "GB0231",
@@ -1491,9 +1492,13 @@ CAUSES = (
         "GB9186",
         ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",),
         title="`torch.autograd.grad`",
-        advice=f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD}",
+        advice=(
+            f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD} and pass it a list: "
+            "list(model.parameters())"
+        ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
         manual_step=_BACKWARD_STEP,
+        rewrites=("list the inputs of grad",),
         settings=((_TRACE_AUTOGRAD,),),
         since="2.11",
     ),
@@ -1716,8 +1721,14 @@ CALLS = (
         causes=("GB0007",),
         context="torch/optim/lr_scheduler.py",
         title="`step()` of an optimizer with a learning-rate scheduler",
-        advice="compile the forward pass, and call backward() and the optimizer after it",
-        manual_step=_BACKWARD_STEP,
+        advice=(
+            "the scheduler wraps step(), and PyTorch does not trace its wrapper, but the update is still compiled as "
+            "one graph: leave it, or call the optimizer after the compiled function"
+        ),
+        manual_step=ManualStep(
+            "Leave it, or call the optimizer after the compiled function: the scheduler wraps step(), and PyTorch does "
+            "not trace its wrapper, but the update is still compiled as one graph."
+        ),
     ),
     KnownCall(
         names=("print",),

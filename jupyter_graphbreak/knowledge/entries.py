@@ -23,6 +23,7 @@ Rewrite = Literal[
     "index with a vector",
     "keep the tensor",
     "leave requires_grad_() out",
+    "list the inputs of grad",
     "mask instead of selecting",
     "pass sizes as numbers",
     "replace the requires_grad assignment",

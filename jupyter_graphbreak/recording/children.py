@@ -143,7 +143,7 @@ def _is_set_by_user(value: str | None) -> bool:
 
 
 def _current_block() -> _WatchedBlock | None:
-    """Return the innermost block that this thread runs."""
+    """Return the innermost block that this thread runs; ``None`` if it runs none."""
     claims = current_claims()
     return next((block for block in reversed(_blocks) if block.claim in claims), None)
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell with a given file name in this process's IPython shell, ``None`` if there is none.
+    """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
 
     The text of the cell is the one that tracebacks show.
     """
@@ -215,13 +215,13 @@ class Recording:
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
+    def _read_earlier_code(self, earlier_code: list[ref[CodeType]] | None) -> list[additions.EarlierCode] | None:
         """Return the code that Dynamo knew when the run began and still knows; ``None`` if listing it fails."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_code(earlier_code)) if earlier_code is not None else None
         return None
 
-    def _unchanged_earlier_code(self, earlier_code: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
+    def _unchanged_earlier_code(self, earlier_code: list[ref[CodeType]]) -> Iterator[additions.EarlierCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for frame_start in additions.additions_of(self.records, additions.FrameStarted):
@@ -237,7 +237,7 @@ class Recording:
             cell = self._find_cell(code.co_filename)
             if cell is not None:
                 code_identity["firstlineno"] += cell.line_offset
-            yield additions.CachedCode(**code_identity, cell=cell.name if cell is not None else None)
+            yield additions.EarlierCode(**code_identity, cell=cell.name if cell is not None else None)
 
     def _note_why_compile_is_disabled(self) -> None:
         try:

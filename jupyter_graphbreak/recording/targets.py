@@ -133,17 +133,17 @@ def names_not_compiled_again(values: Mapping[str, Any], started_functions: Itera
 
 def _code_objects_of(values: Iterable[Any]) -> Iterator[types.CodeType]:
     """Yield the code objects of functions, and those of the functions that they define."""
-    visited: set[types.CodeType] = set()
+    visited_code_objects: set[types.CodeType] = set()
     for value in values:
         code = attribute_of(value, "__code__")
-        if isinstance(code, types.CodeType) and code not in visited:
-            new_code_objects = [inner for inner in walk_code_objects(code) if inner not in visited]
-            visited.update(new_code_objects)
+        if isinstance(code, types.CodeType) and code not in visited_code_objects:
+            new_code_objects = [inner for inner in walk_code_objects(code) if inner not in visited_code_objects]
+            visited_code_objects.update(new_code_objects)
             yield from new_code_objects
 
 
 def _unwrap_functools(value: Any) -> Any:
-    """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
+    """Return the function inside a ``functools`` wrapper; ``None`` for any other object."""
     if is_instance(value, functools.partial):
         return value.func
     return value.__wrapped__ if is_instance(value, _LRU_CACHE_TYPE) else None

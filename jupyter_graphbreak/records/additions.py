@@ -23,7 +23,7 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """The identity of a code object; ``id`` is the address of the object in the process that recorded it."""
+    """The identity of a code object; ``id`` is its number in the process that recorded it, which is never reused."""
 
     name: str
     filename: str
@@ -482,8 +482,8 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
     defaults: list[str] = []
 
 
-class CachedCode(CodeObject, frozen=True, kw_only=True):
-    """A code object that was in Dynamo's cache when the run began; ``cell`` is the name of its cell, if it has one.
+class EarlierCode(CodeObject, frozen=True, kw_only=True):
+    """A code object that Dynamo knew when the run began; ``cell`` is the name of its cell, if it has one.
 
     For a cell, ``firstlineno`` is the line number that the user sees.
     """
@@ -502,9 +502,9 @@ class RunSummary(Addition, frozen=True, kw_only=True):
         Whether calls may be compiled only for the report; each such call has a :class:`CompiledForReport`.
     begun : int or None
         The number of compilations that Dynamo itself counted, if it counts them.
-    held : list of CachedCode or None
-        The code that Dynamo began to compile before the run and whose result is still in its cache: it may run without
-        a record.
+    held : list of EarlierCode or None
+        The code that Dynamo began to compile before the run, even if it then skipped the code, and had not forgotten
+        at the end: it may run without a record.
     """
 
     kind: ClassVar[str] = "graphbreak_run"
@@ -521,7 +521,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     watched: bool = False
     compiled_calls: bool = False
     begun: int | None = None
-    held: list[CachedCode] | None = None
+    held: list[EarlierCode] | None = None
 
 
 _CLASS_OF_KIND: dict[str, type[Addition]] = {

@@ -226,7 +226,7 @@ def reduce_record(record: Record) -> Record:
 
 
 def _bypass_reason(payload: str | None) -> str | None:
-    """Return the reason why a cache was bypassed, given the payload of a cache's record."""
+    """Return the reason why a cache was bypassed, given the payload of a cache's record; ``None`` if it was not."""
     try:
         data = msgspec.json.decode(payload or "{}")
     except msgspec.DecodeError:
@@ -325,7 +325,10 @@ def original_name(name: str) -> str:
 
 
 def line_in_resume_name(name: str) -> int | None:
-    """Return the line number in the name of a resume function: the line of the break for which it was created."""
+    """Return the line number in the name of a resume function: the line of the break for which it was created.
+
+    For any other name, the result is ``None``.
+    """
     match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 

@@ -150,7 +150,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
-    """Yield the lines that an addition mentions, none if it cannot be read.
+    """Yield the lines that an addition mentions; none if it cannot be read.
 
     ``is_given_up`` tells whether the record's frame has no compiled code.
     """
@@ -250,11 +250,11 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
         with contextlib.suppress(Exception):  # the tokenizer fails if the file was changed after the import
             blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
     segments: list[SegmentText] = []
-    covered = 0
+    covered_end = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise a function that is already included contains the block
+        if start >= covered_end:  # otherwise a function that is already included contains the block
             segments.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
-            covered = end
+            covered_end = end
     return segments
 
 

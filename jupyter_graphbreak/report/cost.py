@@ -499,6 +499,8 @@ class NumericsTrial(msgspec.Struct, frozen=True):
 
 #: The end of the sentence about a difference inside a graph that does not reach the result.
 UNAFFECTED = "which does not affect the result"
+#: The end of the sentence about a compiled call that raises an error.
+EAGER_RETURNS = ", but eager code returns"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -536,3 +538,8 @@ class Check(msgspec.Struct, frozen=True):
         """Whether the result differs, not only a value inside a graph."""
         is_unaffected = bool(self.differences) and all(text.endswith(UNAFFECTED) for text in self.differences)
         return not self.equal and not is_unaffected
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the compiled call raises an error, while the eager call returns."""
+        return any(text.endswith(EAGER_RETURNS) for text in self.differences)

@@ -32,12 +32,12 @@ def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> 
         for function in functions
         if function.location is None or function.location.source not in standard_library
     ]
-    enclosing = [function.location for function in relevant if function.function not in _COMPREHENSIONS]
+    enclosing_locations = [function.location for function in relevant if function.function not in _COMPREHENSIONS]
     return [
         function
         for function in relevant
         if function.function not in _COMPREHENSIONS
-        or not any(_contains(lines, function.location) for lines in enclosing)
+        or not any(_contains(lines, function.location) for lines in enclosing_locations)
     ]
 
 

@@ -490,9 +490,9 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
 
 
 class CachedFunction(msgspec.Struct, frozen=True):
-    """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
+    """A function that PyTorch began to compile before the run and had not forgotten at the end of the run.
 
-    The run may have used this code, which leaves no record.
+    The run may have used its compiled code, which leaves no record.
 
     Parameters
     ----------
@@ -566,8 +566,8 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     ``order`` contains the ids of the breaks in the order in which to fix them; views number the breaks in this order.
     ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if they were not
     requested or could not be determined.
-    ``held`` lists the functions whose compiled code PyTorch had in its cache before the run; it is ``None`` if they are
-    unknown.
+    ``held`` lists the functions that PyTorch began to compile before the run and had not forgotten at its end; it is
+    ``None`` if they are unknown.
     ``compiled`` lists the calls that were compiled only for the report; it is ``None`` for logs, and if the program
     itself calls ``torch.compile``.
     ``effects`` lists the effects on things that cannot be copied; functions with such effects were not run again.

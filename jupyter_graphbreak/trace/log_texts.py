@@ -87,17 +87,19 @@ class ProcessFacts:
 
     def records(self, notes: Iterable[str], hints: Iterable[str] = ()) -> list[Record]:
         """Return the collected facts as our own records, with sentences on problems and on how to see more."""
-        collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
-        collected += [additions.Note(level="info", message=message) for message in hints]
+        collected_additions: list[additions.Addition] = [
+            additions.Note(level="warning", message=message) for message in notes
+        ]
+        collected_additions += [additions.Note(level="info", message=message) for message in hints]
         if not self._is_own_recording:  # our own recordings already contain all of this
-            collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
+            collected_additions.append(additions.Note(level="info", message=LOG_LIMITATIONS))
             if self._torch is None and self._has_errors:  # logs of torch 2.11 and later contain PyTorch's version
-                collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
+                collected_additions.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
-                collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
+                collected_additions.append(additions.Note(level="info", message=NO_RESUME_LINES))
             devices = ", ".join(sorted(self._devices)) or "unknown"
-            collected.append(additions.DeviceUsed(requested=devices, used=devices))
-            collected.append(
+            collected_additions.append(additions.DeviceUsed(requested=devices, used=devices))
+            collected_additions.append(
                 additions.RunSummary(
                     torch=self._torch,
                     python=self._python,
@@ -107,7 +109,7 @@ class ProcessFacts:
                     home=self._home,
                 )
             )
-        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in collected]
+        return [Record({addition.kind: msgspec.to_builtins(addition)}) for addition in collected_additions]
 
     def _read_metrics(self, metrics: Any) -> None:
         if not isinstance(metrics, dict) or self._config:

@@ -83,8 +83,8 @@ def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) 
 def _render_remedies(report: Report) -> list[str]:
     """Return Markdown for each remedy that works: its outcome, with the change collapsed below it."""
     parts = []
-    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    for remedy in working[:_MAX_REMEDIES]:
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    for remedy in working_remedies[:_MAX_REMEDIES]:
         headline = f"{target_text(report, remedy)}: {remedy.title}: {outcome_text(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]

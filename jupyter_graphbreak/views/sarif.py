@@ -129,9 +129,11 @@ def _result_of(report: Report, break_: Break, notebook: str | None, characters_l
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
     """Return whether a remedy works and edits only files. Lines of a cell have different numbers in the notebook."""
-    edited = [sources.get(edit.source) for edit in remedy.edits]
-    in_files = bool(edited) and all(source is not None and source.kind != "cell" and source.path for source in edited)
-    return remedy.verdict in WORKING and in_files
+    edited_sources = [sources.get(edit.source) for edit in remedy.edits]
+    edits_only_files = bool(edited_sources) and all(
+        source is not None and source.kind != "cell" and source.path for source in edited_sources
+    )
+    return remedy.verdict in WORKING and edits_only_files
 
 
 def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:

@@ -196,11 +196,11 @@ def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[st
 
 def compatible_remedy_lines(report: Report) -> list[str]:
     """Return lines on the remedies that can be applied together; none for a single one, which the verdict mentions."""
-    chosen = compatible_remedies(report)
-    if len(chosen) < 2:  # noqa: PLR2004
+    chosen_remedies = compatible_remedies(report)
+    if len(chosen_remedies) < 2:  # noqa: PLR2004
         return []
     remedies_text = join_words(
-        [f"{without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
+        [f"{without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen_remedies], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -209,8 +209,8 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     lines: list[str] = []
     is_shown = False
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working_remedies)}  # the best one with each title
-    working = list(reversed(by_title.values()))
-    for remedy in working[:_MAX_REMEDIES]:
+    working_remedies = list(reversed(by_title.values()))
+    for remedy in working_remedies[:_MAX_REMEDIES]:
         other_break = number_of_other_break_with_remedy(report, remedy, number) if number is not None else None
         if other_break is not None:
             result = f"{verdict_label(remedy)}, see break {other_break}"
@@ -220,7 +220,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
-    lines += _rest_lines(len(working), _MAX_REMEDIES, "more that work")
+    lines += _rest_lines(len(working_remedies), _MAX_REMEDIES, "more that work")
     if remedies.working_remedies:
         outcome_of_others = trials_sentence(remedies)
         lines += wrap("", without_backticks(outcome_of_others)) if outcome_of_others else []
@@ -263,13 +263,15 @@ def _shorten_removals(lines: list[DiffLine]) -> list[DiffLine]:
     """If a change is too long to show, shorten its blocks of removed lines, so that the new lines are visible."""
     if len(lines) <= _MAX_REMEDY_LINES:
         return lines
-    shown: list[DiffLine] = []
+    shown_lines: list[DiffLine] = []
     for sign, run in groupby(lines, key=lambda line: line.sign):
-        removed = list(run)
-        is_long = sign == "-" and len(removed) > _MAX_REMOVED_LINES + 1
-        shown += removed[:_MAX_REMOVED_LINES] if is_long else removed
-        shown += [DiffLine("@", f"... {len(removed) - _MAX_REMOVED_LINES} more lines removed")] if is_long else []
-    return shown
+        removed_lines = list(run)
+        is_long = sign == "-" and len(removed_lines) > _MAX_REMOVED_LINES + 1
+        shown_lines += removed_lines[:_MAX_REMOVED_LINES] if is_long else removed_lines
+        shown_lines += (
+            [DiffLine("@", f"... {len(removed_lines) - _MAX_REMOVED_LINES} more lines removed")] if is_long else []
+        )
+    return shown_lines
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
@@ -442,8 +444,8 @@ def _call_path(report: Report, break_: Break) -> str:
     # The most informative calls are the first, the reader's innermost one, the last, and the reader's other ones.
     own_calls = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
-    ranked = list(order)[:_MAX_CALLS]
-    calls = {index: location_text(report, stack[index]) for index in ranked}
+    ranked_indexes = list(order)[:_MAX_CALLS]
+    calls = {index: location_text(report, stack[index]) for index in ranked_indexes}
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
@@ -469,8 +471,8 @@ def _join_calls(calls: dict[int, str], total: int) -> str:
 
 def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Return whether the longest stack contains the lines of all others."""
-    ordered = sorted(stacks, key=len)
-    lines = [[(location.source, location.line) for location in stack] for stack in ordered]
+    ordered_stacks = sorted(stacks, key=len)
+    lines = [[(location.source, location.line) for location in stack] for stack in ordered_stacks]
     longest = set(lines[-1]) if lines else set()
     return all(longest.issuperset(shorter) for shorter in lines)
 
@@ -574,8 +576,8 @@ def _listing_lines(report: Report) -> list[str]:
         room = _MAX_LINES - len(lines)
         if room < _CONTEXT_LINES:
             break
-        shown = _source_lines(report, source, room, listed_numbers)
-        lines += ["", *shown] if shown else []
+        shown_lines = _source_lines(report, source, room, listed_numbers)
+        lines += ["", *shown_lines] if shown_lines else []
     return lines
 
 

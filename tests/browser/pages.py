@@ -55,10 +55,10 @@ def open_in_lab(
     Parameters
     ----------
     kernel : bool
-        Start a kernel for the notebook. A fresh page always does.
+        Whether to start a kernel for the notebook. A fresh page always starts one.
     fresh : bool
-        Use a new page with the default settings. By default, tests share one page, because loading JupyterLab takes
-        longer than most tests.
+        Whether to use a new page with the default settings. By default, tests share one page, because loading
+        JupyterLab takes longer than most tests.
     windowing : str or None
         The setting ``windowingMode`` of a fresh page, which decides which cells JupyterLab renders. By default, this is
         JupyterLab's default.

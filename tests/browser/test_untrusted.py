@@ -115,7 +115,9 @@ def test_a_notebook_with_20_000_sources_opens_quickly(open_page: Open, lab: Lab)
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("trusted", [False, True])
-def test_a_notebook_with_10_000_breaks_on_one_line(open_page: Open, lab: Lab, trusted: bool) -> None:
+def test_a_notebook_with_10_000_breaks_on_one_line_opens_and_counts_them(
+    open_page: Open, lab: Lab, trusted: bool
+) -> None:
     name = f"breaks-{trusted}"
     lab.save(name, cell_with_report(report_with_many_breaks()))
     opened, seconds = open_and_time(open_page, lab, name)

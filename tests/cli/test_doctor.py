@@ -15,7 +15,7 @@ import torch
 from jupyter_graphbreak.api import installation
 from tests.cli.conftest import Cli
 
-#: A compiler that fails if the source file of the probe includes a certain header.
+#: A compiler that fails if the source file of the probe includes the header HEADER.
 COMPILER = """\
 #!/bin/sh
 for argument; do

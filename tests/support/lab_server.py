@@ -130,7 +130,7 @@ def jupyterlab(home: Path) -> Iterator[Lab]:
     environment = {
         **os.environ,
         **{name: str(home / name.lower()) for name in folder_variables},
-        # This version of the package, even if it is not installed.
+        # The server and its kernels use this version of the package, even if it is not installed.
         "JUPYTER_PATH": os.pathsep.join(filter(None, [str(home / "share"), os.environ.get("JUPYTER_PATH")])),
         "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT)),
     }

@@ -63,7 +63,7 @@ def exports(x: torch.Tensor) -> torch.Tensor:
 def test_a_question_is_listed_only_if_this_release_answers_it_differently_when_compiled() -> None:
     answers_differ = not torch.equal(
         torch.compile(exports, backend="eager")(ONES), exports(ONES)
-    )  # they do in torch 2.9
+    )  # the answers differ in torch 2.9
     torch._dynamo.reset()
     assert [path.location.line for path in report_of(exports).paths if path.location] == (
         [exports.__code__.co_firstlineno + 1] if answers_differ else []
@@ -107,7 +107,7 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
             "a_loop_whose_test_continues_only_when_compiled",
             "part of line {0} and line {1} run only because the code is compiled",
         ),
-        ("in_a_with_block", "line {1} runs only because the code is compiled"),
+        ("a_question_in_a_with_block", "line {1} runs only because the code is compiled"),
     ],
 )
 def test_the_report_says_what_the_answer_changes(name: str, effect: str) -> None:

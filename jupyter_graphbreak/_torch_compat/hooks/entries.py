@@ -308,7 +308,7 @@ def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ..
 
 
 def _effective_dynamic_option() -> bool | None:
-    """Return the effective ``dynamic=`` of ``torch.compile`` for the code being compiled."""
+    """Return the value of ``dynamic=`` that Dynamo's current settings amount to."""
     config = importlib.import_module("torch._dynamo.config")
     if not getattr(config, "assume_static_by_default", True):
         return True

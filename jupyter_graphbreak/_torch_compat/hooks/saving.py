@@ -30,7 +30,7 @@ _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record saves of compiled modules: pickles, and states with names that contain ``_orig_mod.``.
+    """Record saves of compiled modules: pickles, and states with keys that contain _orig_mod.
 
     Modules that are not compiled cannot load such states.
     """

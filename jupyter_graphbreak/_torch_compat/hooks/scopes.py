@@ -31,7 +31,7 @@ _watched_scopes: list[ThreadScopes] = []
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
-    """Record the ``error_on_graph_break`` scopes that Python or Dynamo enters, each with the scopes around it."""
+    """Record the error_on_graph_break scopes that Python or Dynamo enters, each with the scopes around it."""
     scopes = observer.scopes
     scopes.inherit_scopes(_watched_scopes)
     _watched_scopes.append(scopes)

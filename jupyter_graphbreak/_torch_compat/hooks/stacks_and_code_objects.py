@@ -65,7 +65,10 @@ def code_object(code: CodeType) -> CodeObject:
 
 
 def wrapped_code(function: Any) -> CodeObject | None:
-    """Return the code of a function without the methods and wrappers around it, or of a module's ``forward``."""
+    """Return the code of a function without the methods and wrappers around it, or of a module's ``forward``.
+
+    The result is ``None`` for an object without Python code.
+    """
     while function is not None:
         inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
         if inner is None:
@@ -158,7 +161,10 @@ def add_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:
-    """Return the line of the instruction at an offset; Dynamo counts offsets after replacing some instructions."""
+    """Return the line of the instruction at an offset; ``None`` if there is none.
+
+    Dynamo counts offsets after replacing some instructions.
+    """
     if offset is None:
         return None
     instructions_of = getattr(
@@ -172,7 +178,10 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 
 def site_of(frame: FrameType | None) -> StackEntry | None:
-    """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package."""
+    """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package.
+
+    The result is ``None`` if there is no such frame.
+    """
     packages = package_paths()
     for outer in frames_outward(frame):
         path = packages.module_path(outer.f_code.co_filename)

@@ -39,7 +39,7 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference, lar
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
+from jupyter_graphbreak.report.cost import EAGER_RETURNS, UNAFFECTED, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -403,7 +403,9 @@ def _compare_observations(
     if expected.error_name is not None and actual.error_name == _OPERATOR_ERROR:
         return
     if expected.error_name != actual.error_name:
-        yield f"{_describe_outcome(actual.error_name)}, but eager code {_describe_outcome(expected.error_name)}"
+        is_error = expected.error_name is None
+        eager_outcome = EAGER_RETURNS if is_error else f", but eager code {_describe_outcome(expected.error_name)}"
+        yield f"{_describe_outcome(actual.error_name)}{eager_outcome}"
         return
     kinds = ["values", "gradients"]
     if expected.backward_error_name != actual.backward_error_name:

@@ -146,7 +146,10 @@ class GraphComparison:
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the first operation whose value differs in the graph that the backend has changed."""
+    """Return the name of the first operation whose value differs in the graph that the backend has changed.
+
+    The result is ``None`` if there is none, or if the changed graph cannot run.
+    """
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
         actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
@@ -158,7 +161,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
 
 
 def _wrong_output(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the operation that computes the first wrong output."""
+    """Return the name of the operation that computes the first wrong output; ``None`` if it cannot be found."""
     nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
@@ -298,7 +301,10 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
 
 
 def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of the given operations, whose outputs are the tensors that the other operations use."""
+    """Return a graph of the given operations, whose outputs are the tensors that the other operations use.
+
+    The result is ``None`` if there are no such tensors.
+    """
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -77,17 +77,17 @@ def _unfused_pairs_of_graph(
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
     """Return the pairs that pass a lot of data; pairs on the same lines are merged, with the reason of the largest."""
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
-    merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
+    merged_pairs: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
         reason, first, second = why_not_fused(pair), locate(pair.first.stack), locate(pair.second.stack)
         op = pair.first.library_op or pair.second.library_op
         if reason is None or first is None or _LIBRARY_OPERATIONS.search(op or ""):
             continue
-        kernels_of_lines = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
-        merged[first, second] = structs.replace(
+        kernels_of_lines = merged_pairs.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
+        merged_pairs[first, second] = structs.replace(
             kernels_of_lines, nbytes=kernels_of_lines.nbytes + pair.nbytes, count=kernels_of_lines.count + 1
         )
-    return [kernels for kernels in merged.values() if kernels.nbytes >= min_bytes]
+    return [kernels for kernels in merged_pairs.values() if kernels.nbytes >= min_bytes]
 
 
 def why_not_fused(pair: UnfusedPair) -> WhyNotFused | None:

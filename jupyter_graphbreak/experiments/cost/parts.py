@@ -132,20 +132,20 @@ class TimeOwners:
         """Return the time in microseconds that one call spends in each owner."""
         times: defaultdict[TimeOwner, float] = defaultdict(float)
         open_frame_ids: list[str] = []  # entered, but not left yet
-        resumed: set[str] = set()  # the open frames that have called their resume functions
+        frames_with_resumes: set[str] = set()  # the open frames that have called their resume functions
         previous_mark = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
             marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous_mark, mark)) * self._overhead.mark_us / 2
             us = max(0.0, mark.us - previous_mark.us - marks_us)
-            has_resumed = bool(open_frame_ids) and open_frame_ids[-1] in resumed
+            has_resumed = bool(open_frame_ids) and open_frame_ids[-1] in frames_with_resumes
             for owner, part in self._divide_stretch(previous_mark, mark, us, open_frame_ids, has_resumed=has_resumed):
                 times[owner] += part
             match mark.kind:
                 case "entered":
                     open_frame_ids.append(mark.name)
-                    resumed.discard(mark.name)
+                    frames_with_resumes.discard(mark.name)
                 case "resumes":
-                    resumed.add(mark.name)
+                    frames_with_resumes.add(mark.name)
                 case "left" if mark.name in open_frame_ids:
                     while open_frame_ids.pop() != mark.name:
                         pass
@@ -225,12 +225,12 @@ class TimeOwners:
         return break_ or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
     def _break_ending_frame(self, frame: Frame) -> str | None:
-        """Return the break that ended a frame's graph or made Dynamo skip the frame."""
+        """Return the break that ended a frame's graph or made Dynamo skip the frame; ``None`` if none did."""
         ending_break = next((self._breaks[graph] for graph in frame.graphs if self._breaks.get(graph)), None)
         return ending_break or (frame.breaks[-1] if frame.breaks else self._skipped_frames.get(frame.id))
 
     def _causing_break(self, frame: Frame | None) -> str | None:
-        """Return the break that makes Dynamo compile a frame separately."""
+        """Return the break that makes Dynamo compile a frame separately; ``None`` if none does."""
         visited_frame_ids: set[str] = set()
         while frame is not None and frame.id not in visited_frame_ids:
             visited_frame_ids.add(frame.id)

@@ -143,7 +143,7 @@ def _first_line(reason: str | None) -> str:
 
 
 def _mentioned_location(graph: Graph, reason: str) -> Location | None:
-    """Return the location of the first operation that a reason mentions."""
+    """Return the location of the first operation that a reason mentions; ``None`` if it mentions none."""
     words = set(re.findall(r"\w+", reason))
     locations = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
     return next((location for location in locations if location is not None), None)

@@ -304,9 +304,9 @@ class WarmCalls:
             return
         end = self._clock.mark()
         if start.compilation_count == compilation_count():
-            finished = self._finished_calls[callable_id]
-            finished.append((start.mark, end))
-            del finished[:-_MAX_CALLS]
+            finished_calls = self._finished_calls[callable_id]
+            finished_calls.append((start.mark, end))
+            del finished_calls[:-_MAX_CALLS]
         else:
             self._finished_calls[callable_id].clear()  # earlier calls were not in the steady state
 
@@ -321,10 +321,10 @@ class WarmCalls:
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
         """Return the times of a callable's calls; ``None`` if there were too few."""
-        finished = self._finished_calls.get(callable_id, []) if callable_id is not None else []
-        if len(finished) < _MIN_CALLS:
+        finished_calls = self._finished_calls.get(callable_id, []) if callable_id is not None else []
+        if len(finished_calls) < _MIN_CALLS:
             return None
-        return spread_of_times([self._clock.times_us(pair)[-1] for pair in finished])
+        return spread_of_times([self._clock.times_us(pair)[-1] for pair in finished_calls])
 
 
 @contextlib.contextmanager

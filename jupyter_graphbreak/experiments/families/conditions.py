@@ -181,7 +181,10 @@ def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None
 
 
 def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | None:
-    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result."""
+    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result.
+
+    The result is ``None`` for a call without a comprehension, or if the condition of an item cannot be a tensor.
+    """
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None

@@ -112,7 +112,7 @@ class Draft:
 
         Columns count characters. PyTorch reports, for example, an ``if`` only up to its test, a range that no node has.
         The result is then the outermost node that begins inside the range and ends with it, or else the smallest node
-        around the range.
+        around the range, or ``None`` if there is none.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):

@@ -65,7 +65,7 @@ def emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | 
 
 
 def _counted_name(node: ast.AST) -> ast.Name | None:
-    """Return the variable whose elements an expression counts, as in ``len(rows)`` or ``rows.shape[0]``."""
+    """Return the variable whose elements an expression counts, as in ``len(rows)``, ``x.shape[0]``; else ``None``."""
     match node:
         case ast.Call(func=ast.Name("len"), args=[ast.Name() as name]):
             return name
@@ -103,7 +103,7 @@ def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
 
 
 def _mask_of(indices: ast.expr) -> ast.expr | None:
-    """Return ``mask`` for an expression such as ``torch.where(mask)[0]`` or ``mask.nonzero().squeeze(1)``."""
+    """Return ``mask`` for expressions like ``torch.where(mask)[0]``, ``mask.nonzero().squeeze(1)``; else ``None``."""
     while True:
         match indices:
             case ast.Subscript(value=ast.Call() as value, slice=ast.Constant()) if _returns_tuple(value):

@@ -81,24 +81,24 @@ def _is_whole(index: ast.expr) -> bool:
 
 def _with_select(draft: Draft, node: ast.Subscript) -> Splice:
     """Return the splice that indexes with ``select()``, last dimension first, and then with the slices."""
-    remaining = list(_indices(node))
+    remaining_indices = list(_indices(node))
     text = draft.text_of(node.value)
     for number in reversed(_number_indices(node)):
-        position = remaining.index(number)
-        del remaining[position]
-        has_ellipsis = any(map(_is_ellipsis, remaining[:position]))
-        dimension = position - len(remaining) - 1 if has_ellipsis else position
+        position = remaining_indices.index(number)
+        del remaining_indices[position]
+        has_ellipsis = any(map(_is_ellipsis, remaining_indices[:position]))
+        dimension = position - len(remaining_indices) - 1 if has_ellipsis else position
         text = f"{text}.select({dimension}, {draft.text_of(number)})"
-    return draft.replacement(node, text + _index_text(draft, remaining, is_read=isinstance(node.ctx, ast.Load)))
+    return draft.replacement(node, text + _index_text(draft, remaining_indices, is_read=isinstance(node.ctx, ast.Load)))
 
 
 def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> str:
     """Return the text of the other indices in brackets; empty if they are not needed to read the tensor."""
-    needed = list(indices)
-    while needed and _is_whole(needed[-1]):
-        needed.pop()
-    if needed:
-        return f"[{', '.join(map(draft.text_of, needed))}]"
+    needed_indices = list(indices)
+    while needed_indices and _is_whole(needed_indices[-1]):
+        needed_indices.pop()
+    if needed_indices:
+        return f"[{', '.join(map(draft.text_of, needed_indices))}]"
     return "" if is_read else "[...]"
 
 

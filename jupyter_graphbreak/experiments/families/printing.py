@@ -9,6 +9,7 @@ from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
+from jupyter_graphbreak.knowledge.entries import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "output"
-_CONFIG_PREFIX = "torch._dynamo.config."
 #: A title names the calls that move only if there are at most this many.
 _MAX_NAMED_CALLS = 2
 _LOGGING_METHODS = {
@@ -52,7 +52,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         crossed_conditions = _conditions_changing_output(
             site, function, _all_output_statements(problem, site, function, statement)
         )
-        settings = {f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]}
+        settings = {f"{CONFIG}reorderable_logging_functions": [setting]}
         yield Proposal(FAMILY, title, settings=settings, conditions=crossed_conditions)
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         name = "ignore_logging_functions" if has_new_setting else "ignore_logger_methods"
         ignored_function = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
         title = f"Leave `{ignored_function}` out of compiled code"
-        yield Proposal(FAMILY, title, settings={_CONFIG_PREFIX + name: [ignored_function]}, assumptions=assumptions)
+        yield Proposal(FAMILY, title, settings={CONFIG + name: [ignored_function]}, assumptions=assumptions)
     statements = [statement]
     if site.function is not None:
         statements = _all_output_statements(problem, site, site.function, statement)

@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.branch_values import has_no_unpacking
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import Rewrite
 
 FAMILY = "rewrite"
+
+_TRACE_AUTOGRAD = {"torch._dynamo.config.trace_autograd_ops": True}
 
 #: Dynamo turns a number into a zero-dimensional tensor, which takes part in type promotion.
 _DOUBLE_RESULT_ASSUMPTION = "with a tensor of integers, the number makes the compiled result float64"
@@ -101,7 +104,12 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
-    """Remove a call to ``requires_grad_()``."""
+    """Remove ``requires_grad=True`` from a call that creates a tensor, or a call to ``requires_grad_()``."""
+    keywords = (part for part in ast.walk(site.node) if isinstance(part, ast.keyword) and part.arg == "requires_grad")
+    flag = next((keyword.value for keyword in keywords), None)
+    if isinstance(flag, ast.Constant) and flag.value is True:
+        title = "Create the tensor with requires_grad=False: only its values are used"
+        yield from site.propose_edit(FAMILY, title, [site.draft.replacement(flag, "False")])
     call = _find_call(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
@@ -112,6 +120,19 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
         else site.draft.replacement(call, site.draft.text_of(call.func.value))
     )
     yield from site.propose_edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
+
+
+def _list_inputs_of_grad(site: Site) -> Iterator[Proposal]:
+    """Pass ``torch.autograd.grad`` a list, such as ``list(model.parameters())``, because Dynamo traces no generator."""
+    call = _find_call(site, "grad")
+    if call is None:
+        return
+    inputs = next((part.value for part in call.keywords if part.arg == "inputs"), next(iter(call.args[1:2]), None))
+    if isinstance(inputs, ast.Call | ast.GeneratorExp) and called_name(inputs) not in {"list", "tuple"}:
+        splice = site.draft.replacement(inputs, f"list({site.draft.text_of(inputs)})")
+        title = "Set `trace_autograd_ops = True`, and pass the inputs as a list"
+        for proposal in site.propose_edit(FAMILY, title, [splice]):
+            yield replace(proposal, settings=_TRACE_AUTOGRAD)
 
 
 def _check_in_graph(site: Site) -> Iterator[Proposal]:
@@ -289,6 +310,7 @@ _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "format with str.format": _format_with_str_format,
     "index with a vector": functools.partial(index_with_vector, family=FAMILY),
     "leave requires_grad_() out": _leave_requires_grad_out,
+    "list the inputs of grad": _list_inputs_of_grad,
     "replace the requires_grad assignment": _replace_requires_grad,
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +25,8 @@ _MARKS: dict[str, str] = {
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+#: Buffers and parameters have constant sizes otherwise, even with marks and ``dynamic=True``.
+_VARIABLE_BUFFERS_SETTINGS = {"torch._dynamo.config.force_parameter_static_shapes": False}
 _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
 _SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
@@ -249,10 +253,16 @@ def _tensor_candidates(
 def _setting_candidates(
     variations: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
+    module_candidates = []
+    if any(size.path.root.kind == "module" for size in variations.sizes):
+        module_candidates.append(setting_candidate("Allow sizes of buffers to change", _VARIABLE_BUFFERS_SETTINGS))
     if any(number.path.root.kind == "module" and number.is_int for number in variations.numbers):
-        unspecialized_candidate = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS)
-        yield unspecialized_candidate
-        yield dynamic + unspecialized_candidate
+        module_candidates.append(setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS))
+    if module_candidates:
+        yield from module_candidates
+        combined_candidate = functools.reduce(operator.add, module_candidates)
+        yield from [combined_candidate] if len(module_candidates) > 1 else []
+        yield dynamic + combined_candidate
     if _has_initially_equal_sizes(variations.sizes):
         yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES_SETTINGS)
     if circumstances.is_limit_worth_raising:

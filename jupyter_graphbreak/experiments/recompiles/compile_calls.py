@@ -98,8 +98,10 @@ class _CompileCallSearch:
         """Yield the functions and classes that a decorator compiles, each with this decorator."""
         for node in (node for node in self.nodes[self.source] if isinstance(node, FunctionNode | ast.ClassDef)):
             for decorator in node.decorator_list:
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if self._is_torch_compile(called) or (isinstance(decorator, ast.Call) and self._is_partial(decorator)):
+                called_function = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if self._is_torch_compile(called_function) or (
+                    isinstance(decorator, ast.Call) and self._is_partial(decorator)
+                ):
                     yield node, decorator
 
     def _is_torch_compile(self, node: ast.expr) -> bool:
@@ -168,7 +170,10 @@ class _CompileCallSearch:
         return "by name" if name == self._short_name and not definitions else "unknown"
 
     def _certainty_of_result(self, name: str) -> _Certainty | None:
-        """Return how certain it is that a call to the function or class with this name returns the function."""
+        """Return how certain it is that a call to the function or class with this name returns the function.
+
+        The result is ``None`` for a different class, of which the function is no instance.
+        """
         definitions = self._definitions(name)
         for source, node in definitions:
             if isinstance(node, ast.ClassDef):

@@ -372,18 +372,19 @@ class EntrySearch:
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
 
-        A line of the user in a guard of the run comes before a line of a library in the error of a trial.
+        A line of the user in a guard of the run comes before a line of a library in the error of a trial. The
+        result is ``None`` if there is neither.
         """
-        located = None
+        line_in_editor = None
         if line_from_error is not None:
-            located = self._texts.locate_specializing_line(
+            line_in_editor = self._texts.locate_specializing_line(
                 line_from_error.source, line_from_error.line, line_from_error.code
             )
-            if located.library_file is None:
-                return located
+            if line_in_editor.library_file is None:
+                return line_in_editor
         # The first graph is for one value anyway, so the latest one shows best which line makes a constant.
         lines = list(self._specializing_lines())
-        return next((line for line in reversed(lines) if line.frame == lines[0].frame), located)
+        return next((line for line in reversed(lines) if line.frame == lines[0].frame), line_in_editor)
 
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
         """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.

@@ -233,7 +233,10 @@ class _CallWriter:
         return True
 
     def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
-        """Write code that evaluates the new value of an argument before the statement and then changes this value."""
+        """Write code that evaluates the new value of an argument before the statement and then changes this value.
+
+        Return whether that is possible.
+        """
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
@@ -285,7 +288,7 @@ class _CallWriter:
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
-    """Return the nodes from the root of a tree to a call, the call last."""
+    """Return the nodes from the root of a tree to a call, the call last; ``None`` if the tree lacks the call."""
     call_range = (site.line, site.column), (site.end_line, site.end_column)
     path: list[ast.AST] = [tree]
     while True:
@@ -327,6 +330,7 @@ def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping.
 
     Items of ``*args`` and ``**kwargs`` have the names of :func:`_name_of_variadic_argument`.
+    The result is ``None`` if it is unknown which parameter an argument is for.
     """
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (
@@ -391,7 +395,10 @@ def _names_in(scope: ast.AST) -> set[str]:
 
 
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
-    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line."""
+    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line.
+
+    The result is ``None`` if the lines cannot be inserted there.
+    """
     source = text.split("\n")[statement.lineno - 1]
     text_before = source.encode()[: statement.col_offset].decode()
     code = "\n".join(lines).split("\n")
@@ -400,8 +407,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     indent = text_before[: len(text_before) - len(text_before.lstrip())]
     if text_before.rstrip().endswith(":"):
         code_before, indent = text_before.rstrip(), f"{indent}    "
-        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+        text_after = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or text_after.strip().startswith(";"):
             return None
     elif text_before.rstrip().endswith(";"):
         code_before = text_before.rstrip().rstrip(";").rstrip()
@@ -481,9 +488,9 @@ def _expressions_outside_function(tree: ast.AST, own_line: int | None) -> Iterat
         if isinstance(node, ast.expr):
             yield node
         # A called expression is not a number, but its parts may be.
-        called = node.func if isinstance(node, ast.Call) else None
-        pending += [child for child in ast.iter_child_nodes(node) if child is not called]
-        pending += list(ast.iter_child_nodes(called)) if called is not None else []
+        called_function = node.func if isinstance(node, ast.Call) else None
+        pending += [child for child in ast.iter_child_nodes(node) if child is not called_function]
+        pending += list(ast.iter_child_nodes(called_function)) if called_function is not None else []
 
 
 def _reads(node: ast.expr, path: Path) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _code_of(call: Any) -> CodeType | None:
-    """Return the code that implements a call to a function, a method, a partial or a module."""
+    """Return the code that implements a call to a function, a method, a partial or a module; ``None`` without code."""
     while isinstance(call, partial):
         call = call.func
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
@@ -129,7 +129,10 @@ class ReportTexts:
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return the name of a source and a line in it, outside the function, that reads one of several numbers."""
+        """Return the name of a source and a line in it, outside the function, that reads one of several numbers.
+
+        The result is ``None`` if there is no such line.
+        """
         for source, text in self.all_texts(sites).items():
             tree = parse_source(text)
             own_line = definition.line if source == definition.source else None

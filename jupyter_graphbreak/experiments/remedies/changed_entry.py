@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable, uncompiled_callable
 from jupyter_graphbreak._torch_compat.configuration import apply_settings, use_eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.remedies.application import Application, replace_functions
@@ -91,7 +91,7 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
         if change.compiles_inner_function:
             _replace_definitions(application, call, lambda inner: inner)
             subject.keep_definitions(application.defined_names)
-        yield compiled_callable(call) or call, subject
+        yield uncompiled_callable(call), subject
 
 
 @contextlib.contextmanager

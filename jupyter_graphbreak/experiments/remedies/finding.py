@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, uncompiled_callable
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
@@ -83,7 +83,7 @@ def find_remedies_of_call(
     raised if a patch changes nothing that the call compiles, a TrialStoppedError if the function was stopped before it
     did something outside of its copies, and any exception that the function itself raises.
     """
-    call = _uncompiled_function(fn)
+    call = uncompiled_callable(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
@@ -101,7 +101,7 @@ def find_remedies_of_call(
         try:
             for rewrite in own_changes:
                 if not isinstance(rewrite, Patch):
-                    search.try_function(_uncompiled_function(rewrite))
+                    search.try_function(uncompiled_callable(rewrite))
                 elif not search.try_edit(rewrite):
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
@@ -127,11 +127,6 @@ def _out_of_time_message(entry: Entry) -> str:
 
 def _not_started_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.function}: the time limit was reached before it could run."
-
-
-def _uncompiled_function(fn: Any) -> Any:
-    inner = compiled_callable(fn)
-    return fn if inner is None else inner
 
 
 def find_remedies(  # noqa: PLR0913 - independent options of one search

@@ -355,8 +355,7 @@ class CallNode:
             id(node.module)
             for node in self.walk()
             if node.module is not None and node.op_count
-            if next(node.module.parameters(recurse=all(child.module is None for child in node.children.values())), None)
-            is not None
+            if _has_parameters(node.module, recurse=all(child.module is None for child in node.children.values()))
         }
 
     def walk(self) -> Iterator[CallNode]:
@@ -428,7 +427,8 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
 def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | None:
     """Return the module whose method a frame runs: ``forward``, or a public method that is not PyTorch's own.
 
-    A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
+    A static method, or a method that an attribute of the module replaces, cannot be compiled in place: the
+    result is then ``None``, as for the code of any other object.
     """
     code = frame.f_code
     is_forward = code.co_name == "forward"
@@ -441,6 +441,11 @@ def _module_of(frame: FrameType, *, is_framework: bool) -> torch.nn.Module | Non
     is_method = not isinstance(class_attribute, staticmethod) and attribute_of(class_attribute, "__code__") is code
     is_replaced = code.co_name in vars(first_argument)
     return first_argument if (is_forward or is_method) and not is_replaced else None
+
+
+def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
+    """Return whether a module has parameters, even if its class overrides ``parameters()``."""
+    return any(True for _ in torch.nn.Module.named_parameters(module, recurse=recurse))
 
 
 def is_framework_file(filename: str) -> bool:

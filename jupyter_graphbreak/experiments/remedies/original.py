@@ -253,6 +253,11 @@ class UncompiledOriginal:
         subject.set_variables(case.input.state)
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
+    def run_original(self, case: ReferenceCase) -> Result:
+        """Call the original function once more on a case."""
+        with sandbox_runs():
+            return self._reference.repeat(case)
+
     def choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:

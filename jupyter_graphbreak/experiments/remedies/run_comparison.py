@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
+_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -79,11 +80,13 @@ def compare_breaks(
     ]
     breaks_after = [pair for run in runs_after for pair in run.breaks_with_lines()]
     first_call_breaks = breaks_before[: len(runs_before[0].report.breaks)]
-    remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
+    remaining_by_id = {
+        old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks
+    }
     breaks_with_different_cause = {
         old.break_.id: breaks_now[0]
         for old in first_call_breaks
-        if (breaks_now := remaining[old.break_.id])
+        if (breaks_now := remaining_by_id[old.break_.id])
         and all(new_break.gb_type != old.break_.gb_type for new_break in breaks_now)
     }
     new_breaks = [
@@ -91,7 +94,7 @@ def compare_breaks(
         for new_break, new_lines in breaks_after
         if not any(_is_on_same_line(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
-    removed_break_ids = frozenset(ident for ident, breaks_now in remaining.items() if not breaks_now)
+    removed_break_ids = frozenset(ident for ident, breaks_now in remaining_by_id.items() if not breaks_now)
     return BreakComparison(removed_break_ids, breaks_with_different_cause, new_breaks)
 
 
@@ -297,6 +300,29 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
     return case.expected_result.error is not None or case.input.has_nan_number
 
 
+def has_finite_results(case: ReferenceCase) -> bool:
+    """Return whether the original returns finite numbers with finite gradients."""
+    return _is_finite((case.expected_result.value, case.expected_result.gradients))
+
+
+def has_different_derivatives(expected: Result, result: Result) -> bool:
+    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
+    if expected.error is not None or expected.backward_error is not None:
+        return False
+    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
+    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
+    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
+
+
+def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
+    if first is None or second is None:
+        tensor = first if first is not None else second
+        return tensor is None or not bool(tensor.any())
+    return first.shape == second.shape and torch.allclose(
+        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
+    )
+
+
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
     """Drop differences due to compiling or computing both branches, on inputs that the function is not meant for.
 
@@ -313,7 +339,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
         # An input that both programs refuse is not a difference, even if their output before it differs.
         counting_kind: DifferenceKind | None = None if is_raised_by_operation(expected.error) else "different error"
         return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
-    if not _is_finite((expected.value, expected.gradients)):
+    if not has_finite_results(case):
         # An undefined gradient is not zero even if none is needed.
         renamed_diffs = [
             replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
@@ -326,8 +352,10 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
     """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
-    counting = [difference for difference in diffs if not difference.is_acceptable]
-    return bool(case.input.state and counting) and all(item.text.startswith(errors) for item in counting)
+    counted_differences = [difference for difference in diffs if not difference.is_acceptable]
+    return bool(case.input.state and counted_differences) and all(
+        item.text.startswith(errors) for item in counted_differences
+    )
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compare_breaks,
     compared_aspects,
     functions_over_recompile_limit,
+    has_different_derivatives,
+    has_finite_results,
     is_refusal_by_operation,
     is_refused_or_nan,
     stop_reason,
@@ -36,7 +38,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
 from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, differentiate_twice, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -115,6 +117,9 @@ class TrialResult:
 #: The processor time in seconds after which a changed program runs on no further edge inputs.
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
+_SELECTION_CALL = ".where("
+#: The maximum number of inputs for which second derivatives are compared.
+_MAX_DIFFERENTIATED_TWICE = 24
 #: How a program with PyTorch's control flow operators may differ from the original.
 NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
@@ -165,6 +170,11 @@ class _RunnableChange:
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
         """
         return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
+
+    @property
+    def has_selections(self) -> bool:
+        """Whether a changed source computes both branches of a condition, and selects from the results."""
+        return any(_SELECTION_CALL in text for text in self.change.texts.values())
 
     @property
     def has_control_flow_calls(self) -> bool:
@@ -374,6 +384,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and self._loses_second_derivatives(candidate):
             verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
+        elif verdict == "works" and (case := self._case_with_other_second_derivatives(candidate)) is not None:
+            verdict, reason = "works on what ran", f"a gradient of a gradient differs with {case.input.description}"
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -395,6 +407,32 @@ class TrialRunner:
             return False
         cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
         return any(case.expected_result.gradients for case in cases)
+
+    def _case_with_other_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
+        """Return an input for which computing both branches gives different second derivatives; ``None`` without one.
+
+        The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite.
+        """
+        if not candidate.has_selections or not can_differentiate_twice(self.backend):
+            return None
+        all_cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
+        cases = [case for case in all_cases if case.expected_result.gradients and has_finite_results(case)]
+        cases.sort(key=lambda case: case.input.description.endswith("zero"), reverse=True)
+        with differentiate_twice():
+            original_results = [
+                (case, self._uncompiled_original.run_original(case)) for case in cases[:_MAX_DIFFERENTIATED_TWICE]
+            ]
+            with candidate.open_uncompiled() as (call, subject):
+                return next(
+                    (
+                        case
+                        for case, original_result in original_results
+                        if has_different_derivatives(
+                            original_result, self._uncompiled_original.run(call, subject, case)
+                        )
+                    ),
+                    None,
+                )
 
     def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]

@@ -113,7 +113,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
         file.write_text(script, encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
         environment["TORCH_TRACE"] = str(traces)
-        completed = subprocess.run(
+        completed_process = subprocess.run(
             [sys.executable, _SCRIPT_NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
             timeout=seconds, stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -121,8 +121,8 @@ def run_alone(script: str, seconds: float) -> FinalRun:
         with contextlib.suppress(UnreadableTrace):
             reports = list(read_processes(trace_files(traces), folders=SourceFolders([parent])))
             report = build_report(reports[0].records) if reports else report
-    output = (completed.stdout + completed.stderr).replace(f"{folder}{os.sep}", "")
-    return FinalRun(report, output, completed.returncode)
+    output = (completed_process.stdout + completed_process.stderr).replace(f"{folder}{os.sep}", "")
+    return FinalRun(report, output, completed_process.returncode)
 
 
 # The process that forks.

@@ -51,10 +51,12 @@ def remove_noise(node: Any) -> Any:
 
 
 def _is_compile_decorator(decorator: ast.expr) -> bool:
-    called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if (isinstance(called, ast.Attribute) and called.attr == "partial") or getattr(called, "id", "") == "partial":
+    called_function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if (isinstance(called_function, ast.Attribute) and called_function.attr == "partial") or getattr(
+        called_function, "id", ""
+    ) == "partial":
         return "torch.compile" in ast.unparse(decorator)
-    return ast.unparse(called) in {"torch.compile", "compile"}
+    return ast.unparse(called_function) in {"torch.compile", "compile"}
 
 
 class NameReplacer(ast.NodeTransformer):
@@ -164,8 +166,8 @@ def _new_names_of_definitions(tree: ast.Module) -> tuple[dict[str, str], dict[st
     counts = {"f": 0, "C": 0, "v": 0, "a": 0}
 
     def add(name: str, letter: str) -> None:
-        new_names, unchanged = (attributes, _UNCHANGED_ATTRIBUTES) if letter == "a" else (names, _UNCHANGED_NAMES)
-        if not name.startswith("__") and name not in {*unchanged, *imported_names, *new_names}:
+        new_names, unchanged_names = (attributes, _UNCHANGED_ATTRIBUTES) if letter == "a" else (names, _UNCHANGED_NAMES)
+        if not name.startswith("__") and name not in {*unchanged_names, *imported_names, *new_names}:
             counts[letter] += 1
             new_names[name] = f"{letter}{counts[letter]}"
 

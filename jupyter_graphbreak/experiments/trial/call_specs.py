@@ -298,8 +298,12 @@ def key_of(fn: Callable[..., Any]) -> Hashable:
     if type(fn) is partial:
         return key_of(fn.func), len(fn.args), tuple(fn.keywords)
     function = getattr(fn, "__func__", fn)
-    decorated = _undecorated_function(function)
-    return id(getattr(function, "__code__", function)) if decorated is None else ("decorated", key_of(decorated))
+    undecorated_function = _undecorated_function(function)
+    return (
+        id(getattr(function, "__code__", function))
+        if undecorated_function is None
+        else ("decorated", key_of(undecorated_function))
+    )
 
 
 def _undecorated_function(function: Any) -> Any:

@@ -94,13 +94,13 @@ def clone(
 
     Parameters
     ----------
-    failures : list
+    failures : list or None
         Collects the objects that could not be copied.
-    copy_function : callable
+    copy_function : callable or None
         Copies a function that an object refers to. Without it, functions are not copied.
-    memory_provider : MemoryProvider
+    memory_provider : MemoryProvider or None
         Provides the memory for copies of large tensors.
-    digests : dict
+    digests : dict or None
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
+    AS_COLUMN,
     AS_FLAG,
     LONGER_LAST_ITEM,
     NOT_CONTIGUOUS,
@@ -205,6 +206,9 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
         if len(call.tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
             kind = f"{name} {WITH_EXTRA_DIMENSION}"
             yield kind, kind, call.map(only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
+        if any(tensor.dim() == 1 for tensor in tensors):
+            kind = f"{name} {AS_COLUMN}"
+            yield kind, kind, call.map(only_for(tensors, lambda tensor: tensor.unsqueeze(-1)))
     for name, description, arguments in _shrunk_arguments(call):
         if _shares_size(call, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"

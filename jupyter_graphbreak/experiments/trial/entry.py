@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
-from jupyter_graphbreak._torch_compat.compiled import undo_compile_in_place
+from jupyter_graphbreak._torch_compat.compiled import is_compiler_error, undo_compile_in_place
 from jupyter_graphbreak._torch_compat.hooks.entries import watch_entries
 from jupyter_graphbreak._torch_compat.isolation import eager_semantics, make_new_globals_readable
 from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
@@ -391,7 +391,10 @@ def callable_name(fn: Any) -> str:
 
 
 def why_copies_failed(entry: Entry, error: Exception, run_report: Report) -> str:
-    """Return a sentence that says why an entry's uncompiled call on copies raised an error."""
+    """Return a sentence that says why an entry's call on copies raised an error."""
+    if is_compiler_error(error):
+        again = " again" if run_report.error is not None else ""
+        return f"Compiling a copy of {entry.function} failed{again}: {error_headline(error)}"
     if run_report.error is not None:
         return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
     return f"{entry.function} could not run again on copies ({error_headline(error)})"

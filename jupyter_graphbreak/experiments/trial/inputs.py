@@ -51,6 +51,7 @@ BOOL_TENSORS = "bool tensors"
 AS_FLAG = "as a flag"
 ZERO_DIMENSIONAL = "zero-dimensional"
 WITH_EXTRA_DIMENSION = "with one more dimension"
+AS_COLUMN = "as a column"
 OF_DIFFERENT_SIZE = "of a different size"
 LONGER_LAST_ITEM = "a longer last item"
 NOT_CONTIGUOUS = "tensors that are not contiguous"
@@ -110,7 +111,9 @@ class Input:
     @property
     def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(WITH_EXTRA_DIMENSION)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(
+            (WITH_EXTRA_DIMENSION, AS_COLUMN)
+        )
 
     @property
     def has_nan_number(self) -> bool:

@@ -265,7 +265,7 @@ def filters_version() -> Any:
 
 
 def busy_thread_name(filenames: Container[str] = ()) -> str | None:
-    """Return the name of another thread that is running the user's code, ``None`` if there is none.
+    """Return the name of another thread that is running the user's code; ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
     included, because it will call the user's code. The code of the given library files is treated as the user's.

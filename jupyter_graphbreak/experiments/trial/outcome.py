@@ -10,6 +10,7 @@ import random
 import sys
 import types
 from collections import defaultdict
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +53,7 @@ _MAX_LINES = 20_000
 _ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded paths for an alias.
 _MAX_ALIAS_PATHS = 20
+_differentiates_twice: ContextVar[bool] = ContextVar("differentiates_twice", default=False)
 
 
 class Layout(NamedTuple):
@@ -78,7 +80,8 @@ class Result:
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
         gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
-        raised an exception or ran in inference mode, or no backward pass was requested.
+        raised an exception or ran in inference mode, or no backward pass was requested. Within
+        :func:`differentiate_twice`, these are second derivatives.
     state_before : dict
         The state before all runs, by name.
     paths : frozenset of str
@@ -259,6 +262,8 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     if not roots:
         return None, None
     leaves = {path: item for path, item in tensors.items() if item.is_leaf and item.requires_grad}
+    if _differentiates_twice.get():
+        return _second_derivatives(list(roots.values()), leaves)
     saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
     backward_error = None
     try:
@@ -280,6 +285,37 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
         for leaf, grad in saved_grads.values():
             leaf.grad = grad
     return gradients, backward_error
+
+
+@contextlib.contextmanager
+def differentiate_twice() -> Iterator[None]:
+    """Replace the gradients in the results of runs with second derivatives: the gradients of these gradients."""
+    token = _differentiates_twice.set(True)
+    try:
+        yield
+    finally:
+        _differentiates_twice.reset(token)
+
+
+def _second_derivatives(
+    roots: list[torch.Tensor], leaves: dict[str, torch.Tensor]
+) -> tuple[dict[str, torch.Tensor | None], Exception | None]:
+    """Return the gradients of the gradients of the leaves by path, and the exception that a backward pass raised."""
+
+    def differentiate(tensors: list[torch.Tensor], *, create_graph: bool = False) -> list[torch.Tensor | None]:
+        # A derivative of squares depends on the tensors themselves, unlike that of a weighted sum.
+        weights = [gradient_weights(tensor) * tensor for tensor in tensors]
+        leaf_tensors = list(leaves.values())
+        return list(torch.autograd.grad(tensors, leaf_tensors, weights, create_graph=create_graph, allow_unused=True))
+
+    try:
+        with torch.enable_grad():
+            gradients = differentiate(roots, create_graph=True) if leaves else []
+            roots = [gradient for gradient in gradients if gradient is not None and gradient.requires_grad]
+            second_derivatives = differentiate(roots) if roots else [None] * len(leaves)
+    except Exception as error:  # noqa: BLE001 - the exception is the finding
+        return {}, error.with_traceback(None)
+    return dict(zip(leaves, second_derivatives, strict=True)), None
 
 
 @contextlib.contextmanager

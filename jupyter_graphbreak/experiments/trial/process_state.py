@@ -442,13 +442,23 @@ def _set_decimal_flags(decimal: Any, flags: dict[Any, bool]) -> None:
 
 
 def _context_variables() -> dict[Any, Any]:
-    context = contextvars.copy_context()
+    """Return the values of context variables, except those that have their default value, as if they were not set."""
+    context, empty_context = contextvars.copy_context(), contextvars.Context()
     return {
         variable: Identities([context[variable]])
         for variable in set(context) - context_variables()
         # Python creates the context of decimal numbers when code first reads it.
         if not variable.name.startswith(("decimal_context", "numpy", "torch."))
+        and empty_context.run(_value_of, variable) is not context[variable]
     }
+
+
+def _value_of(variable: contextvars.ContextVar[Any]) -> Any:
+    """Return the value of a variable in the current context; a marker if it has neither a value nor a default."""
+    try:
+        return variable.get()
+    except LookupError:
+        return MISSING
 
 
 def _set_context_variables(values: dict[Any, Any]) -> None:
@@ -515,7 +525,8 @@ def find_changing_line(
             continue
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
-            is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
+            is_global = instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}
+            is_builtin = is_global and hasattr(builtins, str(instruction.argval))
             if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_", "LOAD_CONST")):
                 continue
             changing_names = {*aliases, *(change.names if has_owner else ())}

@@ -8,6 +8,7 @@ import functools
 import inspect
 import math
 import types
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -137,6 +138,8 @@ def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Call
         return functools.partial(func, *args, **keywords)
     if hasattr(cls, "_fields"):
         return cls(*(build(path.child("attribute", key), getattr(original, key, None)) for key in spec.keys))
+    if cls is not dict and issubclass(cls, MutableMapping) and type(original) is cls:
+        return _rebuild_mapping(spec, path, original, build)
     if dataclasses.is_dataclass(cls) and type(original) is cls:
         instance = copy.copy(original)
         for key in spec.keys:
@@ -154,6 +157,16 @@ def _build_container(spec: ContainerSpec, path: Path, original: Any, build: Call
     if type(original) is cls:
         return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
+
+
+def _rebuild_mapping(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+    """Return a copy of the first call's mapping with new items, for a class such as transformers' ``ModelOutput``."""
+    if {key for key in original if isinstance(key, str | int)} != set(spec.keys):
+        raise CannotRebuildError(f"{path} has different keys than in the first call")
+    mapping = copy.copy(original)
+    for key in spec.keys:
+        mapping[key] = build(path.child("item", key), original[key])
+    return mapping
 
 
 def make_tensor(spec: TensorSpec, original: Any) -> torch.Tensor:

@@ -217,6 +217,10 @@ class Reference:
             self._repeated_lines.add(case.lines)
         return is_repeatable
 
+    def repeat(self, case: ReferenceCase) -> Result:
+        """Call the function once more with the input of a case, and return the result."""
+        return self._run_input(case.input)
+
     def repeat_on_new_copies(self) -> Result:
         """Call new copies of the function and its objects with the first input, and return the result."""
         other = Subject(self.fn, self.first_input.arguments)

@@ -41,11 +41,11 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
     ]
     try:
         with torch.no_grad():
-            changed = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
-            for tensor in changed:
+            fractional_parameters = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
+            for tensor in fractional_parameters:
                 noise = torch.rand(tensor.shape, generator=generator).to(tensor.device, tensor.dtype)
                 tensor.data = tensor * (1 + _NOISE * torch.finfo(tensor.dtype).eps * noise)
-        yield bool(changed)
+        yield bool(fractional_parameters)
     finally:
         subject.restore()
 

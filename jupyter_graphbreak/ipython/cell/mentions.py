@@ -61,7 +61,7 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
 
 
 def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the expression of each state that a cell has saved with the prefix ``_orig_mod``, and a note on it.
+    """Yield the expression of each state with ``_orig_mod.`` in its names that a cell has saved, and a note on it.
 
     The namespace is that after the cell has run. No attribute is read in a way that runs the user's code.
     """
@@ -140,7 +140,7 @@ def _is_saving_function(function: ast.expr) -> bool:
 
 
 def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield notes on names of parameters that are saved with the prefix."""
+    """Yield notes on saved names of parameters that contain ``_orig_mod.``."""
     for node in ast.walk(argument):
         match node:
             case ast.Call(ast.Attribute(owner, "state_dict")) if wrapping := _wrapping_of(owner, namespace):

@@ -76,8 +76,8 @@ def without_magic_line(lines: list[str]) -> list[str]:
     first = next((index for index, line in enumerate(lines) if line.strip()), 0)
     if not lines[first : first + 1] or not lines[first].startswith(MAGIC):
         return lines
-    following = next((line for line in lines[first + 1 :] if line.strip()), "")
-    comment = "\n" if following.startswith((" ", "\t", "%%")) else f"# {lines[first]}"
+    following_line = next((line for line in lines[first + 1 :] if line.strip()), "")
+    comment = "\n" if following_line.startswith((" ", "\t", "%%")) else f"# {lines[first]}"
     return [*lines[:first], comment, *lines[first + 1 :]]
 
 
@@ -179,13 +179,13 @@ class CellRewriter:
             return "unchanged", magic, body[:first], body[first:]
         if magic:
             return "calls", magic, body[:first], body[first:]
-        leading, remaining = split_cell(body, self._magic_runs_code)
-        if not remaining:
+        leading_statements, remaining_statements = split_cell(body, self._magic_runs_code)
+        if not remaining_statements:
             return "nothing", "", body[:first], body[first:]
-        if only_computes(leading, remaining, self._namespace):
-            statements = function_statements(remaining, anchor, internal_call)
-            if can_compile_without_warning([*remaining, statements[0]]):
-                return "function", "", body[:first], [*leading[first:], *statements]
+        if only_computes(leading_statements, remaining_statements, self._namespace):
+            statements = function_statements(remaining_statements, anchor, internal_call)
+            if can_compile_without_warning([*remaining_statements, statements[0]]):
+                return "function", "", body[:first], [*leading_statements[first:], *statements]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
 

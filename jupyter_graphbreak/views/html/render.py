@@ -179,8 +179,8 @@ def pack_rest(report: Report, code: Mapping[str, str]) -> str:
 def unpack_code(packed_code: Any) -> dict[str, str]:
     """Return the code of graphs, by graph id, from the data of a saved output; an empty dict if none can be read."""
     try:
-        compressed = base64.b64decode(packed_code["gzip"])
-        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
+        compressed_code = base64.b64decode(packed_code["gzip"])
+        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed_code, _MAX_UNPACKED_BYTES)
         return msgspec.json.decode(content, type=_PackedCode).code
     except (TypeError, KeyError, ValueError, zlib.error):  # a different program may have written the output
         return {}

@@ -118,19 +118,19 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
         rows = factory.rows_of_source(index, source)
         if not rows.lines:
             continue
-        shown = rows.rows_between(0, limit)
+        shown_rows = rows.rows_between(0, limit)
         sources.append(
             SourceListing(
                 index=index,
                 source=source,
                 line_numbers={line.number for line in rows.lines},
-                chunks=list(_split_into_chunks(shown, source)),
-                left_out_count=len(rows.lines) - len(shown),
-                more_rows=partial(_remaining_rows, rows, len(shown)),
+                chunks=list(_split_into_chunks(shown_rows, source)),
+                left_out_count=len(rows.lines) - len(shown_rows),
+                more_rows=partial(_remaining_rows, rows, len(shown_rows)),
                 is_open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
         )
-        limit -= len(shown)
+        limit -= len(shown_rows)
     return sorted(sources, key=lambda listing: not listing.is_open)
 
 
@@ -191,7 +191,7 @@ class _RowFactory:
     def _row(
         self, line: Line, reference: str, colors: list[ColoredRange], width: _GutterWidths, label: str
     ) -> SourceRow:
-        shown, more = _letters_in_gutter(line.graphs)
+        shown_letters, more = _letters_in_gutter(line.graphs)
         classes = " gb-broken" if line.breaks else ""
         if line.eager:
             classes += " gb-hatch"
@@ -203,7 +203,7 @@ class _RowFactory:
             related=self._references.related_to_line(line),
             number=str(line.number).rjust(width.number),
             signs=_break_signs(line).rjust(width.signs) + " ",
-            letters=[(letter, self._colors[letter]) for letter in shown],
+            letters=[(letter, self._colors[letter]) for letter in shown_letters],
             further_letter_count=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
             code=marked_code(line.text, colors, [(mark.start, mark.end) for mark in line.breaks]),
@@ -239,8 +239,8 @@ def _letters_in_gutter(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
 
 
 def _letters_width(graphs: tuple[str, ...]) -> int:
-    shown, more = _letters_in_gutter(graphs)
-    return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
+    shown_letters, more = _letters_in_gutter(graphs)
+    return sum(map(len, shown_letters)) + (len(f"+{more}") if more else 0)
 
 
 class _ColoredRanges:

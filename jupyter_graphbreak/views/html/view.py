@@ -271,8 +271,8 @@ class View:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         functions = lookup.functions_skipped_by(self.report, break_)
         names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
-        shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
-        return join_words(shown, ", ", _MAX_NAMES)
+        shown_names = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
+        return join_words(shown_names, ", ", _MAX_NAMES)
 
     def way_out(self, break_: Break) -> str:
         """Return advice on compiling the functions that run eagerly because of a break; empty if there is none."""
@@ -307,8 +307,8 @@ class View:
     @property
     def fix_above_breaks(self) -> Remedy | None:
         """The remedy to show above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
-        chosen = self.compatible_remedies
-        return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
+        chosen_remedies = self.compatible_remedies
+        return chosen_remedies[0] if len(chosen_remedies) == 1 and len(chosen_remedies[0].breaks) > 1 else None
 
     def trials_text(self, break_: Break) -> str:
         """Describe the outcome of the changes that do not work."""
@@ -501,11 +501,11 @@ class _StepFinder:
                 continue
             self._visited_ids.add(current.id)
             steps += [NestedStep(step, ()) for step in self._steps_of_frame(current)]
-            for called in self._called_frames.get(current.id, ()):
-                if called.role == "resume" or level >= _MAX_CALL_DEPTH:
-                    pending.append((called, level))
-                elif called.id not in self._visited_ids:
-                    steps += self._steps_of_call(called, level + 1)
+            for called_frame in self._called_frames.get(current.id, ()):
+                if called_frame.role == "resume" or level >= _MAX_CALL_DEPTH:
+                    pending.append((called_frame, level))
+                elif called_frame.id not in self._visited_ids:
+                    steps += self._steps_of_call(called_frame, level + 1)
         if len(steps) == 1 or frame.role == "resume":
             return steps
         return [
@@ -529,6 +529,9 @@ class _StepFinder:
 
 
 def _frame_of_break(positions: Mapping[str, int], break_: Break) -> str | None:
-    """Return the frame in which a break occurred: the last one that reports it, because callers report first."""
+    """Return the frame in which a break occurred: the last one that reports it, because callers report first.
+
+    The result is ``None`` if no known frame reports it.
+    """
     frames = [event.frame for event in break_.occurrences if event.frame in positions]
     return max(frames, key=lambda ident: positions[ident or ""], default=None)

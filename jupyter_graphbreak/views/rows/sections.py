@@ -204,9 +204,9 @@ def _error_section(report: Report) -> Section | None:
 
 
 def _break_section(report: Report) -> Section | None:
-    ordered = ordered_breaks(report)
-    rows = [_break_row(report, number, break_) for number, break_ in enumerate(_first_items(ordered), start=1)]
-    return _make_section("break", "Breaks", rows, ordered, form="groups")
+    breaks = ordered_breaks(report)
+    rows = [_break_row(report, number, break_) for number, break_ in enumerate(_first_items(breaks), start=1)]
+    return _make_section("break", "Breaks", rows, breaks, form="groups")
 
 
 def _break_row(report: Report, number: int, break_: Break) -> Row:

@@ -62,11 +62,13 @@ def advice_for_break(report: Report, break_: Break) -> list[Advice]:
 def _failed_techniques(report: Report, break_: Break) -> list[str]:
     """Return the techniques that were tried for a break and did not work."""
     trials = [remedy for remedy in lookup.remedies_by_break(report).get(break_.id, ()) if remedy.kind != "person"]
-    working = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
+    working_techniques = _techniques_of(remedy for remedy in trials if remedy.verdict in WORKING)
     failed_remedies = [remedy for remedy in trials if remedy.verdict not in {*WORKING, "not tried"}]
-    failed = _techniques_of(failed_remedies)
-    failed += [remedy.title[:1].lower() + remedy.title[1:] for remedy in failed_remedies if remedy.kind == "switch"]
-    return [technique for technique in failed if technique not in working]
+    failed_techniques = _techniques_of(failed_remedies)
+    failed_techniques += [
+        remedy.title[:1].lower() + remedy.title[1:] for remedy in failed_remedies if remedy.kind == "switch"
+    ]
+    return [technique for technique in failed_techniques if technique not in working_techniques]
 
 
 def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
@@ -119,11 +121,11 @@ def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
         return None
     frames = lookup.frames(report)
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
-    visited: set[str] = set()  # in an invalid report, callers may call each other in a cycle
+    visited_ids: set[str] = set()  # in an invalid report, callers may call each other in a cycle
     while frame is not None and frame.caller in frames and break_.id in frames[frame.caller].breaks:
-        if frame.id in visited or len(visited) >= _MAX_CALLERS:
+        if frame.id in visited_ids or len(visited_ids) >= _MAX_CALLERS:
             return None
-        visited.add(frame.id)
+        visited_ids.add(frame.id)
         frame = frames[frame.caller]
     if frame is None:
         return None

@@ -36,8 +36,8 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     places = [_resume_location_text(report, resume) for resume in (resumes_that_ran or resumes)]
     if places:
         names = {resume.name for resume in resumes_that_ran}
-        unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
-        places += [_untaken_branch_text(resume) for resume in unreached]
+        unreached_resumes = [resume for resume in resumes if resume.name in names and not has_run(resume)]
+        places += [_untaken_branch_text(resume) for resume in unreached_resumes]
         lines.append(f"{prefix}resumes at {join_words(list(dict.fromkeys(places)), '; ', _MAX_NAMES)}")
         prefix = ""
     eager = lookup.functions_skipped_by(report, graph_break)

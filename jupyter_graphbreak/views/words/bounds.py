@@ -69,8 +69,9 @@ def limit_part(part: _T) -> _T:
 
 @per_report
 def _limit_report_if_needed(report: Report) -> Report | None:
-    shown = _Bounds().limit_report(report)
-    return shown if shown is not report else None  # if the cache referred to the report itself, it would stay alive
+    shown_report = _Bounds().limit_report(report)
+    # If the cache referred to the report itself, the report would stay alive.
+    return shown_report if shown_report is not report else None
 
 
 def shown_part(report: Report) -> Report:
@@ -111,19 +112,19 @@ class _Bounds:
 
     def _select_entries(self, report: Report, name: str, items: list[Any]) -> list[Any]:
         """Return the entries of a top-level list to show: one for each id; of too many breaks, those to fix first."""
-        shown = items
+        shown_items = items
         if name in _LISTS_WITH_IDS:
             unique = {item.id: item for item in reversed(items)}
             if len(unique) < len(items):
-                shown = list(reversed(unique.values()))
-        if len(shown) > MAX_LIST_ENTRIES:
+                shown_items = list(reversed(unique.values()))
+        if len(shown_items) > MAX_LIST_ENTRIES:
             if name == "breaks" and report.order:
                 first_ids = set(report.order[:MAX_LIST_ENTRIES])
-                shown = sorted(shown, key=lambda item: item.id not in first_ids)
-            shown = shown[:MAX_LIST_ENTRIES]
-        if len(shown) < len(items):
-            self.cut_lists[name] = len(shown), len(items)
-        return shown
+                shown_items = sorted(shown_items, key=lambda item: item.id not in first_ids)
+            shown_items = shown_items[:MAX_LIST_ENTRIES]
+        if len(shown_items) < len(items):
+            self.cut_lists[name] = len(shown_items), len(items)
+        return shown_items
 
     def _notes(self) -> Iterable[Diagnostic]:
         """Yield notes about the parts that were left out."""
@@ -154,16 +155,16 @@ class _Bounds:
             self.characters_left -= len(text)
             return text
         limit = min(limit, self.characters_left)
-        shown = text if len(text) <= limit else f"{text[:limit]}…"
-        if "\n" in shown:
+        shown_text = text if len(text) <= limit else f"{text[:limit]}…"
+        if "\n" in shown_text:
             max_lines = min(_MAX_LINES, self.lines_left)
-            line_breaks = shown.count("\n")
+            line_breaks = shown_text.count("\n")
             if line_breaks > max_lines:
-                shown = "\n".join([*shown.split("\n", max_lines)[:max_lines], "…"])
+                shown_text = "\n".join([*shown_text.split("\n", max_lines)[:max_lines], "…"])
             self.lines_left -= min(line_breaks, max_lines)
-        self.cut_strings += shown is not text
-        self.characters_left -= min(len(shown), self.characters_left)
-        return shown
+        self.cut_strings += shown_text is not text
+        self.characters_left -= min(len(shown_text), self.characters_left)
+        return shown_text
 
 
 #: Readable names of lists, for those whose field names are not readable.
@@ -233,9 +234,9 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
         )
     if isinstance(value, dict):
         items = bounds.limit_list(list(value.items()))
-        limited = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
+        limited_items = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
                 for key, item in items}  # fmt: skip
-        return value if limited == value else limited
+        return value if limited_items == value else limited_items
     return value
 
 
@@ -321,9 +322,9 @@ def _remove_dangling_references(report: Report) -> Report:
 
 
 def _replace_list(changed_fields: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
-    limited = _reuse_if_identical(items, [convert(item) for item in items])
-    if limited is not items:
-        changed_fields[name] = limited
+    limited_items = _reuse_if_identical(items, [convert(item) for item in items])
+    if limited_items is not items:
+        changed_fields[name] = limited_items
 
 
 def _clear_field(part: Any, name: str, ids: set[str]) -> Any:
@@ -342,15 +343,15 @@ def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
 def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
     """Return, for each cycle of parents, the id whose parent closes the cycle."""
     closing_ids: set[str] = set()
-    visited: set[str] = set()
+    visited_ids: set[str] = set()
     for start in parents:
         path: set[str] = set()
         current: str | None = start
-        while current is not None and current in parents and current not in visited:
+        while current is not None and current in parents and current not in visited_ids:
             path.add(current)
             if parents[current] in path:
                 closing_ids.add(current)
                 break
             current = parents[current]
-        visited |= path
+        visited_ids |= path
     return closing_ids

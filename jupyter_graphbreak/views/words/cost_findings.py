@@ -128,8 +128,8 @@ def startup_findings(report: Report) -> list[CostFinding]:
         hits_text = f"{hits} of {count_text(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
         seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
-    bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
-    for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED_GRAPHS]:
+    bypassed_graphs = [graph for graph in startup.graphs if graph.cache == "bypass"]
+    for graph in sorted(bypassed_graphs, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED_GRAPHS]:
         compile_s = graph.tracing_s + graph.backend_s
         name = f"graph {graph.graph}"
         sentence = f"{name} is never in AOTAutograd's cache, so every start spends {compile_s:.1f} s compiling it"
@@ -178,10 +178,10 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
     share = extra_us / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
         name = one_line(alternative.change)
-        unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "some changes then go unnoticed")
+        unnoticed_text = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "some changes then go unnoticed")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
         yield CostFinding(
-            f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
+            f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed_text}", share
         )
         return
     place_text = f" at {line_text(report, alternative.location)}" if alternative.location is not None else ""

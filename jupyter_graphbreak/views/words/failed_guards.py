@@ -48,6 +48,8 @@ _TENSOR_GUARD_START = "tensor '"
 _SIZE_EXPRESSION = ".size()["
 _SIZE_IN_EXPRESSION = re.compile(r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.size\(\)\[(?P<index>\d+)\]")
 _ACTUAL_START = ", actual "
+#: The end of the name of a buffer or parameter in a guard on its size.
+_REGISTERED_TENSOR = re.compile(r"\._(?P<kind>buffer|parameter)s\['[^']+'\]' size mismatch")
 #: A guard on a size that a graph for all sizes but 0 and 1 has: "2 <= x.size()[0]".
 _SIZE_BOUND = re.compile(r"2 <= (?P<name>.+)\.size\(\)\[(?P<index>\d+)\]")
 #: A guard on a range that a condition on a size leaves: "2 <= x.size()[0] <= 4".
@@ -80,6 +82,8 @@ _PARAMETER_HINT_START = ". Guard failed on a parameter, consider using "
 _TENSOR_TYPE_GUARD = re.compile(
     r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>"
 )
+#: Python's message if a guard on a size, whose variable PyTorch does not name, finds a value that is not a tensor.
+_NOT_A_TENSOR = re.compile(r"'(?P<type>\w+)' object has no attribute '(?:size|stride|storage_offset)'")
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is expected"
@@ -89,6 +93,11 @@ _MAX_LINES = 3
 #: The sizes for which PyTorch always compiles a separate graph.
 _SPECIAL_SIZES = frozenset({"0", "1"})
 _ADVICE_ON_SPECIAL_SIZES = "sizes 0 and 1 get their own graphs, even with `dynamic=True`: this is expected"
+#: The advice for the size of a buffer, such as a cache that grows, or of a parameter.
+_ADVICE_ON_REGISTERED_TENSOR = (
+    "the sizes of a {kind} are constants, even with `dynamic=True`: keep the tensor in a plain attribute, without "
+    "`register_{kind}`, or set `torch._dynamo.config.force_parameter_static_shapes = False`"
+)
 #: The advice for a size from which the code computes a number that each graph contains as a constant.
 _ADVICE_ON_COMPUTED_NUMBER = (
     "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few sizes"
@@ -452,13 +461,15 @@ def readable_guard(guard: str) -> str:
 
 
 def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_library: bool) -> _Variation | None:
+    registered = _REGISTERED_TENSOR.search(guard)
     guard = readable_guard(guard)
     if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             new = rest.removeprefix(_ACTUAL_START) or None
-            return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
+            kind = registered["kind"] if registered is not None else ""
+            return _tensor_variation(name, tensor, new, kind, is_inner=is_inner, is_library=is_library)
     if match := _TENSOR_VALUE_GUARD.fullmatch(guard):
         name = match["name"]
         advice = "" if is_library else tensor_index_advice(name)
@@ -567,6 +578,10 @@ def _object_variation(guard: str) -> str:
         text = f"{subject} no longer exists"
     elif none_guard := _NONE_GUARD.fullmatch(guard):
         text = f"{_subject(none_guard['name'])} is None in some calls only"
+    elif other_value := _NOT_A_TENSOR.fullmatch(guard):
+        type_name = other_value["type"]
+        is_none = type_name == "NoneType"
+        text = "a tensor is None in some calls only" if is_none else f"a tensor has a different type ({type_name})"
     elif function := name_of_function_variable(guard):
         text = f"`{function}` is a different function"
     elif identity := _IDENTITY_GUARD.fullmatch(guard):
@@ -597,13 +612,16 @@ def _subject(name: str) -> str:
 
 
 def _tensor_variation(
-    name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
+    name: str, guard: re.Match[str], new: str | None, registered_kind: str, *, is_inner: bool, is_library: bool
 ) -> _Variation:
+    """Describe a guard on a tensor, which may be registered as a "buffer" or "parameter" of a module."""
     index, tensor_property, old = guard["index"], guard["property"], guard["old"]
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if tensor_property == "size" and is_from_break:
         advice = "use `torch.compile(..., dynamic=True)`, or remove the break before it"
+    elif tensor_property == "size" and registered_kind:
+        advice = _ADVICE_ON_REGISTERED_TENSOR.format(kind=registered_kind)
     elif tensor_property == "size" and is_inner:
         mark = "`torch._dynamo.mark_dynamic` for the argument that sets the size"
         advice = f"use `torch.compile(..., dynamic=True)`, or {mark}"

@@ -53,10 +53,13 @@ def break_groups(report: Report) -> list[Group]:
 
 
 def best_remedy(report: Report, break_: Break) -> Remedy | None:
-    """Return the best remedy that works for the break itself, not only for functions that run eagerly after it."""
+    """Return the best remedy that works for the break itself, not only for functions that run eagerly after it.
+
+    The result is ``None`` if there is none.
+    """
     trials = remedies_for_break(report, break_)
-    working = trials.working_remedies if trials is not None else []
-    return next((remedy for remedy in working if break_.id in remedy.breaks), None)
+    working_remedies = trials.working_remedies if trials is not None else []
+    return next((remedy for remedy in working_remedies if break_.id in remedy.breaks), None)
 
 
 def _group_key(report: Report, break_: Break) -> Hashable:
@@ -66,10 +69,12 @@ def _group_key(report: Report, break_: Break) -> Hashable:
         return (remedy.id if len(remedy.breaks) > 1 else key_of_break), break_.minor
     advice = advice_for_break(report, break_)
     trials = remedies_for_break(report, break_)
-    failed = tuple((trial.title, trial.verdict) for trial in trials.failed_remedies) if trials is not None else ()
-    if advice and not failed:  # the reader has to do the same, whatever the cause
+    failed_trials = (
+        tuple((trial.title, trial.verdict) for trial in trials.failed_remedies) if trials is not None else ()
+    )
+    if advice and not failed_trials:  # the reader has to do the same, whatever the cause
         return advice[0].text, break_.minor
-    return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
+    return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed_trials
 
 
 def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
@@ -91,8 +96,8 @@ def costs_text(breaks: Sequence[Break]) -> str:
     """Describe the total cost of breaks: "add 99 graphs; compiling the code after them took 57.90 s"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
-    compiling = sum(cost.compile_s or 0.0 for cost in costs)
+    compile_s = sum(cost.compile_s or 0.0 for cost in costs)
     parts = [f"add {count_text(graphs, 'graph')}"] if graphs else []
-    parts += [f"compiling the code after them took {compiling:.2f} s"] if parts and compiling >= 0.005 else []  # noqa: PLR2004
+    parts += [f"compiling the code after them took {compile_s:.2f} s"] if parts and compile_s >= 0.005 else []  # noqa: PLR2004
     parts += [f"{count_text(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
     return "; ".join(parts)

@@ -110,9 +110,9 @@ def whole_clauses(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]
-    fitting = [end for end in ends if end <= limit]
-    if fitting:
-        return text[: fitting[-1]]
+    fitting_ends = [end for end in ends if end <= limit]
+    if fitting_ends:
+        return text[: fitting_ends[-1]]
     clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * limit
     return clause if len(clause) <= longest else f"{clause[:longest]}..."
 

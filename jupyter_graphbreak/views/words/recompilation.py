@@ -205,18 +205,18 @@ def _argument_text(argument: re.Match[str]) -> str:
 
 def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str, int | None]) -> set[str]:
     """Return the ids of the recompiled frames that are the first compilation for their module, if it is known."""
-    known = {instances.get(recompiles[0].of or "")}
+    known_instances = {instances.get(recompiles[0].of or "")}
     first_frame_ids: set[str] = set()
-    for recompile in recompiles if known != {None} else ():
+    for recompile in recompiles if known_instances != {None} else ():
         instance = instances.get(recompile.frame)
         is_about_gradients = bool(recompile.reasons) and all(
             _ARGUMENT_GRADIENTS.match(readable_guard(reason.guard)) for reason in recompile.reasons
         )
         if is_about_gradients:  # all modules would share the graphs
             continue
-        if instance not in {None, *known}:
+        if instance not in {None, *known_instances}:
             first_frame_ids.add(recompile.frame)
-        known.add(instance)
+        known_instances.add(instance)
     return first_frame_ids
 
 
@@ -274,7 +274,7 @@ def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> 
 def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions as views list them: many with the same common reason are one entry."""
     functions = recompilations(report)
-    merged: list[Recompilation] = []
+    merged_functions: list[Recompilation] = []
     no_longer_compiled = [
         function for function in functions if not function.limit_hit and _fix_that_stops_compiling(report, function)
     ]
@@ -294,8 +294,8 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     ):  # fmt: skip
         if len(similar) >= _MIN_MERGED_FUNCTIONS:
             functions = [function for function in functions if function not in similar]
-            merged.append(merge(similar))
-    return [*functions, *merged]
+            merged_functions.append(merge(similar))
+    return [*functions, *merged_functions]
 
 
 def needs_general_advice(report: Report, recompilation: Recompilation) -> bool:
@@ -362,16 +362,18 @@ def limited_functions_text(report: Report) -> str:
 
     For example: "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
-    limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
+    limited_functions = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    names = dict.fromkeys(wrapped_functions or [function_name(report, recompilation) for recompilation in limited])
+    names = dict.fromkeys(
+        wrapped_functions or [function_name(report, recompilation) for recompilation in limited_functions]
+    )
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
-    if not wrapped_functions and len(names) == 1 and limited[0].compilation_count:
-        verb = f"was compiled {limited[0].compilations_text} and {verb}"
+    if not wrapped_functions and len(names) == 1 and limited_functions[0].compilation_count:
+        verb = f"was compiled {limited_functions[0].compilations_text} and {verb}"
     return f"{' and '.join(names)} {verb}"
 
 
@@ -403,15 +405,17 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
         decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
-        remaining = BreakRemedies(
+        remaining_remedies = BreakRemedies(
             [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
             [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],
             [decision for decision in decisions if decision not in shown_before],
             all_remedies.why_untried,
         )
-        shown_before.update(remedy.id for remedy in (*remaining.working_remedies, *remaining.failed_remedies))
-        shown_before.update(remaining.decisions)
-        by_frame[recompilation.frames[0]] = remaining
+        shown_before.update(
+            remedy.id for remedy in (*remaining_remedies.working_remedies, *remaining_remedies.failed_remedies)
+        )
+        shown_before.update(remaining_remedies.decisions)
+        by_frame[recompilation.frames[0]] = remaining_remedies
     return by_frame
 
 
@@ -421,8 +425,8 @@ def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> R
     Such a fix compiles a part of the entry instead of the entry. Functions inside the part are still compiled.
     """
     frames = lookup.frames(report)
-    recompiled = [frame for ident in recompilation.frames if (frame := frames.get(ident)) is not None]
-    if recompilation.is_merged or not recompiled:
+    recompiled_frames = [frame for ident in recompilation.frames if (frame := frames.get(ident)) is not None]
+    if recompilation.is_merged or not recompiled_frames:
         return None
     for remedy in compatible_remedies(report):
         if remedy.family != INNER_FAMILY or remedy.evidence is None or remedy.evidence.breaks_after:
@@ -432,19 +436,19 @@ def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> R
         if all(
             _entry_of(report, frame.id) in entries
             and (frame.role != "call" or frame.breaks or is_of_optimizer(report, frame.location))
-            for frame in recompiled
+            for frame in recompiled_frames
         ):
             return remedy
     return None
 
 
 def _entry_of(report: Report, frame_id: str | None) -> str | None:
-    """Return the id of the first compilation of the entry through which the program called a frame."""
+    """Return the id of an entry's first compilation, given a frame that it called; ``None`` for an unknown frame."""
     frames = lookup.frames(report)
-    seen: set[str] = set()
+    visited_ids: set[str] = set()
     frame = frames.get(frame_id or "")
-    while frame is not None and frame.caller in frames and frame.id not in seen:
-        seen.add(frame.id)
+    while frame is not None and frame.caller in frames and frame.id not in visited_ids:
+        visited_ids.add(frame.id)
         frame = frames[frame.caller]
     return (frame.recompile_of or frame.id) if frame is not None else None
 

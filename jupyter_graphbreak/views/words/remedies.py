@@ -103,26 +103,26 @@ def remedies_for_recompiles(report: Report, recompiles: Iterable[str]) -> BreakR
 def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     # Remedies for the break come before those for functions that run eagerly.
     unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MAX_REMEDIES_OF_BREAK)}
-    ordered = sorted(
+    ordered_remedies = sorted(
         unique.values(),
         key=lambda r: (
             not r.breaks, _VERDICT_ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r),
             r.title.count("; "), -len(r.breaks),  # the changes that it combines
         ),
     )  # fmt: skip
-    changes = [remedy for remedy in ordered if remedy.kind != "person"]
+    changes = [remedy for remedy in ordered_remedies if remedy.kind != "person"]
     # A change may be tried several times with the same result, for example alone and before another step. Settings with
     # one title are one change, even if each search for a different break describes the result in its own words.
-    failed = {
+    failed_by_outcome = {
         (remedy.title, "" if remedy.kind == "setting" else outcome_text(remedy)): remedy
         for remedy in reversed(changes)
         if remedy.verdict not in WORKING
     }
     return BreakRemedies(
         [remedy for remedy in changes if remedy.verdict in WORKING],
-        list(reversed(failed.values())),
-        list(dict.fromkeys(remedy.person for remedy in ordered if remedy.person)),
-        next((remedy.reason for remedy in ordered if remedy.reason and not changes), ""),
+        list(reversed(failed_by_outcome.values())),
+        list(dict.fromkeys(remedy.person for remedy in ordered_remedies if remedy.person)),
+        next((remedy.reason for remedy in ordered_remedies if remedy.reason and not changes), ""),
     )
 
 
@@ -214,14 +214,14 @@ def _untested_cases(remedy: Remedy) -> list[str]:
 def _comparison_text(remedy: Remedy) -> str:
     """Say what was equal or was compared, on how many inputs, and whether both branches of each condition ran."""
     evidence = remedy.evidence
-    untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
+    untested_text = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
-        return untested.removeprefix(", ")
+        return untested_text.removeprefix(", ")
     result = "compared" if remedy.differences else "equal"
     comparison = f"{join_with_and(evidence.compared)} {result}" if evidence.compared else "ran"
     inputs = count_text(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
-    return f"{sentence}, both branches taken{untested}" if evidence.both_sides else sentence + untested
+    return f"{sentence}, both branches taken{untested_text}" if evidence.both_sides else sentence + untested_text
 
 
 def _counts_text(evidence: Evidence | None) -> str:
@@ -406,29 +406,33 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     A remedy that compiles only a part of the program is returned alone if it removes all breaks that the others remove,
     and also removes more breaks or has a better verdict.
     """
-    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
-    chosen: list[Remedy] = []
+    working_remedies = [
+        remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"
+    ]
+    chosen_remedies: list[Remedy] = []
     targets: set[str] = set()
 
     def rank(remedy: Remedy) -> tuple[bool, int, int, int]:
         verdict = _VERDICT_ORDER.index(remedy.verdict)
         return remedy.family == INNER_FAMILY, -len(remedy.breaks), verdict, -len(remedy.recompiles)
 
-    ranked = sorted(working, key=rank)
-    for remedy in ranked[:_MAX_REMEDIES_TO_COMBINE]:
-        if set(remedy.breaks + remedy.frames) <= targets or any(_are_incompatible(remedy, other) for other in chosen):
+    ranked_remedies = sorted(working_remedies, key=rank)
+    for remedy in ranked_remedies[:_MAX_REMEDIES_TO_COMBINE]:
+        if set(remedy.breaks + remedy.frames) <= targets or any(
+            _are_incompatible(remedy, other) for other in chosen_remedies
+        ):
             continue
-        chosen.append(remedy)
+        chosen_remedies.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
-    whole_remedies = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
-    removed = {ident for remedy in whole_remedies for ident in remedy.breaks}
+    whole_remedies = [remedy for remedy in chosen_remedies if remedy.family != INNER_FAMILY]
+    removed_ids = {ident for remedy in whole_remedies for ident in remedy.breaks}
     worst_verdict = max((_VERDICT_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
-    for remedy in ranked:
-        removes_more = removed < set(remedy.breaks)
-        is_better = removed == set(remedy.breaks) and _VERDICT_ORDER.index(remedy.verdict) < worst_verdict
+    for remedy in ranked_remedies:
+        removes_more = removed_ids < set(remedy.breaks)
+        is_better = removed_ids == set(remedy.breaks) and _VERDICT_ORDER.index(remedy.verdict) < worst_verdict
         if remedy.family == INNER_FAMILY and (removes_more or is_better):
             return [remedy]
-    return chosen
+    return chosen_remedies
 
 
 def _are_incompatible(one: Remedy, other: Remedy) -> bool:
@@ -476,28 +480,34 @@ def trials_sentence(trials: BreakRemedies) -> str:
     If a change removes the break or saves compilations but changes results, its title is given, because the reader
     may still want it.
     """
-    failed = [trial for trial in trials.failed_remedies if trial.verdict != "not tried"]
-    untried = len(trials.failed_remedies) - len(failed)
-    others_word = f" {'other' if len(failed) == 1 else 'others'}" if trials.working_remedies else ""
-    result = "it does not work" if len(failed) == 1 else "none works"
-    outcomes = [f"{len(failed)}{others_word} tried, {result}"] if failed else []
+    failed_trials = [trial for trial in trials.failed_remedies if trial.verdict != "not tried"]
+    untried_count = len(trials.failed_remedies) - len(failed_trials)
+    others_word = f" {'other' if len(failed_trials) == 1 else 'others'}" if trials.working_remedies else ""
+    result = "it does not work" if len(failed_trials) == 1 else "none works"
+    outcomes = [f"{len(failed_trials)}{others_word} tried, {result}"] if failed_trials else []
     with_changed_result = next(
-        (trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None
+        (trial for trial in failed_trials if trial.verdict == "another result" and _has_effect(trial)), None
     )
     if with_changed_result is not None:
         effect = "saves compilations" if with_changed_result.recompiles else "removes the break"
         outcomes.append(f'"{with_changed_result.title}" {effect}, but changes the result')
-    if untried:
-        outcomes.append(f"{untried} more not tried" if failed or trials.working_remedies else f"{untried} not tried")
+    if untried_count:
+        outcomes.append(
+            f"{untried_count} more not tried"
+            if failed_trials or trials.working_remedies
+            else f"{untried_count} not tried"
+        )
     return "; ".join(outcomes)
 
 
 def failed_trials_heading(failed_remedies: list[Remedy]) -> str:
     """Return the heading for the changes that do not work: "2 trials failed, 1 change not tried"."""
-    untried = sum(remedy.verdict == "not tried" for remedy in failed_remedies)
+    untried_count = sum(remedy.verdict == "not tried" for remedy in failed_remedies)
     parts = [
-        f"{count_text(len(failed_remedies) - untried, 'trial')} failed" if len(failed_remedies) > untried else "",
-        f"{count_text(untried, 'change')} not tried" if untried else "",
+        f"{count_text(len(failed_remedies) - untried_count, 'trial')} failed"
+        if len(failed_remedies) > untried_count
+        else "",
+        f"{count_text(untried_count, 'change')} not tried" if untried_count else "",
     ]
     return ", ".join(filter(None, parts))
 

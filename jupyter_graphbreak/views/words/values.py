@@ -137,8 +137,10 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
     kinds_of_operations, kinds_of_backend = _non_finite_kinds(graphs), _non_finite_kinds(backend)
     if kinds_of_backend and not kinds_of_operations:
-        added = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
-        return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
+        only_backend_text = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
+        return [
+            (f"{only_backend_text}: the operations one by one do not; `--check` names the first one that differs", True)
+        ]
     if kinds_of_backend:
         return [(f"The code of {name} gives {join_with_and(kinds_of_backend)} as well", True)]
     if kinds_of_operations:

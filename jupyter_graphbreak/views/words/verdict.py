@@ -77,10 +77,16 @@ def verdict(report: Report) -> RunVerdict:
         outcome, text = "plain" if outcome == "good" else outcome, f"{text}{early_return}"
     if untried_targets := untried_targets_text(report):
         text += f" The trials were interrupted; nothing was tried for {untried_targets}."
-    wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
-    if wrong_functions:
-        verb = "returns" if len(wrong_functions) == 1 else "return"
-        return RunVerdict("error", f"When compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
+    wrong_checks = [check for check in report.check or [] if check.is_result_wrong]
+    findings = [
+        (["returns a wrong result", "return wrong results"], [check for check in wrong_checks if not check.is_error]),
+        # An error that ended the run is in the text already.
+        (["raises an error", "raise errors"], [check for check in wrong_checks if check.is_error and not report.error]),
+    ]
+    for verbs, checks in reversed(findings):
+        if checks:
+            names = _names_or_count([one_line(check.function) for check in checks])
+            outcome, text = "error", f"When compiled, {names} {verbs[len(checks) > 1]}. {text}"
     return RunVerdict(outcome, text)
 
 
@@ -165,8 +171,8 @@ def _how_run_ended(report: Report) -> str:
     error_type = one_line(error.type) if error is not None else "an error"
     breaks_until_then = f"; {count_text(len(report.breaks), 'break')} until then" if report.breaks else ""
     suffix = _location_suffix(report, error.location if error is not None else None)
-    ending = f"The run ended in {error_type}{suffix}{breaks_until_then}."
-    return f"{ending}{_known_bug_advice(error)}" if error is not None else ending
+    ending_text = f"The run ended in {error_type}{suffix}{breaks_until_then}."
+    return f"{ending_text}{_known_bug_advice(error)}" if error is not None else ending_text
 
 
 def _known_bug_advice(error: RunError) -> str:
@@ -317,13 +323,13 @@ def _part_advice(report: Report) -> str:
     return f" If you can remove {target_text(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
-def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
-    total, removed_count = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
+def _working_changes_text(report: Report, chosen_remedies: Sequence[Remedy]) -> str:
+    total, removed_count = len(report.breaks), len({ident for remedy in chosen_remedies for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
-    if len(chosen) > 1:
+    if len(chosen_remedies) > 1:
         removed_breaks = target if removed_count == total else f"{removed_count} of them"
-        return f"{len(chosen)} changes, each tried alone, remove {removed_breaks}."
-    (remedy,) = chosen
+        return f"{len(chosen_remedies)} changes, each tried alone, remove {removed_breaks}."
+    (remedy,) = chosen_remedies
     title = _changes_in_order(remedy.title)
     target = target if removed_count == total else target_text(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as tested"}
@@ -343,9 +349,9 @@ def _changes_in_order(title: str) -> str:
 
 def _worst_effect(report: Report, break_: Break) -> str:
     """Return the worst effect of a break as the end of a sentence: "makes 3 functions run eagerly"."""
-    saving, cost = measured_cost_text(report, break_), break_.cost
-    if saving or cost is None:
-        return saving
+    saving_text, cost = measured_cost_text(report, break_), break_.cost
+    if saving_text or cost is None:
+        return saving_text
     if cost.eager:
         return f"makes {count_text(cost.eager, 'function')} run eagerly"
     return f"adds {count_text(cost.graphs, 'graph')}" if cost.graphs else ""
@@ -454,13 +460,13 @@ def _recompile_fix_text(report: Report) -> str:
         return f" {one_line(decision)}" if times > next_times else ""
     (remedy,) = found_fixes
     compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
-    remaining = (
+    remaining_text = (
         f"{count_text(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
         if compilations_after
         else "fewer compilations"
     )
     slower = slowdown_text(report, remedy)
-    return f" {one_line(remedy.title)}: {remaining}{f', but {slower}' if slower else ''}."
+    return f" {one_line(remedy.title)}: {remaining_text}{f', but {slower}' if slower else ''}."
 
 
 def _qualified_name(report: Report, subject: Frame | Skipped) -> str:
@@ -517,8 +523,8 @@ def _device_and_times(report: Report) -> list[str]:
     parts = [" ".join(filter(None, [report.device.used, report.device.name]))]
     timing = report.timing
     if timing.wall_s is not None:
-        compiling = f", compiling {duration_text(timing.compile_s)}" if timing.compile_s else ""
-        parts.append(f"{duration_text(timing.wall_s)}{compiling}")
+        compiling_text = f", compiling {duration_text(timing.compile_s)}" if timing.compile_s else ""
+        parts.append(f"{duration_text(timing.wall_s)}{compiling_text}")
     return parts
 
 

@@ -87,7 +87,7 @@ function brokenRanges(
   length: number
 ): [start: number, end: number][] {
   const ranges: [start: number, end: number][] = [];
-  // They are sorted by their starts.
+  // The breaks are sorted by their starts.
   for (const { start, end } of breaks) {
     const last = ranges.at(-1);
     if (start >= end || end > length) {

@@ -110,7 +110,7 @@ export class ReportLinks {
       this._isPointer = false;
     }
     if (part?.kind === 'break' && !isPointer && this._isColumn) {
-      // After the marks were updated.
+      // By the next frame, the marks have been updated.
       requestAnimationFrame(() => this._quoteIfHidden(root));
     }
   }

@@ -299,7 +299,7 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
 function addScopes({ scopes }: ISourceParts, drafts: LineDrafts): void {
   const height = ({ location }: Scope): number =>
     location === null ? 0 : location.end_line - location.line;
-  // The largest first, so that an inner scope overrides an outer one.
+  // The largest scopes come first, so that an inner scope overrides an outer one.
   const scopesBySize = [...scopes].sort(
     (one, other) => height(other) - height(one)
   );

@@ -1,7 +1,7 @@
 /**
  * The rows of a report, which come with it. No other module describes parts of a report in words.
  *
- * A report from another program may have no rows; then its parts are listed in PyTorch's words.
+ * A report from a different program may have no rows; then its parts are listed in PyTorch's words.
  */
 import { graphColour } from './colours';
 import { conformRows, ConformError, MAX_PARTS } from './conform';

@@ -155,7 +155,7 @@ export class Selection {
     } else if (kind !== undefined) {
       await this._panes.list(kind)?.reveal(Number(reference.slice(1)));
     } else {
-      // A line that the markup leaves out.
+      // The reference is that of a line that the markup leaves out.
       const lines = this._panes.list(reference.split('-')[0] ?? '');
       await lines?.load();
       await lines?.reveal(lines.length - 1);
@@ -164,7 +164,7 @@ export class Selection {
   }
 
   private _find(reference: string): HTMLElement | null {
-    // Not in the whole document, which may contain the same report twice.
+    // Do not search the whole document, which may contain the same report twice.
     return this._root.querySelector<HTMLElement>(
       `#${CSS.escape(this._prefix + reference)}`
     );

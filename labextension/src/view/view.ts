@@ -373,7 +373,7 @@ class View {
       return;
     }
     if (isShortcut(event) || event.defaultPrevented) {
-      // A shortcut of the application or the browser.
+      // The key is a shortcut of the application or the browser.
     } else if (event.key === 'Escape') {
       this._leave(target);
       event.preventDefault();

@@ -85,7 +85,7 @@ def a_break_in_the_branch(x):
     return x * 2  # compiled
 
 
-def in_a_loop(x):
+def a_question_in_a_loop(x):
     for i in range(3):
         if not torch.compiler.is_dynamo_compiling():  # asks
             print("eager")  # skipped
@@ -108,7 +108,7 @@ def an_error_in_the_eager_arm(x):
     return x + 1
 
 
-def in_a_with_block(x):
+def a_question_in_a_with_block(x):
     with contextlib.nullcontext():
         if torch.compiler.is_compiling():  # asks
             x = x + 1  # compiled

@@ -10,6 +10,7 @@ import textwrap
 import time
 import types
 import weakref
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -725,6 +726,31 @@ def test_a_number_that_a_new_function_keeps_in_each_call_is_left_to_the_reader()
     assert "calls cannot be created again" in (remedy.reason or "")
 
 
+@dataclasses.dataclass
+class EncoderOutput(OrderedDict[str, torch.Tensor]):
+    """A dict whose items are also attributes, like transformers' ``ModelOutput``."""
+
+    states: torch.Tensor
+
+    def __post_init__(self) -> None:
+        self["states"] = self.states
+
+    def __setitem__(self, name: str, value: torch.Tensor) -> None:
+        super().__setitem__(name, value)
+        object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.states,)
+
+
+def test_calls_with_a_dict_whose_items_are_attributes_are_repeated() -> None:
+    report = try_on_calls(
+        lambda output: output.states.sin() + output["states"],
+        [pass_value(lambda c, n: c(EncoderOutput(torch.ones(n, 3))), n) for n in (4, 5, 6)],
+    )
+    assert compilation_counts(best_remedy(report)) == (2, 1, 0)
+
+
 def blend(alpha: float, x: torch.Tensor, *, shift: float = 0.0) -> torch.Tensor:
     """Apply two numbers, which partials bind, to a tensor."""
     return x * alpha + shift
@@ -980,6 +1006,31 @@ def test_a_growing_cache_that_starts_as_one_tensor_needs_two_marks_and_two_tenso
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(k, 0)\ntorch._dynamo.mark_dynamic(v, 0)"
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
     assert "`k` and `v` are the same tensor in some calls only" in decision_for_reader(report)
+
+
+def test_a_buffer_that_grows_needs_settings_for_its_sizes_and_for_the_position() -> None:
+    class Attention(torch.nn.Module):
+        cache: torch.Tensor | None
+        mask: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", None)
+            self.register_buffer("mask", torch.arange(64))
+            self.position = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.cache = x if self.cache is None else torch.cat([self.cache, x])
+            mask = self.mask[self.position : self.position + len(x)]
+            self.position += len(x)
+            return self.cache.sum(0) + mask[-1]
+
+    report = try_on_calls(Attention(), [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1, 1, 1, 1, 1)])
+    assert best_remedy(report).settings == {
+        "torch._dynamo.config.force_parameter_static_shapes": False,
+        "torch._dynamo.config.allow_unspec_int_on_nn_module": True,
+    }
+    assert compilation_counts(best_remedy(report))[:2] == (6, 2)
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""Notes on cells that save a state dict whose keys have the prefix that ``torch.compile`` adds."""
+"""Notes on cells that save a state dict whose keys contain ``_orig_mod.``, as ``torch.compile`` makes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def expressions_with_notes(code: str) -> list[str]:
         ("wrapped = torch.compile(model); in_place = 1; raises.x.y = 2", []),
     ],
 )
-def test_only_saving_prefixed_keys_causes_a_note(code: str, expected: list[str]) -> None:
+def test_only_saving_keys_with_orig_mod_causes_a_note(code: str, expected: list[str]) -> None:
     assert expressions_with_notes(code) == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Cost, EntryCost, RemediedCost, Spread
+from jupyter_graphbreak.report.cost import EAGER_RETURNS, UNAFFECTED, Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, Remedy
 from jupyter_graphbreak.report.schema import (
@@ -59,6 +59,7 @@ PART_WITH_BREAK = replace(
     remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
 )
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
+FAILING_CHECK = Check("step", "inductor", equal=False, differences=[f"raises KeyError{EAGER_RETURNS}"])
 ENDED_BY_BREAK = replace(run(break_at(1), break_at(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))
 EAGER_FUNCTION = Skipped("k1", None, "norm", None, "a generator function")
 MANY_SKIPPED = [replace(EAGER_FUNCTION, id=f"k{number}", function=f"f{number}") for number in range(9)]
@@ -169,6 +170,10 @@ UNROLLED_RUN = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150
          "No breaks, but GPT2LMHeadModel was compiled twice: k varied."),
         (replace(run(), check=[Check("step", "inductor", equal=False)]), "error",
          "When compiled, step returns a wrong result. No breaks: one graph."),
+        (replace(run(), check=[FAILING_CHECK]), "error", "When compiled, step raises an error. No breaks: one graph."),
+        # The verdict names the error that ended the run only once.
+        (replace(run(), status="error", error=ERROR, check=[FAILING_CHECK]), "error",
+         verdict(replace(run(), status="error", error=ERROR)).text),
         (replace(run(), check=[Check("step", "inductor", equal=False, differences=[f"graph A differs, {UNAFFECTED}"])]),
          "good", "No breaks: one graph."),
     ],

@@ -353,6 +353,14 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             "`torch._dynamo.mark_dynamic(x, 0)`",
         ),
         (
+            report_with_recompiles(
+                "tensor 'self._modules['att']._buffers['cache']' size mismatch at index 1. expected 5, actual 6"
+            ),
+            "dimension 1 of self.att.cache: 5 -> 6",
+            "the sizes of a buffer are constants, even with `dynamic=True`: keep the tensor in a plain attribute, "
+            "without `register_buffer`, or set `torch._dynamo.config.force_parameter_static_shapes = False`",
+        ),
+        (
             report_with_recompiles("___stack0.__self__.n == 0"),
             "self.n: 0 -> different value",
             "use `torch.compile(..., dynamic=True)`",
@@ -468,6 +476,16 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
             report_with_recompiles("L['___stack2'][6].next_state is None"),
             "`[6].next_state` of a value that the break returned is None in some calls only",
             "nothing: calls with and without it have their own graphs, which is expected",
+        ),
+        (
+            report_with_recompiles("'NoneType' object has no attribute 'size'"),
+            "a tensor is None in some calls only",
+            "",
+        ),
+        (
+            report_with_recompiles("'int' object has no attribute 'stride'"),
+            "a tensor has a different type (int)",
+            "",
         ),
         (
             report_with_recompiles("tensor 'x' stride mismatch at index 0. expected 4, actual 1"),

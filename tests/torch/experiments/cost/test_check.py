@@ -24,6 +24,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.cost import Check
+from jupyter_graphbreak.views.words.verdict import verdict
 
 
 def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -639,6 +640,31 @@ def test_an_operator_that_also_fails_in_eager_code_is_not_a_wrong_result() -> No
     assert note.startswith("multiply also fails without torch.compile: RuntimeError: ")
     assert "mat1 and mat2 shapes" in note
     assert "not tried" not in report.to_text()
+
+
+class Pair(tuple[float, float]):  # noqa: SLOT001 - with a dict, as in libraries
+    """A tuple whose length Dynamo cannot guard on."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_an_error_of_the_compiler_is_not_reported_as_an_error_of_eager_code() -> None:
+    pair = Pair((2.0, 3.0))
+
+    @torch.compile(backend="eager")
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        first, second = pair
+        return torch.mul(x, first * second)
+
+    with pytest.raises(RuntimeError), jupyter_graphbreak.capture(entries=True) as run:
+        scale(torch.ones(3))
+    run.measure()
+    report = run.check()
+    (note,) = [diagnostic.message for diagnostic in report.diagnostics]
+    assert note.startswith("Compiling a copy of ")
+    assert "scale failed again: InternalTorchDynamoError: NotImplementedError" in note
+    assert "wrong result" not in verdict(report).text
 
 
 large = torch.nn.Linear(600, 600)

@@ -248,7 +248,7 @@ def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
     return y.sin()
 
 
-def to_a_list(x: torch.Tensor) -> torch.Tensor:
+def sums_list(x: torch.Tensor) -> torch.Tensor:
     total: float = sum((x * 2).tolist())
     return x * total
 
@@ -296,7 +296,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (breaks_at_branch_and_item, (torch.rand(8),)),
     (takes_a_random_branch, (torch.rand(8),)),
     (breaks_with_gradients_off, (torch.rand(8),)),
-    (to_a_list, (torch.rand(8),)),
+    (sums_list, (torch.rand(8),)),
     (keeps_a_row, (torch.rand(8),)),
     (torch.sin, (torch.rand(8),)),
     (Layer(), (torch.rand(4, 16),)),
@@ -305,7 +305,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
     (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
     (lambda x: half_compiled(x) + read_in_loop(x), (torch.rand(8),)),
-    (lambda x: marked(x) + in_place(x), (torch.rand(8),)),
+    (lambda x: breaks_once(x) + changes_in_place(x), (torch.rand(8),)),
 ]
 #: `make test` runs every other program with one backend: programs with parameters or a backward pass with aot_eager,
 #: which compiles the backward pass, and the others with eager.
@@ -574,7 +574,7 @@ def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
     return x / total
 
 
-def in_place(x: torch.Tensor) -> torch.Tensor:
+def changes_in_place(x: torch.Tensor) -> torch.Tensor:
     y = x.clone()
     y.mul_(2)
     return y.add_(1)
@@ -584,7 +584,7 @@ def generator(x: torch.Tensor) -> list[torch.Tensor]:
     return [x.sin() + number for number in range(3)]
 
 
-def marked(x: torch.Tensor) -> torch.Tensor:
+def breaks_once(x: torch.Tensor) -> torch.Tensor:
     y = x.sin().cos()
     torch._dynamo.graph_break()
     return y.tan()
@@ -606,9 +606,9 @@ def no_operations(x: torch.Tensor) -> torch.Tensor:
         (numpy_between, 2, 0),
         (prints, 2, 0),
         (prints_what_it_reads, 2, 1),
-        (in_place, 3, 0),
+        (changes_in_place, 3, 0),
         (generator, 6, 0),
-        (marked, 3, 0),
+        (breaks_once, 3, 0),
         (no_operations, 0, 0),
         (runs_eagerly, 0, 3),
     ],

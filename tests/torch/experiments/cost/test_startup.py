@@ -74,18 +74,18 @@ def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
-    def in_autocast(x: torch.Tensor) -> torch.Tensor:
+    def enters_autocast(x: torch.Tensor) -> torch.Tensor:
         y = x.mm(x)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return y.mm(x)
 
     marked_functions = dict(torch._inductor.config.unsafe_marked_cacheable_functions)
-    startup = second_start((in_autocast, torch.rand(8, 8)))
+    startup = second_start((enters_autocast, torch.rand(8, 8)))
     assert startup is not None
     (graph,) = startup.graphs
     assert graph.cache == "bypass"
     assert graph.location is not None
-    assert graph.location.line == in_autocast.__code__.co_firstlineno + 2
+    assert graph.location.line == enters_autocast.__code__.co_firstlineno + 2
     (change,) = startup.changes
     assert change.code == (
         "torch._inductor.config.unsafe_marked_cacheable_functions.update("

@@ -75,6 +75,20 @@ def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
     return x.reshape(2) * scale
 
 
+def limit_norm(x: torch.Tensor) -> torch.Tensor:
+    """Divide by the norm if it is large. The second derivative of the norm of zeros is nan."""
+    norm = x.norm()
+    if norm > 1:
+        x = x / norm
+    return x * 2
+
+
+def read_first_values(x: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
+    """Return the first values as a list or, for a column, as a list of lists."""
+    y = x[:2] + 1
+    return y, y.tolist()
+
+
 def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
     """Normalize only large numbers: the gradient of the standard deviation of one number is nan."""
     if x.abs().sum() > 5:
@@ -176,3 +190,16 @@ def test_only_with_backend_eager_does_cond_lose_the_gradient_of_a_gradient(backe
     (remedy,) = [remedy for remedy in remedies if remedy.title == "Pass both branches to torch.cond"]
     reason = "a gradient of a gradient is lost without an error" if backend == "eager" else None
     assert (remedy.verdict, remedy.reason) == (verdict, reason)
+
+
+def test_second_derivatives_of_both_branches_are_compared() -> None:
+    remedies = remedies_of(limit_norm, torch.tensor([3.0, -4.0], requires_grad=True))
+    (remedy,) = [remedy for remedy in remedies if "torch.where, with harmless operands" in remedy.title]
+    assert (remedy.verdict, remedy.reason) == ("works on what ran", "a gradient of a gradient differs with x zero")
+
+
+def test_values_are_read_one_by_one_only_in_one_dimension() -> None:
+    remedies = remedies_of(read_first_values, torch.tensor([3.0, -4.0, 5.0]))
+    (remedy,) = [remedy for remedy in remedies if "one by one" in remedy.title]
+    assert remedy.verdict == "works on what ran"
+    assert (remedy.reason or "").endswith("with x as a column")

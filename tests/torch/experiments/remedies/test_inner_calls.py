@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak import capture, explain, try_remedies
-from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls, record_calls
+from jupyter_graphbreak.experiments.remedies.inner_calls import CallNode, find_inner_calls, record_calls
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
@@ -484,6 +484,19 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     )
     files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
     assert not find_inner_calls(original, report, files).calls
+
+
+def test_a_module_may_override_the_method_that_returns_its_parameters() -> None:
+    class Learner(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = torch.nn.ParameterList([torch.ones(2)])
+
+        def parameters(self) -> torch.nn.ParameterList:  # type: ignore[override]
+            return self.weights
+
+    learner = Learner()
+    assert CallNode(module=learner, direct_op_count=1).layers() == {id(learner)}
 
 
 def test_a_small_part_does_not_replace_a_function_whose_break_costs_no_graph(tmp_path: Path) -> None:

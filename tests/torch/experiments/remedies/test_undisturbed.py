@@ -35,7 +35,7 @@ COUNT = 0
 log = logging.getLogger("a.program")
 
 
-def has_side_effects(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
+def causes_side_effects(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
     """Cause every kind of side effect."""
     global COUNT  # noqa: PLW0603 - it is what is tested
     COUNT += 1
@@ -72,7 +72,7 @@ def raises(x: torch.Tensor) -> torch.Tensor:
 
 def snapshot(*arguments: Any) -> dict[str, Any]:
     """Return everything that must not change."""
-    functions = (has_side_effects, branch, breaks_twice, raises, copy.deepcopy, torch.nn.Linear.forward)
+    functions = (causes_side_effects, branch, breaks_twice, raises, copy.deepcopy, torch.nn.Linear.forward)
     return {
         "arguments": copy.deepcopy(arguments),
         "globals": (COUNT, list(HISTORY), dict(TABLE), sorted(globals())),
@@ -118,7 +118,7 @@ def test_side_effects_of_the_function_do_not_happen(
         warnings.simplefilter("always")
         with assert_nothing_changes(capsys, *arguments):
             report = jupyter_graphbreak.try_remedies(
-                torch.compile(has_side_effects, backend=backend), *arguments, seconds=600
+                torch.compile(causes_side_effects, backend=backend), *arguments, seconds=600
             )
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
     # pytest's handler stands for one of the user, which does not receive the records of PyTorch's trace.

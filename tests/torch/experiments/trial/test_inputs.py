@@ -312,6 +312,8 @@ def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     x, y = cases_by_kind["y with one more dimension"][0].arguments.args
     assert (x.shape, y.shape) == ((3,), (2, 3))
     assert "x with one more dimension" not in inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
+    assert cases_by_kind["y as a column"][0].arguments.args[1].shape == (3, 1)
+    assert "x as a column" not in inputs_by_kind(lambda x: x + 1, torch.ones(3, 2))
 
 
 def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -> None:

@@ -303,7 +303,7 @@ def test_a_restored_subject_keeps_nothing_of_the_state_that_an_optimizer_has_cre
         copied_optimizer = subject.call.__closure__[1].cell_contents
         with subject.restore_on_exit():
             run(subject.call, subject, Arguments(torch.ones(1, LARGE_SIZE)))
-            (state,) = copied_optimizer.state.values()  # as compiled code keeps its tensors
+            (state,) = copied_optimizer.state.values()  # this keeps tensors alive, as compiled code does
             assert state["exp_avg"].nbytes == layer.weight.nbytes
         assert not copied_optimizer.state
         assert state["exp_avg"].untyped_storage().nbytes() == state["exp_avg_sq"].untyped_storage().nbytes() == 0

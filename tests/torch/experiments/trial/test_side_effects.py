@@ -41,7 +41,10 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_name, restore_default_device
 from jupyter_graphbreak._torch_compat.process_settings import context_variables
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
+from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+from jupyter_graphbreak.records.records import StackEntry
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
@@ -473,6 +476,31 @@ def test_no_copy_outlives_an_experiment() -> None:
         gc.collect()
         copies = [item for item in gc.get_objects() if type(item) is Copied and item is not COPIED]
         assert not copies, call.__name__
+
+
+MODE: contextvars.ContextVar[str | None] = contextvars.ContextVar("MODE", default=None)
+
+
+def test_a_context_variable_that_is_set_back_to_its_default_has_not_changed() -> None:
+    def visit() -> None:
+        MODE.set("visiting")
+        MODE.set(None)
+
+    def keep() -> None:
+        MODE.set("kept")
+
+    with prevent_effects(visit):
+        visit()
+    with pytest.raises(TrialStoppedError, match="sets context variables"), prevent_effects(keep):
+        keep()
+
+
+def test_a_builtin_with_the_name_of_a_method_is_not_the_line_that_changes_the_state() -> None:
+    change = StateChange("sets context variables", frozenset({"set"}))
+    lines = [
+        find_changing_line(change, [compile(text, __file__, "exec")], {}) for text in ("set('ab')", "mode.set('ab')")
+    ]
+    assert lines == [None, StackEntry(__file__, 1, "<module>", 1)]
 
 
 def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:

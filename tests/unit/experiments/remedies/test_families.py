@@ -191,6 +191,25 @@ def test_strings_are_formatted_as_with_the_operator() -> None:
     assert [rewrites._str_format_template(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
 
 
+def test_a_tensor_is_created_without_gradients() -> None:
+    text = "zeros = torch.zeros(2, requires_grad=True, dtype=x.dtype)\n"
+    (after,) = proposed_texts("rewrite", problem(text, "torch.zeros(2, requires_grad=True, dtype=x.dtype)", "GB0225"))
+    assert after == text.replace("True", "False")
+
+
+@pytest.mark.parametrize("inputs", ["net.parameters()", "(p for p in ps)", "[p for p in ps]", "list(ps)", "weights"])
+def test_the_inputs_of_grad_are_listed(inputs: str) -> None:
+    code = f"torch.autograd.grad(loss, {inputs})"
+    proposals = proposals_of("rewrite", problem(f"gs = {code}\n", code, "GB9186"))
+    texts = (
+        [f"gs = torch.autograd.grad(loss, list({inputs}))\n"]
+        if inputs in {"net.parameters()", "(p for p in ps)"}
+        else []
+    )
+    assert [text for proposal in proposals for text in proposal.texts.values()] == texts
+    assert all(proposal.settings == {f"{CONFIG}trace_autograd_ops": True} for proposal in proposals)
+
+
 def test_a_statement_that_sets_requires_grad_is_left_out() -> None:
     text = "import torch\ny = x.detach()\ny.requires_grad_()\nz = y\n"
     assert proposed_texts("rewrite", problem(text, "y.requires_grad_()", "GB8985")) == [

@@ -496,7 +496,7 @@ def _link(example: Example) -> str:
     """Return a link to an example: to its section if it shares the page with others."""
     ident = example.ids[0]
     is_alone = sum(ident in other.ids for other in examples()) == 1
-    section = "" if is_alone else f"#{_slug(example.title)}"
+    section = "" if is_alone else f"#{slug(example.title)}"
     return f"[{example.title}]({FOLDER}/{page_name(ident)}.md{section}) {ident}"
 
 
@@ -577,9 +577,15 @@ def _recompile_page(item: Example) -> str:
 
 
 def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
+    is_traced_only = example is not None and "bypassed, kept ->" in example.fixes[0].outcome
+    consequence = (
+        "Every start traces such a graph again, but Inductor's cache has its code"
+        if is_traced_only
+        else "Every start compiles such a graph again"
+    )
     parts = [
-        f"# Never in the cache: {entry.title}",
-        f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. Every start compiles such a graph again.",
+        f"# A cache that is bypassed: {entry.title}",
+        f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. {consequence}.",
     ]
     if example is not None:
         parts += [_in_short([example]), *_example(example, alone=True)]
@@ -636,7 +642,7 @@ def _in_short(shown: Sequence[Example]) -> str:
     """Return all fixes at a glance, so that the answer is on the first screen."""
     if len(shown) == 1:
         return f"In short: {_titles(shown[0])}."
-    rows = [f"| [{example.title}](#{_slug(example.title)}) | {_titles(example)} |" for example in shown]
+    rows = [f"| [{example.title}](#{slug(example.title)}) | {_titles(example)} |" for example in shown]
     return "\n".join(["| in your code | fixes, in the order to try them |", "| --- | --- |", *rows])
 
 
@@ -659,7 +665,8 @@ def _changed_line(before: str, after: str) -> str | None:
     return changed[0].removeprefix("return ")
 
 
-def _slug(title: str) -> str:
+def slug(title: str) -> str:
+    """Return the anchor of a section."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 

@@ -96,4 +96,9 @@ SHARED_WRAPPER = SkipReason(
 )
 #: ``{cause}`` is PyTorch's name for the cause.
 COMPILE_ERROR = SkipReason("error", "compilation failed: {cause}", page="errors.md")
-OTHER_BREAK = SkipReason("other", "a graph break from which Dynamo cannot resume: {cause}")
+OTHER_BREAK = SkipReason(
+    "other",
+    "a graph break from which Dynamo cannot resume: {cause}",
+    "fix the break, or move its line into its own function: then only that function is skipped",
+    page="skipped.md#a-break-elsewhere-that-skips-the-function",
+)

@@ -42,6 +42,8 @@ _CONFIGS = {
     "torch.fx.experimental._config": torch.fx.experimental._config,
 }
 _SETTING = re.compile(rf"({'|'.join(map(re.escape, _CONFIGS))})\.(\w+)")
+#: How a report begins the reason for a function that is skipped elsewhere than in a loop, a with or a try block.
+_CANNOT_RESUME = "a graph break from which Dynamo cannot resume"
 _DECORATOR = re.compile(r"@torch\.compile(?:\((.*)\))?\n")
 
 
@@ -198,12 +200,31 @@ def _outcome_words(differences: set[str]) -> str:
     return f"different {' and '.join(names)}" if names else "same outcome"
 
 
+def _skipping_examples() -> set[str]:
+    """Return the names of the examples to which the table of skipped.md links."""
+    text = (Path(cause_pages.__file__).parent / "skipped.md").read_text(encoding="utf-8")
+    section = text.split("## A break elsewhere that skips the function\n")[1].split("\n## ")[0]
+    return {
+        example.name
+        for page, anchor in re.findall(r"\(causes/([\w-]+)\.md(?:#([\w-]+))?\)", section)
+        for example in EXAMPLES
+        if page in map(cause_pages.page_name, example.ids) and anchor in {"", cause_pages.slug(example.title)}
+    }
+
+
+SKIPPING_EXAMPLES = _skipping_examples()
+#: This function only helps to debug Dynamo.
+_NOT_IN_TABLE = {"step_unsupported"}
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_fix_removes_the_break_and_has_the_outcome_in_its_line(tmp_path: Path, example: Example) -> None:
     before = Program(tmp_path / "before.py", example)
     _, expected = before.run(eager=True)
     report, outcomes = before.run()
     assert _reported_ids(report) & set(example.ids)
+    is_skipped = any(skipped.reason.startswith(_CANNOT_RESUME) for skipped in report.skipped)
+    assert is_skipped == (example.name in SKIPPING_EXAMPLES | _NOT_IN_TABLE)
     assert [
         actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
     ] == [[]] * len(expected)

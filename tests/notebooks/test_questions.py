@@ -63,6 +63,21 @@ what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-limit-is-reached | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
+unfrozen layers get no gradient in torch 2.9 | training#what-breaks-in-training-code | silently get none
+x.chunk(4) compiles for each length | recompiles#it-still-compiles-for-each-length | a number of pieces
+CosineAnnealingWarmRestarts with a tensor | recompiles#a-learning-rate-that-changes | in 2.13, so do
+Failed to handle graph break gracefully | skipped#a-break-elsewhere-that-skips-the-function | falling back to eager
+Encountered graph break that we cannot resume from | skipped#a-break-elsewhere-that-skips-the-function | last assignment to an attribute
+an RNN makes the whole function eager | skipped#a-break-elsewhere-that-skips-the-function | LSTM, GRU
+Attempted to call function marked as skipped | messages#stances-limits-fullgraph-true | does not trace this function
+Hard failure due to fullgraph=True | messages#stances-limits-fullgraph-true | too many variants
+force Dynamo to trace a skipped function | escape_hatches | dont_skip_tracing
+the recompile limit with error_on_graph_break | error_on_graph_break#fullgraph-or-error-on-graph-break | a ninth variant
+Trainer recompiles for the smaller last batch | recompiles#the-last-batch-is-smaller | dataloader_drop_last
+Trainer last batch | libraries#transformers | dataloader_drop_last
+crop an image by the coordinates of a box | libraries#detectors | box.tolist()
+int(box[2]) breaks, img[b[1]:b[3]] | causes/gb0124#x-n-with-a-tensor-as-n | the whole function runs eagerly
+is the eager side of my benchmark timed fairly? | cost#a-stopwatch-that-can-be-trusted | Time the original
 recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
 recompiles every step because of a counter | causes/recompile-global | outside of the compiled function
 a list that grows recompiles | causes/recompile-growing-list | append it outside
@@ -150,7 +165,7 @@ a second torch.compile with other options | recompiles#a-second-torch-compile-of
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is reused
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
-after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | everything that it calls
+after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | run eagerly, except functions
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256

@@ -87,6 +87,7 @@ _DATA_DEPENDENT_SHAPE_STEP = ManualStep(
     "Decide whether the code below can work with all elements and a mask, so that shapes do not depend on the data; "
     "or, if the selection is the result, as in a detector, select after the call."
 )
+_PARAMETER_LIST_ADVICE = "pass a list, such as list(model.parameters()), instead of a generator"
 #: Dynamo's name for a number that Python's `random` draws in compiled code.
 _RANDOM_NUMBER = "UnspecializedPythonVariable"
 _RANDOM_NUMBER_STEP = ManualStep("Decide whether to draw before the call and pass the number, or use torch.rand().")
@@ -240,6 +241,7 @@ CAUSES = (
             "call the function before the compiled function and pass its result as an argument, or call it after; "
             "Dynamo cannot trace it"
         ),
+        rewrites=("detach instead of Variable",),
         is_named_by_call=True,
     ),
     KnownCause(
@@ -339,8 +341,8 @@ CAUSES = (
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
-            "torch.where(mask, x, 0).sum() for x[mask].sum(); if the selection is the result, as in a detector, select "
-            "after the call"
+            "torch.where(mask, x, 0).sum() for x[mask].sum(), y = torch.where(mask, x, y) for y[mask] = x[mask]; if "
+            "the selection is the result, as in a detector, select after the call"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
@@ -837,7 +839,7 @@ CAUSES = (
             ("flag", _FLAG_STEP),
             ("no result", _NO_RESULT_STEP),
         ),
-        rewrites=("check in the graph",),
+        rewrites=("check in the graph", "test the Python operand first"),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,
     ),
@@ -1244,6 +1246,7 @@ CAUSES = (
         ("missing tp_iter",),
         title="Iteration over an object that Dynamo does not know",
         advice="turn it into a list before the compiled function, and iterate over the list",
+        setting_advice=_PARAMETER_LIST_ADVICE,
         since="2.13",
     ),
     KnownCause(
@@ -1452,6 +1455,7 @@ CAUSES = (
         ("Generator reconstruction with mutations",),
         title="Generator in use across a break",
         advice=skipped_functions.LIVE_GENERATOR.way_out,
+        setting_advice=_PARAMETER_LIST_ADVICE,
         manual_step=_GENERATOR_STEP,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
@@ -1583,8 +1587,8 @@ CALLS = (
         causes=("GB0124",),
         title="Tensor used as a bound of a slice",
         advice=(
-            "keep the whole tensor, and set the other elements to a neutral value with torch.where; or slice after the "
-            "call"
+            f"set {_CAPTURE_SCALARS}; or keep the whole tensor, and set the other elements to a neutral value with "
+            "torch.where; or slice after the call"
         ),
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
     ),
@@ -1716,6 +1720,13 @@ CALLS = (
             "Decide whether to compile only what is before and after the RNN, or whether it can run on the padded "
             "sequences: packing needs the lengths on the host."
         ),
+    ),
+    KnownCall(
+        causes=("GB0007",),
+        context="_LegacyVariableBase",
+        title="`torch.autograd.Variable`",
+        advice="write x.detach() instead of Variable(x), which does the same; a new tensor needs neither",
+        manual_step=ManualStep("Write x.detach() instead of Variable(x), which does the same."),
     ),
     KnownCall(
         causes=("GB0007",),

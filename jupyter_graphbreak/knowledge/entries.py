@@ -18,6 +18,7 @@ Rewrite = Literal[
     "check in the graph",
     "copy with clone()",
     "delete the call",
+    "detach instead of Variable",
     "draw with randint_like",
     "format with str.format",
     "index with a vector",
@@ -28,6 +29,7 @@ Rewrite = Literal[
     "pass sizes as numbers",
     "replace the requires_grad assignment",
     "take values one by one",
+    "test the Python operand first",
     "wrap forward",
 ]
 
@@ -127,7 +129,7 @@ class KnownCause:
     advice : str or None
         The advice for a line of the reader's own code; it mentions the risk, if there is one.
     setting_advice : str or None
-        The part of the advice that also applies to a line of a library: a setting.
+        The part of the advice that also applies to a line of a library: a setting, or a different argument.
     advice_by_use : tuple of tuple
         The advice for branches with a known purpose; it replaces ``advice``.
     advice_if_consequence : str or None

@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.branch_values import has_no_unpacking
-from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
+from jupyter_graphbreak.experiments.families.branch_values import has_no_side_effects, has_no_unpacking
+from jupyter_graphbreak.experiments.families.conditions import is_host_test, split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.indexing import index_with_vector
@@ -101,6 +101,51 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
     yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
+
+
+def _detach_instead_of_variable(site: Site) -> Iterator[Proposal]:
+    """Write all ``Variable(x)`` of the source as ``x.detach()``, which is the same."""
+    call = _find_call(site, "Variable")
+    if call is None:
+        return
+    name = dotted_name(call.func)
+    calls = [
+        node
+        for node in ast.walk(site.draft.tree)
+        if isinstance(node, ast.Call) and dotted_name(node.func) == name and len(node.args) == 1 and not node.keywords
+    ]
+    splices = [
+        site.draft.replacement(node, f"{as_operand(site.draft.text_of(node.args[0]))}.detach()") for node in calls
+    ]
+    yield from site.propose_edit(FAMILY, "Write Variable(x) as x.detach()", splices)
+
+
+def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
+    """Write ``x.isnan().any() and debug`` as ``debug and x.isnan().any()``: a false ``debug`` then needs no tensor."""
+    draft, statement = site.draft, site.statement
+    test = getattr(statement, "test", None)
+    if not isinstance(statement, ast.If | ast.While) or not isinstance(test, ast.BoolOp):
+        return
+    moved = [value for value in test.values[1:] if _is_python_operand(value)]
+    others = [value for value in test.values if value not in moved]
+    if not moved or not all(map(has_no_side_effects, others)):
+        return
+    sign, result = (" and ", "false") if isinstance(test.op, ast.And) else (" or ", "true")
+    operands = [as_operand(draft.text_of(value)) for value in (*moved, *others)]
+    names = sign.join(operands[: len(moved)])
+    yield from site.propose_edit(
+        FAMILY,
+        f"Test `{names}` first: its value is known while compiling",
+        [draft.replacement(test, sign.join(operands))],
+        assumptions=[f"it assumes that {names} is {result} in compiled code; otherwise, the graph still breaks"],
+    )
+
+
+def _is_python_operand(node: ast.expr) -> bool:
+    """Return whether an operand of a test reads a variable, or tests it as :func:`is_host_test` knows."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _is_python_operand(node.operand)
+    return is_host_test(node) or (isinstance(node, ast.Name | ast.Attribute) and "()" not in dotted_name(node))
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
@@ -306,12 +351,14 @@ def _replacement_field(conversion: re.Match[str]) -> str | None:
 _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
     "check in the graph": _check_in_graph,
     "copy with clone()": _copy_with_clone,
+    "detach instead of Variable": _detach_instead_of_variable,
     "draw with randint_like": _draw_with_randint_like,
     "format with str.format": _format_with_str_format,
     "index with a vector": functools.partial(index_with_vector, family=FAMILY),
     "leave requires_grad_() out": _leave_requires_grad_out,
     "list the inputs of grad": _list_inputs_of_grad,
     "replace the requires_grad assignment": _replace_requires_grad,
+    "test the Python operand first": _test_python_operand_first,
 }
 
 

@@ -77,6 +77,14 @@ def _propose_masking(site: Site) -> Iterator[Proposal]:
     values, mask = selection
     torch_name = site.torch_name
     data, mask_text = draft.text_of(values), as_argument(draft, mask)
+    match site.statement:
+        case ast.Assign([ast.Subscript(target, target_mask)], value) if value is site.node:
+            if draft.text_of(target_mask) == draft.text_of(mask):
+                old = draft.text_of(target)
+                new_line = f"{as_operand(old)}.copy_({torch_name}.where({mask_text}, {data}, {old}))"
+                splices = [draft.statement_replacement(site.statement, [new_line])]
+                yield from site.propose_edit(FAMILY, "Assign all elements, chosen with torch.where", splices)
+            return
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"

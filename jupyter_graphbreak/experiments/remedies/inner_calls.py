@@ -249,7 +249,8 @@ def _user_function_name(node: CallNode) -> str | None:
 def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
 
-    If a method calls modules, they are preferred to the method. Functions and methods that it calls are not.
+    Modules that perform most of a method's operations are preferred to the method. Functions and methods that it calls
+    are not.
     """
     path = paths_by_id.get(id(node.module))
     is_compilable = node.module is not None and _is_compilable(node, path, is_one_layer=is_one_layer)
@@ -264,8 +265,9 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
     is_wrapper = any(
         part.module is not None and part.op_count >= _WRAPPER_SHARE * node.op_count for part in inner_parts
     )
-    has_modules = any(part.module is not None and not part.is_helper for part in inner_parts)
-    if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_modules):
+    ops_of_modules = sum(part.op_count for part in inner_parts if part.module is not None and not part.is_helper)
+    has_large_modules = ops_of_modules >= _SUFFICIENT_SHARE * node.op_count
+    if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_large_modules):
         yield node
     else:
         yield from inner_parts

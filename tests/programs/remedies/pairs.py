@@ -3484,3 +3484,42 @@ def f(x):
     return x[top : top + 3] * (shift + 1)
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
+# === a flag behind a tensor's test, right
+DEBUG = False
+def f(x):
+    y = x * 2
+    if (torch.isnan(y).any() or torch.isinf(y).any()) and DEBUG:
+        y = torch.nan_to_num(y)
+    return y
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === a flag behind a tensor's test, wrong
+def f(x):
+    seen = []
+    def is_large(y):
+        seen.append(y)
+        return y.max() > 1
+    if is_large(x) and seen:
+        return x + 1
+    return x - 1
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === elements replaced with a mask, right
+def f(x):
+    distance = torch.full_like(x, 1e10)
+    for k in range(3):
+        d = (x - x[k]) ** 2
+        mask = d < distance
+        distance[mask] = d[mask]
+    return distance
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === elements replaced with a mask, wrong
+def f(x):
+    rows = x.reshape(3, 2) * 2
+    other = torch.arange(3.0).reshape(3, 1) + x[:3].reshape(3, 1)
+    mask = rows > 0
+    rows[mask[:, 0]] = other[mask[:, 0]]
+    return rows
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)

@@ -556,6 +556,46 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     assert parts_without_breaks.part_with_one_break.break_ == break_ids["GB0170"]
 
 
+DECODER = """\
+import torch
+
+
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(4, 4)
+        self.gate = torch.nn.Sequential(torch.nn.Linear(4, 1))
+
+    def decode(self, x, state):
+        for _ in range(4):
+            state = self.cell(torch.tanh(x), state)
+        return self.gate(state[0]), state
+
+    def forward(self, x):
+        state = torch.zeros(1, 4), torch.zeros(1, 4)
+        for _ in range(3):
+            end, state = self.decode(x, state)
+            if torch.sigmoid(end) > 0.9:
+                break
+        return end
+
+
+decoder = Decoder()
+"""
+
+
+def test_a_method_is_compiled_rather_than_a_small_module_that_it_calls(tmp_path: Path) -> None:
+    decoder, x = import_source(DECODER, tmp_path).decoder, torch.ones(1, 4)
+    report = explain(decoder, x)
+    original: Any = SimpleNamespace(
+        entry=Entry("decoder", None, decoder, Arguments(x)),
+        cases=[()],
+        run=lambda program, subject, _: program(*subject.arguments.args),
+    )
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    assert [call.method for call in find_inner_calls(original, report, files).calls] == ["decode"]
+
+
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
 def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
     with capture(entries=True) as run:

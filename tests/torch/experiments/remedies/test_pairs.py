@@ -21,11 +21,13 @@ CASES = [
 #: Programs marked "right" for which no change is known to work, so the user has to decide.
 UNSOLVED_PROGRAMS = frozenset({"a scaler, right", "a scheduler, right", "a value as an index, right"})
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
-#: tensors of several lengths, if an argument requires gradients, or if a dict lacked a key. The verdict says so.
+#: tensors of several lengths, if an argument requires gradients, if a dict lacked a key, or if a flag is set. The
+#: verdict says so.
 RIGHT_FOR_THE_GIVEN_KIND = frozenset(
     {
         "a best value of a closure, right",
         "a counter after a break, right",
+        "a flag behind a tensor's test, right",
         "a flag in a tensor, right",
         "a flag that skips arithmetic, right",
         "a guard of a case, right",

@@ -83,6 +83,14 @@ def test_values_stay_tensors_without_a_selection(code: str, gb_id: str, after: s
     assert proposed_texts("scalar", problem(text, broken_code, gb_id))[0] == f"import torch\n{after}"
 
 
+def test_elements_are_replaced_without_a_selection() -> None:
+    text = "import torch\nold[m > 0] = new[m > 0]\n"
+    after = "import torch\nold.copy_(torch.where(m > 0, new, old))\n"
+    assert proposed_texts("scalar", problem(text, "new[m > 0]", "GB0036")) == [after]
+    other_mask = text.replace("old[m > 0]", "old[m < 0]")
+    assert proposed_texts("scalar", problem(other_mask, "new[m > 0]", "GB0036")) == []
+
+
 @pytest.mark.parametrize("code", ["x[m].sort()", "x[m].sum(0)", "x[m, 1].sum()", "x[1:].sum()", "x[m]"])
 def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
     broken_code = code.partition(".")[0]
@@ -122,6 +130,32 @@ def test_taking_values_one_by_one_includes_the_setting() -> None:
 def test_statements_are_rewritten(statement: str, gb_id: str, after: str) -> None:
     text = f"import torch\n{statement}  # so\n"
     assert proposed_texts("rewrite", problem(text, statement, gb_id))[0] == f"import torch\n{after}  # so\n"
+
+
+def test_variables_of_old_code_are_detached_in_the_whole_source() -> None:
+    text = "def f(x):\n    h = Variable(x + 1)\n    return h\ny = Variable(g(x)), Variable(x, volatile=True)\n"
+    after = text.replace("Variable(x + 1)", "(x + 1).detach()").replace("Variable(g(x))", "g(x).detach()")
+    assert proposed_texts("rewrite", problem(text, "Variable(x + 1)", "GB0007")) == [after]
+
+
+@pytest.mark.parametrize(
+    ("test", "after"),
+    [
+        ("x.isnan().any() and debug", "debug and x.isnan().any()"),
+        ("x.any() and not self.debug and x.max() > 1", "(not self.debug) and x.any() and (x.max() > 1)"),
+        ("(x.isnan().any() or bad(x)) and DEBUG", "DEBUG and (x.isnan().any() or bad(x))"),
+        ("x.any() or x.dim() > 2", "(x.dim() > 2) or x.any()"),
+    ],
+)
+def test_a_python_operand_is_tested_before_the_tensor(test: str, after: str) -> None:
+    text = f"if {test}:\n    y = x.log()\n"
+    assert text.replace(test, after) in proposed_texts("rewrite", problem(text, test, "GB0170"))
+
+
+@pytest.mark.parametrize("test", ["x.any() and y.pop()", "debug and x.any()", "xs.pop().any() and debug", "x.any()"])
+def test_other_operands_keep_their_order(test: str) -> None:
+    text = f"if {test}:\n    y = x.log()\n"
+    assert proposed_texts("rewrite", problem(text, test, "GB0170")) == []
 
 
 @pytest.mark.parametrize(

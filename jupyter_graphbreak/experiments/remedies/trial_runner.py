@@ -411,9 +411,11 @@ class TrialRunner:
     def _case_with_other_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
         """Return an input for which computing both branches gives different second derivatives; ``None`` without one.
 
-        The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite.
+        The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite. Only
+        calls whose results require gradients are compared: other calls are unlikely to be differentiated twice.
         """
-        if not candidate.has_selections or not can_differentiate_twice(self.backend):
+        has_gradients = bool(self._uncompiled_original.cases[0].expected_result.gradients)
+        if not has_gradients or not candidate.has_selections or not can_differentiate_twice(self.backend):
             return None
         all_cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
         cases = [case for case in all_cases if case.expected_result.gradients and has_finite_results(case)]

@@ -844,6 +844,15 @@ Mutating module attribute hw during export (YOLOX) | messages_export#what-forwar
 DynamicCache in output, which is not a known type | messages_export#arguments-and-results | DynamoExporter
 tracing inferred a static shape, ONNX batch size | messages_export#sizes-dynamic-shapes | x.view(x.shape[0], 3)
 set_runtime_stats_and_log of class Logger (accelerate) | messages_training#ddp-distributeddataparallel | inside it
+torch.* op returned non-Tensor get_autocast_gpu_dtype | causes/gb0208#a-query-about-the-machine-torch-backends-mps-is-available-torch-get-num-threads-get-device-name-triton-s-get-current-target-arch | are traced
+aiter get_arch breaks on a GPU only | causes/gb0208#a-query-about-the-machine-torch-backends-mps-is-available-torch-get-num-threads-get-device-name-triton-s-get-current-target-arch | AMD
+which code breaks only on a GPU? | gpu | get_current_target
+data_ptr() % 16 in PyTorch 2.9 | causes/gb0059#tensor-data-ptr | address
+load_in_8bit, load_in_4bit with torch.compile | libraries#quantization-torchao-qat | Linear4bit
+TORCH_TRACE files without rank_ for tlparse | logs#which-file-does-tlparse-take | rename
+number of boxes per image varies: recompiles? | libraries#detectors | two compilations in all
+no compiled frames: Dynamo tracing is disabled | messages#stances-limits-fullgraph-true | TORCH_COMPILE_DISABLE
+compile() got an unexpected keyword argument shapes_spec | settings#arguments-of-torch-compile | `dynamic_shapes`
 fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
 register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the same parameters
 vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule

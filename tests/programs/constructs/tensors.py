@@ -57,9 +57,13 @@ def f(x):
 def f(x):
     return x + torch.backends.mps.is_available()
 # %% `torch.get_default_dtype()`, `torch.is_grad_enabled()`, `torch.is_tensor(x)`, `torch.is_complex(x)`, `torch.is_autocast_enabled()`
-# says: torch.is_complex, torch.get_autocast_gpu_dtype
+# says: torch.is_complex
 def f(x):
     return x.to(torch.get_default_dtype()) + torch.is_grad_enabled() + torch.is_tensor(x) + torch.is_complex(x) + torch.is_autocast_enabled()
+# %% `torch.get_autocast_gpu_dtype()`, `torch.get_autocast_dtype("cpu")`
+# says: torch.get_autocast_gpu_dtype, torch.* op returned non-Tensor dtype call_function
+def f(x):
+    return x.to(torch.get_autocast_gpu_dtype()) + x.to(torch.get_autocast_dtype("cpu"))
 # %% `torch.set_default_dtype(torch.float64)` inside
 # says: call_function torch.set_default_dtype
 # do: Set the default type before the call, and pass `dtype=`: `aot_eager` and inductor ignore the default.

@@ -275,7 +275,7 @@ def _shorten_removals(lines: list[DiffLine]) -> list[DiffLine]:
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
-    if len(lines) <= _MAX_REMEDY_LINES:
+    if len(lines) <= _MAX_REMEDY_LINES + 1:  # the last line takes no more space than a count
         return list(lines)
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 

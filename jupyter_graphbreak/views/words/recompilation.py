@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.report.guards import changed_settings
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
 from jupyter_graphbreak.views.words.locations import (
@@ -398,8 +398,10 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
         if fix := _fix_that_stops_compiling(report, recompilation):
             sentence = (
-                f"With the fix for {target_text(report, fix)}, this code is no longer compiled, but the part that the "
-                "fix compiles may recompile for the same reason."
+                f"With the fix for {target_text(report, fix)}, this code runs uncompiled after the call."
+                if fix.family == ENDING_FAMILY
+                else f"With the fix for {target_text(report, fix)}, this code is no longer compiled, but the part that "
+                "the fix compiles may recompile for the same reason."
             )
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
@@ -422,14 +424,22 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the fix for breaks after which a function is no longer compiled; ``None`` if there is none.
 
-    Such a fix compiles a part of the entry instead of the entry. Functions inside the part are still compiled.
+    Such a fix compiles a part of the entry instead of the entry, and functions inside the part are still compiled; or
+    it runs the code after a break after the call.
     """
     frames = lookup.frames(report)
     recompiled_frames = [frame for ident in recompilation.frames if (frame := frames.get(ident)) is not None]
     if recompilation.is_merged or not recompiled_frames:
         return None
     for remedy in compatible_remedies(report):
-        if remedy.family != INNER_FAMILY or remedy.evidence is None or remedy.evidence.breaks_after:
+        if remedy.evidence is None or remedy.evidence.breaks_after:
+            continue
+        if remedy.family == ENDING_FAMILY and all(
+            frame.resume is not None and lookup.resumes(report)[frame.resume].break_ in remedy.breaks
+            for frame in recompiled_frames
+        ):
+            return remedy
+        if remedy.family != INNER_FAMILY:
             continue
         breaks = [break_ for break_ in report.breaks if break_.id in remedy.breaks]
         entries = {_entry_of(report, occurrence.frame) for break_ in breaks for occurrence in break_.occurrences}

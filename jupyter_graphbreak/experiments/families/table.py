@@ -44,7 +44,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 }
 
 
-#: Families whose changes concern code that raises nothing, or that leave the code inside its error handling.
+#: Families whose changes affect only code that raises nothing, or leave the code inside its error handling.
 _FAMILIES_KEEPING_ERROR_HANDLING = {rewrites.MARKER_FAMILY, printing.FAMILY, ENDING_FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
@@ -76,7 +76,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, if compiled code may handle its errors."""
+    """Return the first line of the code at a break, or of a call that led there, if its errors may be handled."""
     compiled_functions = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

@@ -25,7 +25,7 @@ _MARKS: dict[str, str] = {
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
-#: Buffers and parameters have constant sizes otherwise, even with marks and ``dynamic=True``.
+#: Otherwise, buffers and parameters have constant sizes, even with marks and ``dynamic=True``.
 _VARIABLE_BUFFERS_SETTINGS = {"torch._dynamo.config.force_parameter_static_shapes": False}
 _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
@@ -47,9 +47,9 @@ _CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"}
 class CallPreparation:
     """Code that changes or marks a value before each call; ``NAME`` stands for the expression of the value.
 
-    If it assigns a new value, the template is the expression for the new value, for which ``NAME`` stands in
-    ``code_after``. If some calls have ``None`` at the path of the value, or of an object that contains it, this is the
-    optional path. These calls need no change.
+    If the code assigns a new value, ``template`` is the expression for the new value. ``code_after`` runs after the
+    assignment; there, ``NAME`` stands for the new value. ``optional_path`` is the path of the value, or of an object
+    that contains it, if some calls have ``None`` at this path; these calls need no change.
     """
 
     path: Path
@@ -113,7 +113,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different one that changes only calls, and more."""
+        """Return whether this candidate makes all changes of ``other``, which changes only calls, and further ones."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls

@@ -156,16 +156,16 @@ def _recompiles_by_entry(
     by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
     without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:
-        first = recompile.of or recompile.frame
+        first_frame = recompile.of or recompile.frame
         entry = (
-            entry_by_frame.get(first)
-            or entry_by_frame.get(entry_frame(first))
+            entry_by_frame.get(first_frame)
+            or entry_by_frame.get(entry_frame(first_frame))
             or entry_by_frame.get(entry_frame(recompile.frame))
         )
         if entry is not None and not is_about_freed_objects(recompile):
             by_entry.setdefault(id(entry), (entry, []))[1].append(recompile)
         else:
-            without_entry.setdefault(first, []).append(recompile)
+            without_entry.setdefault(first_frame, []).append(recompile)
     return list(by_entry.values()), list(without_entry.values())
 
 

@@ -365,12 +365,12 @@ class BreakTable:
     def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting_in_force(conditions, location)
         if disagreement is not None:
-            where = (
+            place = (
                 f"On {self._sources.name_by_id(location.source)} line {location.line}"
                 if location is not None
                 else "At a break"
             )
-            note = Diagnostic("warning", f"{where}: {disagreement}.")
+            note = Diagnostic("warning", f"{place}: {disagreement}.")
             if note not in self._notes:
                 self._notes.append(note)
         return setting

@@ -232,7 +232,7 @@ def _one_tensor_candidate(
     title = f"Make {_join_with_and(expressions)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
     if mark_name:
         title += f", marked as {_ADJECTIVES[mark_name]}"
-    return _candidate_before_calls(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
+    return _candidate_with_preparations(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
 
 
 def _tensor_candidates(
@@ -317,12 +317,12 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
         for path, dims in dims_by_path.items()
     ]
     dimensions = [f"{_dimensions_in_words(dims)} of `{expression(path, owner)}`" for path, dims in dims_by_path.items()]
-    return _candidate_before_calls(
+    return _candidate_with_preparations(
         f"Mark {_join_with_and(dimensions)} as {_ADJECTIVES[mark_name]}", "mark", preparations, (), owner
     )
 
 
-def _candidate_before_calls(
+def _candidate_with_preparations(
     title: str, family: Family, preparations: Sequence[CallPreparation], replaced_numbers: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
     lines = tuple(
@@ -370,7 +370,7 @@ def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) ->
         "tensors" if len(number_names) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
     )
     paths = tuple(path for number in numbers for path in number.paths)
-    return _candidate_before_calls(
+    return _candidate_with_preparations(
         f"Make {_join_with_and(number_names)} {noun}", "tensor", list(preparations), paths, owner
     )
 

@@ -398,13 +398,13 @@ class CallTrials:
             _calls_with_abandoned_functions(calls.counts) for calls in (replay_result, self.original)
         )
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
-        has_fewer = first.frames < original.frames or first.graphs < original.graphs
-        has_none = original.graphs > 0 and not first.graphs
+        compiles_less = first.frames < original.frames or first.graphs < original.graphs
+        compiles_nothing = original.graphs > 0 and not first.graphs
         if (
             len(abandoning_calls) > len(original_abandoning_calls)
             or min(abandoning_calls, default=call_count) < min(original_abandoning_calls, default=call_count)
-            or has_none
-            or (has_fewer and not may_have_fewer_frames)
+            or compiles_nothing
+            or (compiles_less and not may_have_fewer_frames)
         ):
             return "then Dynamo compiles less"
         return None

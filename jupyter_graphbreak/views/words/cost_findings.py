@@ -398,5 +398,5 @@ def _extra_time_text(change: MemoryChange) -> str:
     """Return how much longer a call takes with a change; empty if that was not measured."""
     if change.time_ratio is None:
         return ""
-    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"
-    return f"; a call with its backward pass takes {how_long}"
+    duration = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"
+    return f"; a call with its backward pass takes {duration}"

@@ -39,9 +39,9 @@ DEFAULT_OWNER = "model"
 class RepeatedCall:
     """A call to repeat. It is unseen if the run did not make it.
 
-    ``arguments`` contains the specs by path; it is ``None`` for the first call, whose arguments were copied. ``state``
-    contains plain values to assign before the call. ``description`` is a phrase for the call, such as "call 2". If
-    ``modes`` is ``None``, the call runs in the modes of the entry.
+    ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
+    contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
+    Modes of ``None`` are the entry's.
     """
 
     arguments: Mapping[Path, Any] | None

@@ -109,7 +109,7 @@ def _block_sentence(report: Report) -> list[str]:
 def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
     """Return whether the reader can compile a block alone: their own code, or a library's module.
 
-    A library's loop, such as that of an optimizer over the parameters, is no function that can be compiled.
+    A library's loop, such as that of an optimizer over the parameters, is not a function that can be compiled.
     """
     is_library = any(source.id == block.start.source and source.kind == "library" for source in report.sources)
     return not is_library or block.start.function == "forward"

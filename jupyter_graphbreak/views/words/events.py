@@ -51,7 +51,7 @@ def events_of(report: Report) -> Iterator[Event]:
     for frame in report.frames:
         place_text = location_text(report, frame.location)
         if report.recompiles:
-            if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise it runs eagerly
+            if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise the function runs eagerly
                 yield _recompile_event(report, frame, place_text)
         elif frame.outcome == "compiled":
             duration = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""

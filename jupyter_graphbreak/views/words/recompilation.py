@@ -162,7 +162,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     keys_by_frame: dict[str | None, tuple[str | None, str, int]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
-        # If the first compilation happened before the run, the first recompile stands for it in later ones.
+        # If the first compilation happened before the run, the first recompile stands for it in later recompiles.
         key = keys_by_frame.get(recompile.of, (recompile.of, recompile.function, line))
         keys_by_frame[recompile.frame] = key
         by_function.setdefault(key, []).append(recompile)
@@ -212,7 +212,7 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         is_about_gradients = bool(recompile.reasons) and all(
             _ARGUMENT_GRADIENTS.match(readable_guard(reason.guard)) for reason in recompile.reasons
         )
-        if is_about_gradients:  # all modules would share the graphs
+        if is_about_gradients:  # all modules share these graphs
             continue
         if instance not in {None, *known_instances}:
             first_frame_ids.add(recompile.frame)

@@ -136,8 +136,8 @@ def use_of_number(name: str, code: str) -> Use:
     """Return how a line uses a number, such as ``self.step``.
 
     An operand inside an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: its use is
-    ``other``. An assignment to the number, as in ``self.step += 1``, is no use. ``name`` is the expression that reads
-    the number. ``code`` is the line, which need not be a complete statement, or the function.
+    ``other``. An assignment to the number, as in ``self.step += 1``, does not count as a use. ``name`` is the
+    expression that reads the number. ``code`` is the line, which need not be a complete statement, or the function.
     """
     if _LIST_INDEX in code:
         return "index"

@@ -1040,8 +1040,6 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
 
 
 def test_views_say_where_a_run_was_interrupted() -> None:
-    from jupyter_graphbreak.report.schema import RunError
-
     location = Location("s1", 3, 3, function="f")
     report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", location))
     assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)

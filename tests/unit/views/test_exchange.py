@@ -56,8 +56,10 @@ def test_sarif_has_fixes_for_files_only() -> None:
 def test_sarif_inserts_and_deletes_whole_lines() -> None:
     report = remedies()
     edits = [Edit("s2", 1, 0, "", "import torch"), Edit("s2", 2, 2, "    return x", "")]
-    changed = [replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []]
-    results = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
+    changed_remedies = [
+        replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []
+    ]
+    results = json.loads(render_sarif([replace(report, remedies=changed_remedies)], "0"))["runs"][0]["results"]
     assert results[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
         {
             "deletedRegion": {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1},

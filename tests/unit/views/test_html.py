@@ -80,8 +80,8 @@ class ParsedHtml(HTMLParser):
 
 @pytest.mark.parametrize("name", SAVED)
 def test_the_saved_reports_are_current(name: str) -> None:
-    saved = (FOLDER / f"{name}.json").read_bytes()
-    assert Report.from_json(saved) == SAVED[name](), "run python tests/support/sample_reports.py"
+    saved_report = (FOLDER / f"{name}.json").read_bytes()
+    assert Report.from_json(saved_report) == SAVED[name](), "run python tests/support/sample_reports.py"
 
 
 @pytest.mark.parametrize("name", SAVED)
@@ -127,15 +127,15 @@ def test_a_function_that_runs_eagerly_twice_is_listed_once() -> None:
 
 
 def test_a_run_without_graphs_is_not_called_good() -> None:
-    empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
-    html = render_html(empty).partition("</style>")[2]
+    empty_report = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
+    html = render_html(empty_report).partition("</style>")[2]
     assert "Nothing was compiled in this run." in html
     assert "gb-good" not in html
     assert "gb-sources" not in html
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
-def test_the_content_has_reading_order() -> None:
+def test_the_content_is_in_reading_order() -> None:
     text = ParsedHtml(render_html(two_breaks())).text
     expected = [
         "2 breaks. Fix break 1 first: it adds 1 graph.",
@@ -314,8 +314,8 @@ def test_text_cannot_hide_or_reorder_other_text() -> None:
 def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
     assert ".gb-remedy" in render_html(SAVED["remedies"]())
     assert ".gb-bars" in render_html(SAVED["cost"]())
-    plain = render_html(two_breaks())
-    assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
+    plain_html = render_html(two_breaks())
+    assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain_html]
     for name in SAVED:
         markup = render_html(SAVED[name]())
         used_classes = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
@@ -329,19 +329,19 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
 def test_a_group_shows_a_fix_for_all_its_breaks_once() -> None:
     report = remedies()
     assert report.remedies is not None
-    shared = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
-    page = render_html(replace(report, remedies=[shared]))
+    shared_remedy = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
+    page = render_html(replace(report, remedies=[shared_remedy]))
     assert page.count('class="gb-group"') == 1
     assert page.count('class="gb-remedy gb-fix"') == 1
 
 
 def test_trials_are_offered_until_all_were_run() -> None:
-    with_trials = remedies()
-    first, *others = with_trials.remedies or []
-    interrupted = replace(with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
+    report_with_trials = remedies()
+    first, *others = report_with_trials.remedies or []
+    interrupted_report = replace(report_with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
     assert 'data-untried=""' in render_html(two_breaks())
-    assert "data-untried" not in render_html(with_trials)
-    assert 'data-untried="rest"' in render_html(interrupted)
+    assert "data-untried" not in render_html(report_with_trials)
+    assert 'data-untried="rest"' in render_html(interrupted_report)
     assert "data-untried" not in render_html(no_breaks())
 
 

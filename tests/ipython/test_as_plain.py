@@ -52,8 +52,8 @@ def shell() -> Iterator[Shell]:
 def run_without_and_with_magic(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
     """Run a cell without and with the magic, and return both results, with the output as ``stdout`` and ``stderr``."""
     results = []
-    for first in ("#", f"%%compile_explain {options}"):
-        result = shell.run(f"{first}\n{cell}")
+    for first_line in ("#", f"%%compile_explain {options}"):
+        result = shell.run(f"{first_line}\n{cell}")
         result.stdout, result.stderr = shell.io.stdout, shell.io.stderr
         results.append(result)
     plain, explained = results

@@ -476,11 +476,11 @@ def _observe_original(
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # the reason names what else differs
-        ways = {what: prepare for what, prepare in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
-    expected = {what: observe_call(path, text, prepare, None) for what, prepare in ways.items()}
-    refused = {what for what, result in expected.items() if result.raised is not None}
-    left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
-    return [(what, prepare, expected[what]) for what, prepare in ways.items() if what not in left_out]
+        ways = {way: prepare for way, prepare in ways.items() if not any(way in kind for kind in _OTHER_KINDS)}
+    expected = {way: observe_call(path, text, prepare, None) for way, prepare in ways.items()}
+    refused_ways = {way for way, result in expected.items() if result.raised is not None}
+    ways_to_skip = {way for kind in _OTHER_KINDS if kind & refused_ways for way in kind}
+    return [(way, prepare, expected[way]) for way, prepare in ways.items() if way not in ways_to_skip]
 
 
 def false_claims(
@@ -495,8 +495,8 @@ def false_claims(
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
         assert "\n".join(lines) == text, "the edits and the patch are the same change"
-    remedied_lines = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
-    lines_without_breaks = {new for line in remedied_lines for new in new_lines(remedy, line)}
+    lines_of_fixed_breaks = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
+    lines_without_breaks = {new for line in lines_of_fixed_breaks for new in new_lines(remedy, line)}
     compile_before = torch.compile
 
     def compile_with_backend(fn: Any = None, **options: Any) -> Any:
@@ -505,36 +505,36 @@ def false_claims(
 
     differences = []
     with _restore_settings():
-        for what, prepare, expected in _observe_original(path, program.text, loaded, remedy):
+        for way, prepare, expected in _observe_original(path, program.text, loaded, remedy):
             if remedy.code is not None:
                 exec(remedy.code, {"model": loaded.f})  # noqa: S102 - code from the report
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
-                    f"{what}: uncompiled: {difference}"
+                    f"{way}: uncompiled: {difference}"
                     for difference in describe_differences(
-                        expected, observe_call(path, text, prepare, None), remedy, what
+                        expected, observe_call(path, text, prepare, None), remedy, way
                     )
                 ]
-            if what in _ONLY_UNCOMPILED:
+            if way in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
             with record_break_lines(path) as broken_lines:
                 actual = observe_call(path, text, prepare, compile_with_backend)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            call_differences = describe_differences(expected, actual, remedy, what)
+            call_differences = describe_differences(expected, actual, remedy, way)
             if call_differences:  # compiling alone may cause the same difference
                 differences_of_compiling = describe_differences(
-                    expected, observe_call(path, program.text, prepare, compile_with_backend), remedy, what
+                    expected, observe_call(path, program.text, prepare, compile_with_backend), remedy, way
                 )
                 call_differences = [
                     difference for difference in call_differences if difference not in differences_of_compiling
                 ]
-            differences += [f"{what}: {difference}" for difference in call_differences]
+            differences += [f"{way}: {difference}" for difference in call_differences]
             if lines_without_breaks & set(broken_lines) and expected.raised is None:
-                differences.append(f"{what}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
-            if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
-                differences.append(f"{what}: {breaks} breaks are left")
+                differences.append(f"{way}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
+            if len(remedy.breaks) == len(report.breaks) and breaks and way == "as given":
+                differences.append(f"{way}: {breaks} breaks are left")
     return differences
 
 
@@ -543,8 +543,8 @@ _DEFAULTS = torch._dynamo.config.save_config()
 
 @contextlib.contextmanager
 def _restore_settings() -> Iterator[None]:
-    before = torch._dynamo.config.save_config()
+    config_before = torch._dynamo.config.save_config()
     try:
         yield
     finally:
-        torch._dynamo.config.load_config(before)
+        torch._dynamo.config.load_config(config_before)

@@ -137,13 +137,13 @@ def test_the_text_size_follows_jupyterlab(open_report: Open) -> None:
 
 
 def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page = opened.page
+    tested_page = open_report(two_breaks())
+    page = tested_page.page
     page.emulate_media(forced_colors="active")
     colours = page.get_by_role("tab").evaluate_all("tabs => tabs.map(tab => getComputedStyle(tab).borderBottomColor)")
     assert colours[0] not in colours[1:]
     assert len(set(colours[1:])) == 1
-    opened.save_screenshot("page-forced-colours")
+    tested_page.save_screenshot("page-forced-colours")
 
 
 def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> None:
@@ -233,8 +233,8 @@ def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: O
 
 def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open, lab: Lab) -> None:
     lab.save("gone", big(breaks=120, ops=240))
-    opened = open_in_lab(open_page, lab, "gone")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "gone")
+    page = tested_page.page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
     items = report.locator("[data-list=places-0] > .gb-item")
@@ -244,13 +244,13 @@ def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open
     page.evaluate("document.querySelector('[data-more=places-0] button').click()")
     expect(items).to_have_count(60)
     expect(items.first).to_have_attribute("data-kept", "yes")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) -> None:
     lab.save("one", two_breaks())
-    opened = open_in_lab(open_page, lab, "one")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "one")
+    page = tested_page.page
     trust(page)
     show_panel(page)
     report = page.locator(".graphbreak.gb-live")
@@ -281,7 +281,7 @@ def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) ->
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
     start_command(page, "jupyter-graphbreak:toggle-marks")  # restore the setting for other tests
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 def is_in_view(page: Page, selector: str) -> bool:

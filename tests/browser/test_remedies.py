@@ -40,11 +40,11 @@ def open_report_in_lab(
     open_page: Open, lab: Lab, name: str, report: Any, *, kernel: bool = False
 ) -> tuple[PageUnderTest, Locator]:
     lab.save(name, report)
-    opened = open_in_lab(open_page, lab, name, kernel=kernel)
-    trust(opened.page)
-    shown = opened.page.locator(".graphbreak.gb-live")
+    tested_page = open_in_lab(open_page, lab, name, kernel=kernel)
+    trust(tested_page.page)
+    shown = tested_page.page.locator(".graphbreak.gb-live")
     expect(shown).to_have_count(1)
-    return opened, shown
+    return tested_page, shown
 
 
 def open_card(report: Locator, number: int) -> Locator:
@@ -73,13 +73,13 @@ def confirm(page: Page) -> None:
 
 
 def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
-    opened, report = open_report_in_lab(open_page, lab, "applied", remedies())
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "applied", remedies())
+    page = tested_page.page
     card = open_card(report, 1)
     button = card.get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.scroll_into_view_if_needed()
-    opened.save_screenshot("remedies-lab-light")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("remedies-lab-light")
+    assert tested_page.serious_violations() == []
     button.focus()
     page.keyboard.press("Enter")
     lines = TEXT.split("\n")
@@ -90,8 +90,8 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
         f"+{WHERE_LINE}",
         *(f" {line}" for line in lines[15:17]),
     ]
-    opened.save_screenshot("remedies-dialog")
-    assert opened.serious_violations(".jp-Dialog") == []
+    tested_page.save_screenshot("remedies-dialog")
+    assert tested_page.serious_violations(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(report.get_by_role("status")).to_contain_text("Applied")
     assert cell_sources(page) == ["\n".join([*lines[:13], WHERE_LINE, *lines[15:]])]
@@ -121,7 +121,7 @@ def test_remedies_are_applied_and_undone(open_page: Open, lab: Lab) -> None:
     assert cell_sources(page) == [TEXT]
     undo.click()
     expect(report.get_by_role("status")).to_have_text("Already undone")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 SIZES = """\
@@ -141,8 +141,8 @@ MARKED = """\
 @pytest.mark.slow
 def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(open_page: Open, lab: Lab) -> None:
     lab.save("marked", "%load_ext jupyter_graphbreak", SIZES)
-    opened = open_in_lab(open_page, lab, "marked", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "marked", kernel=True)
+    page = tested_page.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     verdict = report.locator(".gb-verdict")
@@ -153,8 +153,8 @@ def test_a_mark_is_applied_before_the_call_in_its_loop_and_ends_the_recompiles(o
     if not button.is_visible():
         report.get_by_role("tab", name=re.compile("Recompiles")).click()
     button.click(trial=True)  # scrolls, even if the report is rendered again in the meantime
-    opened.save_screenshot("recompiles-lab-light")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("recompiles-lab-light")
+    assert tested_page.serious_violations() == []
     button.click()
     assert changed_lines(page)[-4:] == [
         "-    pool(torch.ones(length, 8))", *(f"+{line}" for line in MARKED.split("\n"))
@@ -177,13 +177,13 @@ def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab
     statement = "step = torch.compile(step)"
     line = f"{statement}  # delete this line to run it eagerly"
     compiled = [CompiledCall("step", None, statement, Edit("s1", 22, 21, "", line)), CompiledCall("Net", "Net")]
-    opened, report = open_report_in_lab(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "compiles", replace(two_breaks(), compiled=compiled))
+    page = tested_page.page
     expect(report).to_contain_text("compiled for this report: step, Net; the cell itself does not compile them")
     button = report.get_by_role("button", name=f"Apply: {statement}")
     button.scroll_into_view_if_needed()
-    opened.save_screenshot("compiled-lab-light")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("compiled-lab-light")
+    assert tested_page.serious_violations() == []
     button.focus()
     page.keyboard.press("Enter")
     assert changed_lines(page) == ["Cell In[1] (Cell In[7] in the report): line 22", f"+{line}"]
@@ -199,8 +199,8 @@ def test_the_statement_that_compiles_is_inserted_and_undone(open_page: Open, lab
 
 
 def test_only_shown_and_confirmed_changes_are_applied(open_page: Open, lab: Lab) -> None:
-    opened, report = open_report_in_lab(open_page, lab, "confirmed", remedies())
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "confirmed", remedies())
+    page = tested_page.page
     button = open_card(report, 1).get_by_role("button", name="Apply: Compute both branches with torch.where")
     button.click()
     page.locator(".jp-Dialog").get_by_role("button", name="Cancel").click()
@@ -228,8 +228,8 @@ def test_a_change_in_two_cells_names_both(open_page: Open, lab: Lab) -> None:
     source = Source("s9", "Cell In[2]", "cell", None, [Segment(1, helper)])
     report = replace(report, remedies=[remedy], sources=[*report.sources, source])
     lab.save("two-cells", helper, report)
-    opened = open_in_lab(open_page, lab, "two-cells")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "two-cells")
+    page = tested_page.page
     trust(page)
     shown = page.locator(".graphbreak.gb-live")
     open_card(shown, 1).get_by_role("button", name="Insert as cell: Compute both branches").click()
@@ -256,12 +256,12 @@ def test_hidden_characters_are_named(open_page: Open, lab: Lab) -> None:
     report = remedies()
     remedy = report.remedies[0]  # type: ignore[index]
     remedy = replace(remedy, edits=[replace(remedy.edits[0], new=hidden)])
-    opened, shown = open_report_in_lab(open_page, lab, "hidden", replace(report, remedies=[remedy]))
-    page = opened.page
+    tested_page, shown = open_report_in_lab(open_page, lab, "hidden", replace(report, remedies=[remedy]))
+    page = tested_page.page
     open_card(shown, 1).get_by_role("button", name="Apply: Compute both branches").click()
     assert "+        y = y  #U+202E )(metsys.so ;xU+2066U+200B" in shown_changes(page)
     expect(page.locator(".jp-Dialog").get_by_role("alert")).to_contain_text("invisible")
-    assert opened.serious_violations(".jp-Dialog") == []
+    assert tested_page.serious_violations(".jp-Dialog") == []
     page.keyboard.press("Enter")
     expect(shown.get_by_role("status")).to_have_text("Not applied")
     assert cell_sources(page) == [TEXT]
@@ -276,8 +276,8 @@ SWITCH_CELL = (
 
 def test_compatible_remedies_are_applied_together(open_page: Open, lab: Lab) -> None:
     """A remedy is left out if it is incompatible with a chosen one, or if a chosen one already removes its breaks."""
-    opened, report = open_report_in_lab(open_page, lab, "all", remedies())
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "all", remedies())
+    page = tested_page.page
     report.get_by_role("button", name="Apply: Compatible remedies").click()
     assert changed_lines(page) == [
         "New cell above Cell In[1]", *(f"+{line}" for line in SWITCH_CELL.split("\n")),
@@ -296,22 +296,22 @@ def test_a_script_and_its_issue_are_copied(open_page: Open, lab: Lab) -> None:
         Reproducer("b1", "graph break GB0170", "import torch\n\nprint('<b>')\n", "### Bug\n\n```python\n```\n"),
         Reproducer("error", "ValueError: no", "raise ValueError('no')\n", "### Error\n"),
     ]
-    opened, report = open_report_in_lab(open_page, lab, "scripts", replace(remedies(), reproducers=scripts))
+    tested_page, report = open_report_in_lab(open_page, lab, "scripts", replace(remedies(), reproducers=scripts))
     card = open_card(report, 1)
     card.get_by_role("button", name="Copy script: Script that shows break 1").click()
     expect(report.get_by_role("status")).to_have_text("Script copied")
-    assert clipboard(opened.page) == scripts[1].script
+    assert clipboard(tested_page.page) == scripts[1].script
     card.get_by_role("button", name="Copy issue: Script that shows break 1").click()
     expect(report.get_by_role("status")).to_have_text("Issue text copied")
-    assert clipboard(opened.page) == scripts[1].issue
+    assert clipboard(tested_page.page) == scripts[1].issue
     report.locator("[data-reproducer='2'] button", has_text="Copy script").dispatch_event("click")
     expect(report.get_by_role("status")).to_have_text("Script copied")
-    assert clipboard(opened.page) == scripts[2].script
+    assert clipboard(tested_page.page) == scripts[2].script
 
 
 def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> None:
-    opened, report = open_report_in_lab(open_page, lab, "copied", remedies())
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "copied", remedies())
+    page = tested_page.page
     card = open_card(report, 1)
     assert card.get_by_role("button", name="Apply: Keep the mean a tensor").count() == 0
     card.get_by_role("button", name="Copy patch: Keep the mean a tensor").click()
@@ -332,8 +332,8 @@ def test_a_patch_for_a_file_and_a_card_are_copied(open_page: Open, lab: Lab) -> 
 
 
 def test_remedies_are_offered_without_trials(open_page: Open, lab: Lab) -> None:
-    opened, report = open_report_in_lab(open_page, lab, "offered", two_breaks(), kernel=True)
-    page = opened.page
+    tested_page, report = open_report_in_lab(open_page, lab, "offered", two_breaks(), kernel=True)
+    page = tested_page.page
     wait_for_kernel(page)
     page.evaluate(
         """() => {
@@ -351,8 +351,8 @@ def test_remedies_are_offered_without_trials(open_page: Open, lab: Lab) -> None:
 
 
 def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
-    opened, _ = open_report_in_lab(open_page, lab, "edited", two_breaks(), kernel=True)
-    page = opened.page
+    tested_page, _ = open_report_in_lab(open_page, lab, "edited", two_breaks(), kernel=True)
+    page = tested_page.page
     wait_for_kernel(page)
     start_command(page, "jupyter-graphbreak:show-panel")
     button = page.get_by_role("button", name="Try the edited cell")
@@ -372,7 +372,7 @@ def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
         }"""
     )
     expect(button).to_be_visible()
-    opened.save_screenshot("panel-edited")
+    tested_page.save_screenshot("panel-edited")
     button.click()
     page.wait_for_function("window.requests.some(([, request]) => request?.edited)")
     ((code, request),) = [
@@ -384,8 +384,8 @@ def test_an_edit_is_tried_without_running_it(open_page: Open, lab: Lab) -> None:
 
 @pytest.mark.exhaustive
 def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
-    opened = open_report(cost())
-    page = opened.page
+    tested_page = open_report(cost())
+    page = tested_page.page
     card = page.locator(".gb-break").first
     expect(card.get_by_role("button", name=re.compile("^Apply|^Insert"))).to_have_count(0)
     expect(page.get_by_role("button", name="Apply: Compatible remedies")).to_have_count(0)
@@ -408,15 +408,15 @@ def test_a_page_has_only_copy_buttons(open_report: Open) -> None:
     assert box is not None
     assert other is not None
     assert box["width"] / other["width"] == pytest.approx(4, rel=0.1)
-    opened.save_screenshot("remedies-page-light")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("remedies-page-light")
+    assert tested_page.serious_violations() == []
 
 
 @pytest.mark.exhaustive
 def test_colours_follow_the_theme(open_page: Open, lab: Lab) -> None:
-    opened, report = open_report_in_lab(open_page, lab, "dark", replace(cost(), check=None))
-    switch_theme(opened.page, "JupyterLab Dark")
+    tested_page, report = open_report_in_lab(open_page, lab, "dark", replace(cost(), check=None))
+    switch_theme(tested_page.page, "JupyterLab Dark")
     open_card(report, 2)
     report.scroll_into_view_if_needed()
-    opened.save_screenshot("remedies-lab-dark")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("remedies-lab-dark")
+    assert tested_page.serious_violations() == []

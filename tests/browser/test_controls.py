@@ -16,7 +16,7 @@ from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import SELECTED_CLASS, cell_contents, keys_for_element, press
 from tests.browser.test_remedies import SWITCH_CELL
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
+from tests.support.sample_reports import big_report, everything, hostile_report, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,7 +199,7 @@ def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, comme
 
 
 def test_in_the_side_by_side_view_a_note_never_covers_text(open_page: Open, lab: Lab) -> None:
-    lab.save("beside", two_breaks(), hostile())
+    lab.save("beside", two_breaks(), hostile_report())
     tested_page = open_in_lab(open_page, lab, "beside")
     page = tested_page.page
     expect(broken_marks(cell(page, 0))).to_have_count(2)
@@ -442,7 +442,7 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
 
 def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
     """Each of the four panes has its natural height. The strip shows all breaks even in a narrow window."""
-    lab.save("natural", big(breaks=11, ops=200))
+    lab.save("natural", big_report(breaks=11, ops=200))
     tested_page = open_in_lab(open_page, lab, "natural")
     report = live_report(tested_page.page)
     expect(report.get_by_role("tab")).to_have_text(["Breaks 11", re.compile("Graphs"), "Recompiles", "Details"])

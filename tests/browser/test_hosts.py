@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.browser.conftest import PACKAGE
-from tests.support.sample_reports import big, hostile, two_breaks
+from tests.support.sample_reports import big_report, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path
 
 
 def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_path: Path) -> None:
-    report = big(breaks=100, ops=200)
+    report = big_report(breaks=100, ops=200)
     page = open_page(write_webview(tmp_path, render_html(report), render_rest(report))).page
     assert page.evaluate("window.requests") == []
     page.get_by_text("100 locations").click()
@@ -123,7 +123,7 @@ def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_pa
 
 
 def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: Path) -> None:
-    page = open_page(write_webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
+    page = open_page(write_webview(tmp_path, render_html(hostile_report()), render_rest(hostile_report()))).page
     page.wait_for_timeout(300)
     assert page.evaluate("window.hacked") is None
     progress = {"phase": "compiling", "function": "<img src=x onerror=window.hacked=1>", "elapsed_s": 1.0}

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.pages import start_command, wait_for_kernel, wait_for_notebook
 from tests.browser.test_marks import DEFINING_CELL, STEP, activate_cell, broken_marks, cell, explain
 from tests.browser.test_panel import row, rows, show_panel, wait_for_line
-from tests.support.sample_reports import hostile, two_breaks
+from tests.support.sample_reports import hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 def test_panel_and_marks_work_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
-    lab.save("seven", DEFINING_CELL, STEP, hostile(), two_breaks())
+    lab.save("seven", DEFINING_CELL, STEP, hostile_report(), two_breaks())
     tested_page = open_page(f"{lab.url}/notebooks/seven.ipynb")
     page = tested_page.page
     wait_for_notebook(page)

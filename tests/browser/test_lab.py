@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import open_in_lab, run_all, switch_theme, trust
-from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, big_report, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def test_an_untrusted_notebook_is_readable(open_page: Open, lab: Lab) -> None:
 
 
 def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
-    lab.save("hostile", hostile())
+    lab.save("hostile", hostile_report())
     tested_page = open_in_lab(open_page, lab, "hostile")
     page = tested_page.page
     trust(page)
@@ -127,7 +127,7 @@ def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, l
 @pytest.mark.exhaustive
 def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, lab: Lab) -> None:
     """The widget loads the rest of its markup from the kernel."""
-    (lab.folder / "big.json").write_bytes(big(breaks=60, ops=120).to_json())
+    (lab.folder / "big.json").write_bytes(big_report(breaks=60, ops=120).to_json())
     show = (
         "from pathlib import Path\nfrom jupyter_graphbreak import Report\n"
         "Report.from_json(Path('big.json').read_bytes())"

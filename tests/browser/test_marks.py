@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.pages import open_in_lab, start_command, switch_theme, wait_for_kernel
 from tests.browser.test_panel import panel, row, show_panel
-from tests.support.sample_reports import HOSTILE, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,9 +167,9 @@ def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     start_command(page, "jupyter-graphbreak:toggle-marks")
     expect(broken_marks(editor_cell)).to_have_count(2)
 
-    before = broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor")
+    light_colour = broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor")
     switch_theme(page, "JupyterLab Dark")
-    assert broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
+    assert broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor") != light_colour
     tested_page.save_screenshot("marks-dark")
     assert [*tested_page.errors, *tested_page.complaints] == []
 
@@ -181,9 +181,9 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     show_panel(page)
     row(page, "^Break 2, log_stats").click()
     editor_cell = cell(page, 4)
-    selected = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
-    expect(selected).to_have_text(re.compile(r"^ +log_stats\(x\)"))
-    expect(selected).to_be_in_viewport(ratio=1)
+    selected_line = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(selected_line).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(selected_line).to_be_in_viewport(ratio=1)
     editor_cell.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
     line(editor_cell, "if score > 3").click()
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
@@ -210,7 +210,7 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
 
 def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     """The lines that are in the report have their original numbers, and hostile text is never markup."""
-    lab.save("library", hostile())
+    lab.save("library", hostile_report())
     tested_page = open_in_lab(open_page, lab, "library")
     page = tested_page.page
     expect(broken_marks(cell(page, 0))).to_have_count(1)
@@ -241,16 +241,16 @@ def kernel_without_the_package(lab: Lab) -> str:
     """Install a kernel in which the package cannot be imported, and return the kernel's name."""
     folder = lab.folder.parent / "share" / "kernels" / "bare"
     folder.mkdir(parents=True)
-    blocked = lab.folder.parent / "blocked"
-    (blocked / "jupyter_graphbreak").mkdir(parents=True)
-    (blocked / "jupyter_graphbreak" / "__init__.py").write_text(
+    package_folder = lab.folder.parent / "blocked"
+    (package_folder / "jupyter_graphbreak").mkdir(parents=True)
+    (package_folder / "jupyter_graphbreak" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'jupyter_graphbreak'\", name='jupyter_graphbreak')"
     )
     kernel = {
         "argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": "Bare",
         "language": "python",
-        "env": {"PYTHONPATH": str(blocked)},
+        "env": {"PYTHONPATH": str(package_folder)},
     }
     (folder / "kernel.json").write_text(json.dumps(kernel))
     return "bare"

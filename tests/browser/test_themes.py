@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.html.job import render_job_page
 from tests.browser.pages import open_in_lab, switch_theme, trust
 from tests.browser.test_panel import show_panel
 from tests.support.lab_server import job_cell
-from tests.support.sample_reports import everything, failed, job
+from tests.support.sample_reports import everything, failed_run, job
 from tests.support.sampling import sample_parameters
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def unfold(within: Locator) -> None:
     within.evaluate(
         """root => {
             root.querySelectorAll('.gb-pane').forEach(pane => { pane.hidden = false; });
-            root.querySelectorAll('.gb-main details, .gb-process').forEach(each => { each.open = true; });
+            root.querySelectorAll('.gb-main details, .gb-process').forEach(details => { details.open = true; });
         }"""
     )
 
@@ -43,7 +43,7 @@ def unfold(within: Locator) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_no_theme_of_jupyterlab_causes_a_serious_violation(open_page: Open, lab: Lab) -> None:
-    lab.save("themes", everything(), failed(), job_cell(job(), 3))
+    lab.save("themes", everything(), failed_run(), job_cell(job(), 3))
     tested_page = open_in_lab(open_page, lab, "themes")
     page = tested_page.page
     trust(page)
@@ -54,14 +54,16 @@ def test_no_theme_of_jupyterlab_causes_a_serious_violation(open_page: Open, lab:
             page.emulate_media(forced_colors="active")
         else:
             switch_theme(page, name)
-        short = name.removeprefix("JupyterLab ").replace(" ", "-").lower()
-        page.locator(".graphbreak details").evaluate_all("all => all.forEach(each => { each.open = false; })")
-        tested_page.save_screenshot(f"themes-{short}-folded")
+        short_name = name.removeprefix("JupyterLab ").replace(" ", "-").lower()
+        page.locator(".graphbreak details").evaluate_all(
+            "elements => elements.forEach(details => { details.open = false; })"
+        )
+        tested_page.save_screenshot(f"themes-{short_name}-folded")
         assert tested_page.serious_violations() == [], name
         assert tested_page.serious_violations(".jp-GraphBreakPanel") == [], name
         unfold(page.locator(".jp-Notebook"))
         assert tested_page.serious_violations() == [], name
-        tested_page.save_screenshot(f"themes-{short}")
+        tested_page.save_screenshot(f"themes-{short_name}")
     page.emulate_media(forced_colors="none")
     process = page.locator(".gb-process .graphbreak.gb-live").nth(1)
     process.get_by_role("tab", name="Breaks").press("n")

@@ -48,8 +48,8 @@ def report_with_many_sources(count: int = 20_000) -> dict[str, Any]:
 
 def report_with_many_breaks(count: int = 10_000) -> dict[str, Any]:
     report: dict[str, Any] = two_breaks().to_dict()
-    short = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
-    report["breaks"] = [short | {"id": f"b{index}"} for index in range(count)]
+    short_break = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
+    report["breaks"] = [short_break | {"id": f"b{index}"} for index in range(count)]
     report["order"] = []
     return report
 
@@ -126,9 +126,9 @@ def test_a_notebook_with_10_000_breaks_on_one_line_opens_and_counts_them(
         trust(page)
         expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
     assert seconds < 20
-    run = page.get_by_role("treeitem").first
-    expect(run).to_contain_text("Breaks 10000")
-    expect(run).to_contain_text("only 5000 of 10000 read: breaks")
+    run_row = page.get_by_role("treeitem").first
+    expect(run_row).to_contain_text("Breaks 10000")
+    expect(run_row).to_contain_text("only 5000 of 10000 read: breaks")
     line = page.locator(".jp-Notebook .cm-line.jp-mod-broken")
     expect(line).to_have_count(1)
     expect(line).to_contain_text("+4998")
@@ -164,13 +164,13 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
         cells.append(cell_with_report(corrupt_report(number, reference)))
-    without_fields = report_cell(two_breaks())
-    without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
-    with_foreign_markup = report_cell(two_breaks())
-    with_foreign_markup.outputs[0].data["text/html"] = (
+    cell_without_fields = report_cell(two_breaks())
+    cell_without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
+    cell_with_foreign_markup = report_cell(two_breaks())
+    cell_with_foreign_markup.outputs[0].data["text/html"] = (
         '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
     )
-    lab.save("spoilt", *cells, without_fields, with_foreign_markup)
+    lab.save("spoilt", *cells, cell_without_fields, cell_with_foreign_markup)
     tested_page, _ = open_and_time(open_page, lab, "spoilt")
     page = tested_page.page
     trust(page)

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.warm_processes import COLD
+from tests.support.warm_processes import COLD_START
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 BREAK = """import torch
@@ -128,7 +128,7 @@ def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
 
 
 def test_loading_the_extension_does_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COLD, "1")
+    monkeypatch.setenv(COLD_START, "1")
     fresh_kernel = Kernel()
     try:
         fresh_kernel.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")

@@ -119,7 +119,8 @@ def generators_that_break(report: Report) -> list[str]:
     ("function", "breaks"),
     [
         (save_tensor, 1), (dump_json, 1), (dump_json_over_lines, 1), (dump_json_to_file, 2),
-        (log_number, 1), (pickle_tensor, 1), (make_folder, 2), *([(list_files, 1 if IS_BEFORE_3_13 else 2), (match_pattern, 0)] if IS_RECENT else []),
+        (log_number, 1), (pickle_tensor, 1), (make_folder, 2),
+        *([(list_files, 1 if IS_BEFORE_3_13 else 2), (match_pattern, 0)] if IS_RECENT else []),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip

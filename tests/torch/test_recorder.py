@@ -174,9 +174,9 @@ def wrap(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 class Base(torch.nn.Module):
     @wrap
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.double(x) + 1
+        return self.scale_up(x) + 1
 
-    def double(self, x: torch.Tensor) -> torch.Tensor:
+    def scale_up(self, x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
 
@@ -189,12 +189,12 @@ def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_cla
     torch._dynamo.reset()
     with jupyter_graphbreak.capture() as run:
         torch.compile(model, backend="eager")(torch.ones(2))
-        torch.compile(model.double, backend="eager")(torch.ones(2))
+        torch.compile(model.scale_up, backend="eager")(torch.ones(2))
     assert [(frame.function, frame.module) for frame in run.report.frames] == [
         ("wrapper", "Derived"),
-        ("double", None),
+        ("scale_up", None),
     ]
-    assert compiled_name(run.report) == "Derived and Base.double"
+    assert compiled_name(run.report) == "Derived and Base.scale_up"
 
 
 HOOK_OUTPUTS: dict[str, object] = {}

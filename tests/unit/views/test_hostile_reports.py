@@ -26,7 +26,7 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
 from jupyter_graphbreak.views.words.bounds import MAX_LIST_ENTRIES, shown_part
 from jupyter_graphbreak.views.words.lines import break_numbers
-from tests.support.sample_reports import FOLDER, SAVED, two_breaks
+from tests.support.sample_reports import FOLDER, SAVED_REPORTS, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -207,7 +207,7 @@ def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
     assert (numbers[f"b{BREAK_COUNT - 1}"], numbers[f"b{BREAK_COUNT // 2}"]) == (1, BREAK_COUNT // 2)
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_an_ordinary_report_is_shown_whole(name: str) -> None:
     report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
     assert shown_part(report) is report
@@ -256,7 +256,7 @@ def nested_list(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("report_count", [3, pytest.param(25, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     readable_reports = 0

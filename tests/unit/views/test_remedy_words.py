@@ -31,7 +31,7 @@ from jupyter_graphbreak.views.words.remedies import (
     target_text,
     trials_sentence,
 )
-from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile_report, remedies, two_breaks
 
 EVIDENCE = Evidence("inductor", 6, True, ["values", "gradients", "output"], 5, 1, 4, 0)
 
@@ -321,7 +321,7 @@ def test_the_markup_of_a_card_is_readable_without_style() -> None:
 
 
 def test_hostile_text_is_never_markup() -> None:
-    html = render_html(hostile()).partition("</style>")[2]
+    html = render_html(hostile_report()).partition("</style>")[2]
     assert "<script>" not in html
     assert "<img" not in html
     assert html.count("&lt;script&gt;") > 40

@@ -16,7 +16,15 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
 from jupyter_graphbreak.views.rows.sections import MAX_ROWS, build_rows
-from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, remedies, two_breaks
+from tests.support.sample_reports import (
+    FOLDER,
+    SAVED_REPORTS,
+    failed_run,
+    hostile_report,
+    no_breaks,
+    remedies,
+    two_breaks,
+)
 from tests.unit.views.test_widget import fill_in_stacks
 
 if TYPE_CHECKING:
@@ -46,7 +54,7 @@ def test_the_status_contains_the_verdict_and_the_first_thing_to_do() -> None:
         "2 breaks. Fix break 1 first: it adds 1 graph.",
         "Do: Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
     ]
-    verdict, advice = build_rows(failed()).status
+    verdict, advice = build_rows(failed_run()).status
     assert verdict == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
     assert advice == "Do: Remove the `torch._dynamo.graph_break()` call."
     # Results of trials replace the advice.
@@ -81,7 +89,7 @@ def test_rows_have_details_and_a_note_for_their_line() -> None:
 
 def test_the_rows_of_a_comparison_have_the_same_wording_as_the_text() -> None:
     after = two_breaks()
-    before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
+    before = msgspec.structs.replace(after, breaks=[*failed_run().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
     changes = section(after, "change")
     assert changes.details == ["1 break gone, 1 new"]
@@ -113,14 +121,14 @@ def test_a_break_resumes_at_the_branch_that_ran() -> None:
     assert text_after_break(cached_resume, eager_resume).startswith("resumes at 16")
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_the_saved_rows_are_current(name: str) -> None:
     saved_rows = (FOLDER / "rows" / f"{name}.json").read_bytes()
-    current_rows = build_rows(SAVED[name]())
+    current_rows = build_rows(SAVED_REPORTS[name]())
     assert msgspec.json.decode(saved_rows, type=Rows) == current_rows, "run python tests/support/sample_reports.py"
 
 
-@pytest.mark.parametrize("make_report", SAVED.values(), ids=SAVED)
+@pytest.mark.parametrize("make_report", SAVED_REPORTS.values(), ids=SAVED_REPORTS)
 def test_rows_are_the_same_after_json_and_every_id_is_used_once(make_report: Callable[[], Report]) -> None:
     rows = build_rows(make_report())
     assert msgspec.json.decode(msgspec.json.encode(rows), type=Rows) == rows
@@ -148,7 +156,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
     note_section = section(report, "note")
     assert len(note_section.rows) == MAX_ROWS < len(notes)
     assert len(note_section.rows[0].label) < 2_000
-    assert len(msgspec.json.encode(build_rows(hostile()))) < len(hostile().to_json())
+    assert len(msgspec.json.encode(build_rows(hostile_report()))) < len(hostile_report().to_json())
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:

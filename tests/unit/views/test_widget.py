@@ -20,7 +20,7 @@ from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE, WIDGET_VIEW, mime_bundle, read_report, running_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_page
 from jupyter_graphbreak.views.html.widget import ReportWidget
-from tests.support.sample_reports import SAVED, big, two_breaks
+from tests.support.sample_reports import SAVED_REPORTS, big_report, two_breaks
 from tests.support.trace_files import read_recording
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "2.13.0"
@@ -100,7 +100,7 @@ def test_the_widget_answers_requests_from_the_front_end(sent_messages: list[Any]
     widget = ReportWidget()
     widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": "rest"}}}, "buffers": []})
     assert sent_messages == []
-    report = big(breaks=30, ops=60)
+    report = big_report(breaks=30, ops=60)
     widget.finish(report)
     for ask in ("rest", "text", "json", "__class__", None):
         widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": ask}}}, "buffers": []})
@@ -138,7 +138,7 @@ def fill_in_stacks(report: Report) -> Report:
     return replace(report, breaks=[fill_in_stacks_of_break(break_) for break_ in report.breaks])
 
 
-@pytest.mark.parametrize("make_report", SAVED.values(), ids=SAVED)
+@pytest.mark.parametrize("make_report", SAVED_REPORTS.values(), ids=SAVED_REPORTS)
 def test_a_saved_report_is_read_unchanged(make_report: Callable[[], Report]) -> None:
     report = make_report()
     shape = Tensor("s0", None, "torch.int64")  # a field that readers require, although it is null
@@ -214,7 +214,7 @@ def test_outputs_are_small() -> None:
 
 
 def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_so() -> None:
-    report = big()
+    report = big_report()
     bundle = mime_bundle(report, None)
     output = nbformat.v4.new_output("display_data", data=bundle)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[output])])
@@ -232,6 +232,6 @@ def test_a_very_large_report_leaves_the_operations_out_of_the_notebook_and_says_
 
 
 def test_the_text_of_a_long_cell_is_limited() -> None:
-    lines = big().to_text().split("\n")
+    lines = big_report().to_text().split("\n")
     assert lines[-1].split() == ["4003", ">1>2", "x", "=", "layer(x)"]
     assert len(lines) < 120

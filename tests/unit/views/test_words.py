@@ -52,7 +52,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompile_remedies,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
-from tests.support.sample_reports import big, no_breaks, two_breaks
+from tests.support.sample_reports import big_report, no_breaks, two_breaks
 
 
 def library_report() -> Report:
@@ -746,7 +746,7 @@ def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
 
 
 def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_cause() -> None:
-    text = render_text(big(breaks=30, ops=60))
+    text = render_text(big_report(breaks=30, ops=60))
     assert len(text.split("\n")) < 50
     assert "/5 " in text
     assert "/6 " not in text

@@ -102,8 +102,8 @@ def test_a_fixed_model_works_for_other_grids(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
     import tiny_models  # type: ignore[import-not-found]
 
-    model, inputs = tiny_models.tiny("qwen2_vl")
-    changed_model, _ = tiny_models.tiny("qwen2_vl")
+    model, inputs = tiny_models.make_tiny_model("qwen2_vl")
+    changed_model, _ = tiny_models.make_tiny_model("qwen2_vl")
     exec(_GRIDS_CODE, {"model": changed_model})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()

@@ -139,7 +139,7 @@ def test_runs_use_one_stored_copy_and_restore_it() -> None:
     assert torch.equal(large_tensor, tensor_before)
 
 
-def test_digest_needs_one_temporary_tensor() -> None:
+def test_the_digest_needs_one_temporary_tensor() -> None:
     # A new temporary tensor for each part would let the heap grow by the size of the digested tensor.
     argument = torch.ones(2000, 2000)
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -162,12 +162,12 @@ class RepeatedLayer(torch.nn.Linear):
         return super().forward(super().forward(x))
 
 
-def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
-    argument = RepeatedLayer(LARGE_SIZE, LARGE_SIZE)
-    checkpointed = CheckpointedRepeatedLayer(LARGE_SIZE, LARGE_SIZE)
-    checkpointed.load_state_dict(argument.state_dict())
+def test_the_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
+    layer = RepeatedLayer(LARGE_SIZE, LARGE_SIZE)
+    checkpointed_layer = CheckpointedRepeatedLayer(LARGE_SIZE, LARGE_SIZE)
+    checkpointed_layer.load_state_dict(layer.state_dict())
     results = []
-    for module in (argument, checkpointed):
+    for module in (layer, checkpointed_layer):
         module.weight.grad = torch.ones_like(module.weight)
         with share_run_setup(CallModes.now()):
             subject = Subject(module)
@@ -185,11 +185,11 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     )
     existing_gradients: list[int] = []
 
-    def counting_clone(value: Any, **options: Any) -> Any:
+    def clone_and_count(value: Any, **options: Any) -> Any:
         existing_gradients.append(sum(weight.grad is not None for weight in subject.call.parameters()))
         return clone(value, **options)
 
-    monkeypatch.setattr(outcome, "clone", counting_clone)
+    monkeypatch.setattr(outcome, "clone", clone_and_count)
     with share_run_setup(CallModes.now()):
         subject = Subject(model)
         run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE)))
@@ -197,7 +197,7 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
+def test_the_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     argument = torch.randn(1100, 1000).to(dtype)
     assert describe_difference(digest(argument), digest(argument.clone())) is None
@@ -211,7 +211,7 @@ def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     assert describe_difference(digest(argument), digest(argument.flip(0))) is not None
 
 
-def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
+def test_the_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     group = tmp_path / "two"
     group.mkdir()
     (group / "memory.max").write_text("1000\n")
@@ -221,17 +221,17 @@ def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     groups = tmp_path / "groups"
     groups.write_text("0::/two\n")
     assert memory._free_in_containers(tmp_path, groups) == [400]
-    old = tmp_path / "memory" / "one"
-    old.mkdir(parents=True)
-    (old / "memory.limit_in_bytes").write_text("500\n")
-    (old / "memory.usage_in_bytes").write_text("450\n")
+    old_group = tmp_path / "memory" / "one"
+    old_group.mkdir(parents=True)
+    (old_group / "memory.limit_in_bytes").write_text("500\n")
+    (old_group / "memory.usage_in_bytes").write_text("450\n")
     groups.write_text("5:cpu:/one\n7:memory:/one\n")
     assert memory._free_in_containers(tmp_path, groups) == [50]
     groups.write_text("0::/of/another/namespace\n")
     assert memory._free_in_containers(tmp_path, groups) == []
 
 
-def test_entry_without_enough_memory_is_not_run() -> None:
+def test_an_entry_without_enough_memory_is_not_run() -> None:
     entry = Entry("f", None, torch.nn.Linear(8, 8), Arguments(torch.ones(1, 8)))
     assert entry.why_not_run() is None
     with pytest.MonkeyPatch.context() as patch:

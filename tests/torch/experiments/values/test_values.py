@@ -50,7 +50,7 @@ def divide_zero(x: torch.Tensor) -> torch.Tensor:
     return (x - x) / (x - x)
 
 
-def sigmoid_with_breaks(x: torch.Tensor) -> torch.Tensor:
+def activate_with_breaks(x: torch.Tensor) -> torch.Tensor:
     y = x.sigmoid() * 2
     y = y + divide_zero(y)
     torch._dynamo.graph_break()
@@ -60,8 +60,8 @@ def sigmoid_with_breaks(x: torch.Tensor) -> torch.Tensor:
 
 def test_values_of_a_model_with_breaks_keep_its_graphs_and_include_eager_code() -> None:
     x = torch.zeros(3, requires_grad=True)
-    report = jupyter_graphbreak.values(compile_with(sigmoid_with_breaks), x)
-    plain_report = jupyter_graphbreak.explain(compile_with(sigmoid_with_breaks), x)
+    report = jupyter_graphbreak.values(compile_with(activate_with_breaks), x)
+    plain_report = jupyter_graphbreak.explain(compile_with(activate_with_breaks), x)
     assert report.summary.graphs == plain_report.summary.graphs == 3
     assert report.summary.breaks == plain_report.summary.breaks == 2
     values = only_entry(report)
@@ -72,11 +72,11 @@ def test_values_of_a_model_with_breaks_keep_its_graphs_and_include_eager_code() 
     )
     by_line = {value.location.line: value for value in values.lines}
     assert by_line[line].graph is None
-    first = by_line[line_of(sigmoid_with_breaks, "sigmoid")]
+    first = by_line[line_of(activate_with_breaks, "sigmoid")]
     assert (first.op, first.graph) == ("operator.mul", "A")
     assert (first.forward.shape, first.forward.dtype) == ([3], "float32")
     assert (first.forward.low, first.forward.high, first.forward.mean) == (1.0, 1.0, 1.0)
-    assert by_line[line_of(sigmoid_with_breaks, "y.cos")].forward.nan == 1
+    assert by_line[line_of(activate_with_breaks, "y.cos")].forward.nan == 1
     assert x.grad is None
 
 
@@ -257,9 +257,9 @@ def test_values_of_a_graph_that_runs_several_times_are_combined() -> None:
 
 def test_the_operations_of_one_line_are_listed() -> None:
     line = line_of(scale_up, "y * 300")
-    sigmoid = line_of(sigmoid_with_breaks, "sigmoid")
+    sigmoid = line_of(activate_with_breaks, "sigmoid")
     report = jupyter_graphbreak.values(
-        compile_with(sigmoid_with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
+        compile_with(activate_with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
     )
     values = only_entry(report)
     assert [(value.location.line, value.op.rpartition(".")[2]) for value in values.lines] == [
@@ -268,7 +268,7 @@ def test_the_operations_of_one_line_are_listed() -> None:
     ]
     assert [note.message for note in report.diagnostics] == [f"Line {line} computed no tensor in the examined calls."]
     with pytest.raises(ValueError, match=r"'model\.py' is not a line: use, for example, 12 or model\.py:12"):
-        jupyter_graphbreak.values(sigmoid_with_breaks, torch.zeros(2), at=["model.py"])
+        jupyter_graphbreak.values(activate_with_breaks, torch.zeros(2), at=["model.py"])
 
 
 def raise_if_not_finite(x: torch.Tensor) -> torch.Tensor:

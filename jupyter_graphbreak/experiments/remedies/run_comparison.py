@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
-_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -48,6 +47,41 @@ class RunBreaks(NamedTuple):
         """Yield each break with its lines. There are none if the location is not known."""
         for break_ in self.report.breaks:
             yield break_, _lines_of(break_, self.files)
+
+
+@dataclass(frozen=True)
+class CompiledRun:
+    """One compiled run of the program on several inputs, with one report for the first and one for all others.
+
+    It is complete if the program ran on every input that the original accepts. If not, it ran out of time.
+    """
+
+    report: Report
+    other_inputs_report: Report | None
+    files: dict[str, str]
+    results: list[Result]
+    other_inputs_files: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = True
+
+    @property
+    def breaks(self) -> list[RunBreaks]:
+        """The breaks of the first call, and those on all other inputs."""
+        other_inputs_breaks = (
+            [RunBreaks(self.other_inputs_report, self.other_inputs_files)]
+            if self.other_inputs_report is not None
+            else []
+        )
+        return [RunBreaks(self.report, self.files), *other_inputs_breaks]
+
+    def with_more_results(self, results: list[Result]) -> CompiledRun:
+        """Return this run with the results on further inputs."""
+        return replace(self, results=[*self.results, *results])
+
+    def compiles_same_start(self, original: CompiledRun) -> bool:
+        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
+        first_function = [frame.function for frame in original.report.frames[:1]]
+        captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
+        return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
 
 
 @dataclass(frozen=True)
@@ -245,7 +279,17 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def functions_over_recompile_limit(report: Report) -> set[str]:
+def verdict_of_lost_compilation(original: Report, changed: Report) -> tuple[RemedyVerdict, str] | None:
+    """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
+    if original.summary.ops and not changed.summary.ops:
+        return "fails", "then nothing is compiled"
+    given_up = _functions_over_recompile_limit(changed) - _functions_over_recompile_limit(original)
+    if given_up:
+        return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+    return None
+
+
+def _functions_over_recompile_limit(report: Report) -> set[str]:
     """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
@@ -303,24 +347,6 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 def has_finite_results(case: ReferenceCase) -> bool:
     """Return whether the original returns finite numbers with finite gradients."""
     return _is_finite((case.expected_result.value, case.expected_result.gradients))
-
-
-def has_different_derivatives(expected: Result, result: Result) -> bool:
-    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
-    if expected.error is not None or expected.backward_error is not None:
-        return False
-    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
-    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
-    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
-
-
-def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
-    if first is None or second is None:
-        tensor = first if first is not None else second
-        return tensor is None or not bool(tensor.any())
-    return first.shape == second.shape and torch.allclose(
-        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
-    )
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:

@@ -403,8 +403,8 @@ def _compare_observations(
     if expected.error_name is not None and actual.error_name == _OPERATOR_ERROR:
         return
     if expected.error_name != actual.error_name:
-        is_error = expected.error_name is None
-        eager_outcome = EAGER_RETURNS if is_error else f", but eager code {_describe_outcome(expected.error_name)}"
+        eager_returns = expected.error_name is None
+        eager_outcome = EAGER_RETURNS if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
         yield f"{_describe_outcome(actual.error_name)}{eager_outcome}"
         return
     kinds = ["values", "gradients"]
@@ -447,9 +447,9 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     frame = next(
         (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.compile_id), None
     )
-    letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    graph_id = correspondence.original_graph(letter)
-    if letter is None or graph_id is None:
+    copied_graph_id = frame.graphs[0] if frame is not None and frame.graphs else None
+    graph_id = correspondence.original_graph(copied_graph_id)
+    if copied_graph_id is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()
     graph = next(graph for graph in correspondence.run_report.graphs if graph.id == graph_id)

@@ -39,7 +39,7 @@ _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: Methods that cast a tensor to one of these dtypes.
 _CASTS = {torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float}
-#: The names of functions of a tensor that make a new one, or that read its bytes as numbers of a dtype.
+#: Matches the names of functions that make a new tensor like a given one, or read its bytes as numbers of a dtype.
 _KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
@@ -101,15 +101,15 @@ def difference_beyond_rounding(
 def flatten(value: Any) -> list[Any]:
     """Return the tensors, numbers and strings in a value, including those in its containers and objects."""
     result: list[Any] = []
-    pending, seen_ids = [value], set()
+    pending, visited_ids = [value], set()
     while pending:
         item = pending.pop()
         if is_instance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
             result.append(item)
             continue
-        if id(item) in seen_ids:
+        if id(item) in visited_ids:
             continue
-        seen_ids.add(id(item))
+        visited_ids.add(id(item))
         if is_instance(item, Mapping):
             pending += item.values()
         elif is_instance(item, list | tuple):
@@ -225,9 +225,9 @@ class DoublePrecisionMemory(SharedMemory):
 
     def convert_other_tensors(self, subject: Subject) -> Arguments:
         """Convert tensors that their class has copied, such as torchvision's images, and return the arguments."""
-        seen_ids: set[int] = set()
+        visited_ids: set[int] = set()
         for name, root in subject.roots():
-            for _, tensor in named_tensors(root, name, seen_ids):
+            for _, tensor in named_tensors(root, name, visited_ids):
                 if tensor.dtype in _CONVERTED_DTYPES:
                     tensor.data = _to_double_tensor(tensor.data, self._noise)
         arguments = subject.arguments or Arguments()

@@ -112,7 +112,7 @@ class LibraryObjects(NamedTuple):
 
 
 def have_same_values(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two dicts contain the same objects."""
+    """Return whether two dicts contain the same objects under the same names."""
     return len(one) == len(other) and all(other.get(name, _MISSING) is value for name, value in one.items())
 
 
@@ -296,7 +296,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryModuleOrClas
 
 @functools.lru_cache(maxsize=1024)
 def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and attribute path of each object that code passes on, itself or as its ``__dict__``."""
+    """Return the root name and attribute path of each object that code passes on, including as its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
@@ -353,7 +353,7 @@ def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryConta
 
 @functools.lru_cache(maxsize=1024)
 def _loaded_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and attribute path of each global, and each attribute of a global, that code reads."""
+    """Return the root name and attribute path of each global that code reads, and of each attribute of a global."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
     path: tuple[str, ...] = ()

@@ -182,9 +182,8 @@ def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Itera
 
 def _input_with_grads(call: OriginalCall, state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
-    give_gradient = functools.partial(_with_grad, identity)
-    values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    return call.make_input(_TENSORS_WITH_GRAD, call.map(give_gradient), values, _TENSORS_WITH_GRAD)
+    values = {name: _with_grad(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
+    return call.make_input(_TENSORS_WITH_GRAD, call.map(_with_grad), values, _TENSORS_WITH_GRAD)
 
 
 def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -402,7 +401,7 @@ def _edge_python_values(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
 
 
 def _unknown_string_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
+    """Yield arguments with an unknown string, because code may use a string as a name or convert it to a number."""
     for name, value in call.by_name.items():
         if type(value) is str and not alternative_strings(call.fn, value):
             yield f"{name} = {short_repr(f'not {value}')}", call.with_argument(name, f"not {value}")
@@ -542,7 +541,7 @@ def _edge_numbers_with_gradients(
             for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", call.arguments)]
-        # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
+        # Perhaps only a value that is not finite leads to a branch without gradients, such as `return zeros_like(x)`.
         not_finite = (
             (text, changed_arguments)
             for text, changed_arguments in _extreme_value_changes(call)
@@ -574,8 +573,8 @@ def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
 
 
-def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
-    result = _with_requires_grad(change, value)
+def _with_grad(value: torch.Tensor) -> torch.Tensor:
+    result = _with_requires_grad(identity, value)
     if result.is_leaf and result.requires_grad:
         result.grad = torch.full_like(result, 2.0)
     return result
@@ -597,7 +596,7 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
 
 
 def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
-    """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
+    """Yield changes that give tensors strides with gaps, as in a slice, and transposed strides with gaps."""
     max_dim = max((tensor.dim() for tensor in call.tensors), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, with_gaps

@@ -141,7 +141,7 @@ _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
-#: The names of the types of methods that are not written in Python, as attributes of their class.
+#: The names of the types of unbound methods that are not written in Python.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages that need no wrapper: PyTorch or Python reports their file writes, or they are our own.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
@@ -255,7 +255,7 @@ def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache_replacements
 def _wrap_opener(original: Any, opener: _Opener) -> Any:
-    """Return a function or class that announces a file before the original changes the file."""
+    """Return a function or class that announces the effect of a call before the original has the effect."""
     if is_instance(original, type):
         return _make_imitating_class(original, opener)
     return add_announcement(original, functools.partial(_announce, opener))

@@ -20,7 +20,12 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.process_settings import CONFIGURATIONS, context_variables, process_settings
+from jupyter_graphbreak._torch_compat.process_settings import (
+    CONFIGURATIONS,
+    INDUCTOR_VARIABLE,
+    context_variables,
+    process_settings,
+)
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryModuleOrClass,
@@ -98,7 +103,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.description}", fault)
+        note_if_internal(f"reading the state that code changes if it {part.description}", fault)
         return MISSING
 
 
@@ -387,18 +392,14 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
-#: An environment variable that Inductor sets for itself when it first loads a kernel.
-_INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
-
-
 def _environment() -> dict[Any, Any]:
-    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings.
+    """Return the environment variables without the one that Inductor sets for itself.
 
-    The variable that Inductor sets for itself is left out.
+    They are encoded if possible, because decoding them takes longer than reading all settings.
     """
     encoded_variables = getattr(os.environ, "_data", None)
     variables = dict(os.environ if encoded_variables is None else encoded_variables)
-    for name in (_INDUCTOR_VARIABLE, os.fsencode(_INDUCTOR_VARIABLE)):
+    for name in (INDUCTOR_VARIABLE, os.fsencode(INDUCTOR_VARIABLE)):
         variables.pop(name, None)
     return variables
 
@@ -410,7 +411,7 @@ def _restore_environment(values: dict[Any, Any]) -> None:
 
 def set_environment(values: dict[str, str]) -> None:
     """Set the environment variables to saved values, except those that already have the right value."""
-    for name in os.environ.keys() - values.keys() - {_INDUCTOR_VARIABLE}:
+    for name in os.environ.keys() - values.keys() - {INDUCTOR_VARIABLE}:
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
@@ -533,7 +534,8 @@ def find_changing_line(
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
-    The code imports each library function, of a module and with an original name, under its name in the code.
+    ``imported_functions`` contains the module and the original name of each library function that the code imports, by
+    the function's name in the code.
     """
     aliases = {
         alias
@@ -562,7 +564,7 @@ def find_changing_line(
 
 #: The number of seconds between two checks of a thread that may be waiting for a lock.
 _WATCH_INTERVAL_S = 0.5
-_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
+_LEFTOVER_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 
 
 @contextlib.contextmanager
@@ -582,7 +584,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_code_objects(fn), {})
+                "state", _LEFTOVER_LOCK.description, find_changing_line(_LEFTOVER_LOCK, user_code_objects(fn), {})
             )
         )
 

@@ -107,7 +107,7 @@ class SavedState:
     def move(
         self, storage: torch.UntypedStorage, new_storage: torch.UntypedStorage, saved_content: torch.UntypedStorage
     ) -> None:
-        """Move the tensors in a storage to a new storage, for which ``saved_content`` is to be restored."""
+        """Move the tensors in a storage to a new storage, whose content to restore is ``saved_content``."""
         address = storage.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:

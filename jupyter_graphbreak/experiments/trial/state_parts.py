@@ -23,7 +23,7 @@ class StatePart(NamedTuple):
     """A part of the state; its description is the effect of changing it, worded as the rest of a sentence.
 
     Code must call or assign one of ``names`` to change the part, and must contain one of ``owners``, unless there are
-    none. If only assignments change the part, ``is_assigned``, code that only reads it is not the cause.
+    none. With ``is_assigned``, only assignments change the part, so code that only reads it is not the cause.
     """
 
     description: str
@@ -247,16 +247,14 @@ class _LoggersByOrigin:
         if self._other_loggers and by_name == self._known_loggers:  # loggers are compared by identity
             return
         known_loggers = _NamedLoggers(by_name.copy())
-        loggers = [(name, log) for name, log in known_loggers.items() if isinstance(log, logging.Logger)]
-        is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
+        loggers = [
+            (log, name[:6] in {"torch", "torch."})
+            for name, log in known_loggers.items()
+            if isinstance(log, logging.Logger)
+        ]
         trace = trace_logger()
-        self._pytorch_loggers = [
-            log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if is_own and log is not trace
-        ]
-        self._other_loggers = [
-            logging.root,
-            *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
-        ]
+        self._pytorch_loggers = [log for log, is_pytorch in loggers if is_pytorch and log is not trace]
+        self._other_loggers = [logging.root, *(log for log, is_pytorch in loggers if not is_pytorch)]
         self._known_loggers = known_loggers
 
 
@@ -333,7 +331,6 @@ def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
 
 
 def _logger_states() -> dict[Any, tuple[Any, ...]]:
-    # Most loggers have no handlers and no filters.
     state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NO_OBJECTS,
                    Identities(log.filters) if log.filters else _NO_OBJECTS,
                    [(handler.level, Identities([handler.formatter]), Identities(handler.filters))

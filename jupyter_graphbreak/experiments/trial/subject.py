@@ -79,8 +79,8 @@ def share_run_setup(
 ) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open.
 
-    Code between runs uses the default modes. A nested context has no effect. The copies of large tensors' memory are
-    from before the call, and the names had the values of the snapshot when it started.
+    Code between runs uses the default modes. A nested context has no effect. ``storage_copies`` contains the memory of
+    large tensors before the entry's call, and ``name_snapshot`` the values of names at that time.
     """
     if _CURRENT.get() is not None:
         yield

@@ -34,7 +34,7 @@ _MAX_REPR_LENGTH = 80
 _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The tolerated rounding error after terms cancel, relative to the largest number of all results.
 _CANCELED_TOLERANCE = 1e-5
-#: The smallest absolute difference that rounding does not explain by itself.
+#: The largest absolute difference that rounding alone explains.
 _ATOL = 1e-5
 #: The maximum error of a result, and the maximum number of its elements with large errors, as multiples of those that
 #: noise causes.
@@ -150,19 +150,19 @@ def describe_difference(
     ignored_paths : collection of str
         The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
-        The path to the result; these paths begin with it.
+        The path to the result; ``ignored_paths`` begin with it.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.
     rounding_errors : mapping of int to RoundingErrors, optional
         The known rounding errors of expected tensors, by the ids of these tensors.
     """
-    first = _Comparison(
+    difference = _Comparison(
         compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors
     ).find_difference(expected, actual, root)
-    if first is None:
+    if difference is None:
         return None
-    path, text = _path_string(first[0]), first[1]
+    path, text = _path_string(difference[0]), difference[1]
     return f"{text} at {path.removeprefix(root)}" if path != root else text
 
 
@@ -213,8 +213,8 @@ def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
 class _Comparison:
     """A comparison of two values.
 
-    With ``collects_paths``, the paths to plain values that differ are added to ``ignored_paths``, instead of finding
-    these differences.
+    With ``collects_paths``, different plain values are not treated as a difference; their paths are added to
+    ``ignored_paths``.
     """
 
     def __init__(

@@ -80,8 +80,9 @@ def values_of_entry(
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
     The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf. The
-    ids of the result are those of ``run_report``, by default the report of the run on copies. Of most lines, only the
-    last operation is listed; of the requested ones, all. Calls of the entry in the run count from 1.
+    ids of the result are those of ``run_report``, by default the report of the run on copies. Only the last operation
+    of each line is listed or, if ``lines`` are given, all operations of these lines. ``call_number`` is the number of
+    the call among all calls of the entry in the run, starting at 1.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
@@ -94,10 +95,10 @@ def values_of_entry(
             results = [_nonfinite_counts("graphs", program, subject)]
         report_on_copies, files = build_with_files(recording.records)
         recorder.release_objects()
-        eager = ValueRecorder()
+        eager_recorder = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the values of the graphs are known
-            results.append(_eager_counts(entry, eager))
-            eager.release_objects()
+            results.append(_eager_counts(entry, eager_recorder))
+            eager_recorder.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(
@@ -115,7 +116,7 @@ def values_of_entry(
 
     graph_lines = {_line_of(operation) for operation in operations.values()}
     values, origins = _values_and_origins(recorder, graph_operation)
-    eager_values, eager_origins = _values_and_origins(eager, eager_operation)
+    eager_values, eager_origins = _values_and_origins(eager_recorder, eager_operation)
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
     values += [item for item in eager_values if _line_of(item[0]) not in graph_lines]
     origins += [item for item in eager_origins if _line_of(item[0]) not in graph_lines]
@@ -131,7 +132,7 @@ def values_of_entry(
         results=results,
         lines=line_values,
         left_out=left_out,
-        operations=backend.operations,
+        operations=backend.operation_count,
     )
     return ValuesWithReport(entry_values, report_on_copies)
 
@@ -148,10 +149,10 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the tensors in the arguments and in the state that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
-    seen_ids: set[int] = set()
+    visited_ids: set[int] = set()
     roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
-        for path, tensor in named_tensors(root, name, seen_ids):
+        for path, tensor in named_tensors(root, name, visited_ids):
             numbers = range_of(tensor)
             if numbers.nan or numbers.inf:
                 inputs.append(NonFiniteInput(path, numbers.nan, numbers.inf))

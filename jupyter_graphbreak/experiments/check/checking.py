@@ -163,14 +163,14 @@ def check_entry(
             if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
                 differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
                 is_due_to_earlier_entries = bool(differences)
-            first, step = None, None
+            first_divergence, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
                 correspondence = Correspondence(
                     report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
                 )
-                first = _first_divergence(compiled_call, correspondence)
-            if first is not None and not differences:
-                differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
+                first_divergence = _first_divergence(compiled_call, correspondence)
+            if first_divergence is not None and not differences:
+                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED}"]
             unchanged_us = None
             with contextlib.suppress(TimeUpError):
                 unchanged_us = compiled_call.fastest_us() if differences else None
@@ -178,13 +178,13 @@ def check_entry(
         with contextlib.suppress(TimeUpError):
             step = _first_wrong_step(entry, call_count) if differences and not is_due_to_earlier_entries else None
             if step is not None:
-                restored_by += _try_changes(entry, step, first, unchanged_us, call_count)
+                restored_by += _try_changes(entry, step, first_divergence, unchanged_us, call_count)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
         equal=not differences,
         differences=differences[:_MAX_DIFFERENCES],
-        first=first,
+        first=first_divergence,
         step=step,
         restored_by=restored_by,
     )

@@ -140,11 +140,11 @@ def _is_rounding(
         if expected.shape != exact.shape:  # for large half-precision tensors, `exact` is a digest
             distance_before_digest = (actual - expected).nan_to_num(0).abs().max()
             expected, actual = digest(expected), digest(actual)
-        finite = exact.isfinite() & with_noise.isfinite() & expected.isfinite()
-        if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
+        is_finite = exact.isfinite() & with_noise.isfinite() & expected.isfinite()
+        if not torch.equal(actual[~is_finite].nan_to_num(), expected[~is_finite].nan_to_num()):
             return False
         expected, actual, exact, with_noise, *large_noise_results = (
-            value[finite] for value in (expected, actual, exact, with_noise, *large_noise_results)
+            value[is_finite] for value in (expected, actual, exact, with_noise, *large_noise_results)
         )
         if not exact.numel():
             return True
@@ -273,8 +273,7 @@ class _Noise:
         if not self._size:
             return value.double()
         # This needs one small buffer besides the result, because the tensors of a state may be large.
-        source = self._generator
-        factors = torch.rand(value.numel(), dtype=torch.float64, generator=source).to(value.device)
+        factors = torch.rand(value.numel(), dtype=torch.float64, generator=self._generator).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
         buffer = torch.empty(min(_NOISE_CHUNK, value.numel()), dtype=torch.float64, device=value.device)
         for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):

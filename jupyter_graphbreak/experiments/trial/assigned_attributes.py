@@ -66,7 +66,7 @@ class LibraryContainer(NamedTuple):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
 
-    def refill(self, content: list[Any]) -> None:
+    def restore(self, content: list[Any]) -> None:
         """Replace the container's items with those that :meth:`content` returned."""
         if isinstance(self.container, list):
             self.container[:] = content
@@ -100,7 +100,7 @@ class LibraryObjects(NamedTuple):
         """Return the attributes of each object, by name."""
         return [dict(vars(owner)) for owner in self.owners]
 
-    def refill(self, content: list[dict[str, Any]]) -> None:
+    def restore(self, content: list[dict[str, Any]]) -> None:
         """Restore the attributes that :meth:`content` returned."""
         for owner, attributes in zip(self.owners, content, strict=True):
             current = vars(owner)
@@ -130,7 +130,7 @@ class LibraryModuleOrClass(NamedTuple):
         """Return the owner's attributes by name, except special ones such as ``__doc__``."""
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
-    def refill(self, content: dict[str, Any]) -> None:
+    def restore(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned, but keep new library code, such as imported submodules."""
         current = self.content()
         for name in current.keys() - content.keys():
@@ -167,14 +167,14 @@ class LibraryNamespace(NamedTuple):
                 result[name] = value, container.content() if type(value) in {list, dict, set} else None
         return result
 
-    def refill(self, content: dict[str, Any]) -> None:
+    def restore(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned."""
         for name in self.content().keys() - content.keys():
             del self.variables[name]
         for name, (value, items) in content.items():
             container = LibraryContainer(None, name, value)
             if items is not None and [*map(id, items)] != [*map(id, container.content())]:
-                container.refill(items)
+                container.restore(items)
             if self.variables.get(name, _MISSING) is not value:
                 self.variables[name] = value
 

@@ -230,10 +230,10 @@ class CallHistory:
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because it compiles something."""
-        current = self._current_calls.pop(get_ident(), None)
-        if current is None:
+        current_call = self._current_calls.pop(get_ident(), None)
+        if current_call is None:
             return
-        started_call, call_spec = current
+        started_call, call_spec = current_call
         key = key_of(started_call.call)
         calls = self._calls_by_key[key]
         if self._call_counts[key] > 1:

@@ -375,8 +375,8 @@ class _Copier:
         """
         if not is_plain_tensor(value):
             return self._copy_unusual_tensor(value)
-        use_digest = self._digests is not None and is_large(value)
-        result = self._digest_of(value) if use_digest else self._copy_elements(value)
+        uses_digest = self._digests is not None and is_large(value)
+        result = self._digest_of(value) if uses_digest else self._copy_elements(value)
         if is_instance(value, torch.nn.Parameter):
             result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
@@ -385,7 +385,7 @@ class _Copier:
         if (value.is_leaf or value.retains_grad) and value.grad is not None:
             result.grad = self.copy(value.grad)
         vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
-        if use_digest:
+        if uses_digest:
             store_shape(result, value)
         return result
 

@@ -335,8 +335,8 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
     for path, is_required in expected.requires_grad.items():
         if actual.requires_grad.get(path, is_required) is not is_required:
             wording = ("no gradient", "requires one") if is_required else ("a gradient", "requires none")
-            kind_of_surplus: DifferenceKind = "needless gradient" if has_only_zeros else "further gradient"
-            kind: DifferenceKind = "requires_grad" if is_required else kind_of_surplus
+            kind_of_new_gradient: DifferenceKind = "needless gradient" if has_only_zeros else "further gradient"
+            kind: DifferenceKind = "requires_grad" if is_required else kind_of_new_gradient
             yield Difference(kind, f"makes {path} require {wording[0]}, but in the original it {wording[1]}")
 
 

@@ -157,13 +157,15 @@ def _reached_handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 def all_handlers() -> Iterator[logging.Handler]:
     """Yield the handlers of all loggers, without duplicates."""
-    yield from {id(item): item for log in _loggers() for item in getattr(log, "handlers", ())}.values()
+    yield from {id(item): item for logger in _loggers() for item in getattr(logger, "handlers", ())}.values()
 
 
 def all_filters() -> Iterator[Any]:
     """Yield the filters of all loggers except those of PyTorch's compilers, without duplicates."""
-    loggers = [log for log in _loggers() if getattr(log, "filters", ()) and not is_compiler_logger(log.name)]
-    yield from {id(item): item for log in loggers for item in log.filters}.values()
+    loggers = [
+        logger for logger in _loggers() if getattr(logger, "filters", ()) and not is_compiler_logger(logger.name)
+    ]
+    yield from {id(item): item for logger in loggers for item in logger.filters}.values()
 
 
 def _loggers() -> list[Any]:

@@ -36,7 +36,7 @@ def restore_library_objects(parts: Iterable[LibraryPart]) -> Iterator[Callable[[
 
     def restore() -> None:
         for part, content in saved:
-            part.refill(content)
+            part.restore(content)
 
     try:
         yield restore

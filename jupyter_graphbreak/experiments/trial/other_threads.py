@@ -157,7 +157,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     shown_once_keys = set(once_registry)
     shown_keys = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
-    show, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
+    show_here, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
@@ -179,7 +179,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 
     def dispatch(message: WarningMessage) -> None:
         if not is_open or get_ident() == thread:
-            show(message)
+            show_here(message)
             return
         action = _filter_action(message, filters, default)
         if action == "error":
@@ -216,10 +216,10 @@ def warning_registries() -> Registries:
 
 def _process_warning_printer() -> Callable[[WarningMessage], None]:
     """Return the function that shows warnings now, as ``warnings._showwarnmsg`` selects it."""
-    custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
-    if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
-        return plain  # type: ignore[no-any-return]
-    return lambda message: custom(
+    custom_printer, default_printer = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
+    if custom_printer is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
+        return default_printer  # type: ignore[no-any-return]
+    return lambda message: custom_printer(
         message.message, message.category, message.filename, message.lineno, message.file, message.line
     )
 

@@ -249,17 +249,19 @@ def _library_part(part: LibraryPart) -> StatePart:
             return StatePart(
                 f"changes the state of the module {part.title}",
                 lambda: _Globals(part.content()),
-                part.refill,
+                part.restore,
                 part.function_names,
             )
         case LibraryModuleOrClass():
-            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
+            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.restore,
                         (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
-            return StatePart(f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.refill)
+            return StatePart(
+                f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.restore
+            )
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
+                        lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
     return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: The maximum number of rounding errors by which each element of a parameter is changed.
-_NOISE = 4
+_NOISE_SIZE = 4
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
             fractional_parameters = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
             for tensor in fractional_parameters:
                 noise = torch.rand(tensor.shape, generator=generator).to(tensor.device, tensor.dtype)
-                tensor.data = tensor * (1 + _NOISE * torch.finfo(tensor.dtype).eps * noise)
+                tensor.data = tensor * (1 + _NOISE_SIZE * torch.finfo(tensor.dtype).eps * noise)
         yield bool(fractional_parameters)
     finally:
         subject.restore()

@@ -107,11 +107,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the dense tensors in a value, including those in containers and dataclasses."""
     tensors: list[torch.Tensor] = []
 
-    def note(tensor: torch.Tensor) -> torch.Tensor:
+    def collect(tensor: torch.Tensor) -> torch.Tensor:
         tensors.append(tensor)
         return tensor
 
-    _map_tensors_in(value, note, {})
+    _map_tensors_in(value, collect, {})
     return tensors
 
 

@@ -268,10 +268,10 @@ def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
         yield owner, name, _wrap_to_announce(getattr(owner, name), kind, description)
-    for names, replace in ((_DESCRIPTOR_MAKERS, _wrap_descriptor_maker), (_DESCRIPTOR_USERS, _wrap_descriptor_user)):
+    for names, wrap in ((_DESCRIPTOR_MAKERS, _wrap_descriptor_maker), (_DESCRIPTOR_USERS, _wrap_descriptor_user)):
         for name in names:
             if hasattr(os, name):
-                yield os, name, replace(getattr(os, name))
+                yield os, name, wrap(getattr(os, name))
     for name in ("putenv", "unsetenv"):  # `os.environ`, which trials restore, also calls them
         yield (
             os,

@@ -190,15 +190,15 @@ class UncopiedCode:
             self._namespaces = list(swapped_in_modules)
         swapped_keys = {(id(vars(module)), name) for module, names in swapped_in_modules for name in names}
         stored_globals |= self._callers_of(stored_globals, user_functions)
-        methods = {
+        swapped_methods = {
             cls: self._swap_methods(cls, stored_globals) for cls in classes if stored_globals and is_user_class(cls)
         }
         self._swap_variables(functions, swapped_keys)
-        classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
+        classes.update((metaclass, None) for cls in list(classes) for metaclass in inspect.getmro(type(cls)))
         for cls in classes:
             if is_user_class(cls):
                 swapped_names = self._swap_attributes(cls, swaps_members=assigns_attributes)
-                swapped_names |= methods.get(cls, set())
+                swapped_names |= swapped_methods.get(cls, set())
                 self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
                 swapped_keys |= swapped_names
         self._swap_defaults_and_attributes(user_functions, assigns_attributes=assigns_attributes)

@@ -233,7 +233,8 @@ class _Comparison:
         self._collects_paths = collects_paths
         self._compared_pairs: set[tuple[int, int]] = set()
 
-    def _varies(self, path: _Path, prefix: str = "") -> bool:
+    def _is_ignored(self, path: _Path, prefix: str = "") -> bool:
+        """Return whether differences at a path are ignored. With ``collects_paths``, add the path to the ignored ones."""
         name = f"{prefix}{_path_string(path)}" if self._collects_paths or self.ignored_paths else ""
         if self._collects_paths:
             self.ignored_paths.add(name)
@@ -280,7 +281,7 @@ class _Comparison:
             return path, "a different order of the keys"
         if not missing_keys:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], path, depth)
-        if not self._varies(path, _KEYS_PREFIX):
+        if not self._is_ignored(path, _KEYS_PREFIX):
             return path, f"no {short_repr(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
         return self._find_in_parts(expected_parts, actual_parts, path, depth)
@@ -312,7 +313,7 @@ class _Comparison:
             return self._find_in_attributes(expected, actual, path, depth)
         else:
             is_equal = _is_equal(expected, actual)
-        if is_equal or not self._compares_values or self._varies(path):
+        if is_equal or not self._compares_values or self._is_ignored(path):
             return None
         return path, f"{short_repr(actual)} instead of {short_repr(expected)}"
 
@@ -343,7 +344,7 @@ class _Comparison:
             if is_rounding or _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _show_both(expected, actual)
+                return _describe_small_tensors(expected, actual)
             return _shorten_message(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -364,7 +365,7 @@ class _Comparison:
         return None
 
 
-def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _describe_small_tensors(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Describe two different small tensors, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()

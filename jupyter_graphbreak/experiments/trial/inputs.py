@@ -157,7 +157,7 @@ class OriginalCall:
 
     @functools.cached_property
     def may_be_indices(self) -> Callable[[torch.Tensor], bool]:
-        """Tells whether code may use a tensor as indices or counts."""
+        """A function that tells whether code may use a tensor as indices or counts."""
         return index_predicate(self.arguments, self.fn)
 
     def differs_from(self, arguments: Arguments) -> bool:

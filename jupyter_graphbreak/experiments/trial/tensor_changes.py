@@ -198,9 +198,12 @@ def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return the first element of a changed tensor as a zero-dimensional one, if it is a number of the given kind."""
-    becomes_scalar = contains_numbers(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
+    """Return the first element of a changed tensor as a zero-dimensional one, if it is a flag or of the given kind."""
+    if not value.numel():
+        return value
+    if value.dtype == torch.bool:
+        return change(value).reshape(-1)[0]
+    return change(value).reshape(-1)[0].to(dtype) if contains_numbers(value, is_floating=is_floating) else value
 
 
 def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
@@ -209,7 +212,12 @@ def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
 
 
 def convert_numbers(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a changed tensor with a different dtype, if it contains numbers of the given kind."""
+    """Return a changed tensor with a different dtype, if it contains numbers of the given kind.
+
+    A tensor of flags is changed and keeps its dtype.
+    """
+    if value.dtype == torch.bool:
+        return change(value)
     if not contains_numbers(value, is_floating=is_floating):
         return value
     changed_tensor = change(value)
@@ -227,5 +235,5 @@ def transpose(value: torch.Tensor) -> torch.Tensor:
 
 
 def triple(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers."""
-    return value * 3
+    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers, or unchanged flags."""
+    return value if value.dtype == torch.bool else value * 3

@@ -186,7 +186,7 @@ def test_a_function_that_is_running_is_no_kernel(monkeypatch: pytest.MonkeyPatch
     kernels: list[Any] = []
     code = compile("def search(): kernels.extend(python_kernels())\nsearch()", "script.py", "exec")
     exec(code, {"kernels": kernels, "python_kernels": operations.python_kernels})  # noqa: S102 - the module of a running script
-    assert "noted" in [kernel.__name__ for kernel in kernels]
+    assert "double_and_note" in [kernel.__name__ for kernel in kernels]
     assert not {"<module>", "search"} & {kernel.__name__ for kernel in kernels}
 
 

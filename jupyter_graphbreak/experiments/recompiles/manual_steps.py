@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.guards import (
     name_of_function_variable,
     names_of_keeping_function,
     plain_guard,
+    steps_left_in_loop,
     tensor_index_advice,
 )
 
@@ -186,7 +187,10 @@ def manual_steps(
     """
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
-        if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
+        if all(
+            is_about_number_from_break(reason.guard) or steps_left_in_loop(reason.guard) is not None
+            for reason in recompile.reasons
+        ):
             continue  # this recompile does not happen without the break, which has its own remedies
         mentioned_variations = variations.select_mentioned_in(reason.guard for reason in recompile.reasons)
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]

@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.guards import (
     name_of_function_variable,
     names_of_keeping_function,
     plain_guard,
+    steps_left_in_loop,
     tensor_index_advice,
 )
 from jupyter_graphbreak.report.schema import GuardFailure
@@ -129,6 +130,11 @@ _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value,
 _FILLING_METHODS = ("append", "extend", "insert")
 #: The advice for a value that code on the line of a break computes, which has no name.
 _ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
+#: The advice for code after a break that ends a loop early.
+_ADVICE_ON_STEPS_LEFT = (
+    "the code after the break is compiled for each step of the loop: remove the break, or call a compiled step from an "
+    "uncompiled loop"
+)
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -499,7 +505,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         is_from_program = not name.startswith(("len(", BREAK_RESULT_PREFIX)) and not is_library
         is_varied_number = is_number(value) and is_from_program and not advice
         return _Variation(_shown_name(name), value, None, advice, name, is_number=is_varied_number)
-    return _optimizer_variation(guard) or _variation_without_values(guard, is_library=is_library)
+    return _optimizer_variation(guard) or _other_variation(guard, is_library=is_library)
 
 
 def _optimizer_variation(guard: str) -> _Variation | None:
@@ -512,8 +518,10 @@ def _optimizer_variation(guard: str) -> _Variation | None:
     return None
 
 
-def _variation_without_values(guard: str, *, is_library: bool) -> _Variation | None:
-    """Describe a guard on an object, on a setting, or on the backend."""
+def _other_variation(guard: str, *, is_library: bool) -> _Variation | None:
+    """Describe a guard on an object, on a setting, on the backend, or on the steps that are left in a loop."""
+    if (steps_left := steps_left_in_loop(guard)) is not None:
+        return _Variation("steps left in the loop", steps_left, None, _ADVICE_ON_STEPS_LEFT)
     if text := _object_variation(guard):
         is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
         is_setting = bool(changed_settings(guard))

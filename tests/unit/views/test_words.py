@@ -694,6 +694,15 @@ def test_the_advice_on_a_size_considers_guards_on_numbers_computed_from_it(
     assert first.advice.startswith(advice)
 
 
+def test_guards_on_the_steps_that_a_loop_has_left_are_one_variation() -> None:
+    failures = [
+        (index, GuardFailure(f"___tuple_iterator_len(___stack0) == {number}")) for index, number in enumerate((3, 2, 1))
+    ]
+    (guard,) = failed_guards(failures)
+    assert guard.variation == "steps left in the loop: 3 -> 2 -> 1 -> different value"
+    assert guard.advice.startswith("the code after the break is compiled for each step of the loop: remove the break")
+
+
 def test_the_verdict_names_a_size_and_a_setting_only_once() -> None:
     sizes = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3", "2 <= x.size()[0] <= 4")
     assert verdict(sizes).text == "No breaks, but f was compiled 3 times: dimension 0 of x varied."

@@ -54,9 +54,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
-    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
-    which they occurred.
+    The lines of removed breaks no longer break on any input. For each break whose lines now break only for a different
+    cause, the mapping contains one of the breaks that are there now, by the old break's id. The new breaks are on lines
+    where the original program does not break, in the order in which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -251,9 +251,9 @@ def functions_over_recompile_limit(report: Report) -> set[str]:
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
-    """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
+    """Describe a break of a changed program, with the name of its source unless that is the only cell.
 
-    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
+    The line is that of the old text, if the change left it unchanged. The texts are those of :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:

@@ -1,4 +1,4 @@
-"""Differences due to compiling alone are not evidence against a change, and results without values not for it."""
+"""Differences due to compiling alone do not count against a change, and results without values not in its favor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoresSizesEagerly(torch.nn.Module):
 
 
 def shift_and_clamp(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-    """Shift and clamp, unless there are no shifts: no shift equals the number that it is compared with."""
+    """Shift and clamp, unless there are no shifts: no shift equals the number that the test compares it with."""
     if (shifts != shifts.sum().sin() + 3.5).any():
         x = (x + shifts.sum()).clamp(-50, 50)
     return x + 1
@@ -56,7 +56,7 @@ def print_before_change(x: torch.Tensor) -> torch.Tensor:
 
 
 def replace_nan(x: torch.Tensor) -> torch.Tensor:
-    """Replace nan only if there is one: otherwise, infinite numbers stay as they are."""
+    """Replace NaN only if there is one: otherwise, infinite numbers stay infinite."""
     y = x / x.sum()
     if torch.isnan(y).any():
         y = torch.nan_to_num(y)
@@ -76,7 +76,7 @@ def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
 
 
 def limit_norm(x: torch.Tensor) -> torch.Tensor:
-    """Divide by the norm if it is large. The second derivative of the norm of zeros is nan."""
+    """Divide by the norm if it is large. The second derivative of the norm of zeros is NaN."""
     norm = x.norm()
     if norm > 1:
         x = x / norm
@@ -90,7 +90,7 @@ def read_first_values(x: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
 
 
 def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
-    """Normalize only large numbers: the gradient of the standard deviation of one number is nan."""
+    """Normalize only large numbers: the gradient of the standard deviation of one number is NaN."""
     if x.abs().sum() > 5:
         return (x - x.mean()) / x.std()
     return x - x.mean()
@@ -123,8 +123,8 @@ def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monk
         (working_remedy,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
         assert working_remedy.verdict == "works on what ran"
         assert "but the original raises OverflowError: cannot convert float infinity" in (working_remedy.reason or "")
-    (same,) = [remedy for remedy in remedies_of(add_truncated_sum, torch.ones(3)) if remedy.verdict in WORKING]
-    assert same.verdict == "works"
+    with_eager = remedies_of(add_truncated_sum, torch.ones(3))
+    assert [remedy.verdict for remedy in with_eager if remedy.verdict in WORKING] == ["works"]
 
 
 @pytest.mark.exhaustive

@@ -34,7 +34,7 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
-from jupyter_graphbreak.experiments.remedies.trial_runner import NO_SECOND_DERIVATIVE, can_differentiate_twice
+from jupyter_graphbreak.experiments.remedies.second_derivatives import NO_SECOND_DERIVATIVE, can_differentiate_twice
 from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 

@@ -41,15 +41,14 @@ class RepeatedCall:
 
     ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
     contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
-    Modes of ``None`` are the entry's.
     """
 
     arguments: Mapping[Path, Any] | None
-    state: Mapping[Path, Any] = field(default_factory=dict)
-    description: str = ""
+    state: Mapping[Path, Any]
+    description: str
+    keyword_names: frozenset[str]
+    modes: CallModes
     is_unseen: bool = False
-    keyword_names: frozenset[str] = frozenset()
-    modes: CallModes | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _make_program(
         roots = state_roots(subject.call, arguments)
         for path, value in call.state.items():
             _assign(roots, path, value)
-        with call.modes.apply() if call.modes is not None else contextlib.nullcontext():
+        with call.modes.apply():
             if lines:
                 arguments = run_lines(code, subject.call, arguments, roots, owner)
             return compiled(*arguments.args, **arguments.kwargs)

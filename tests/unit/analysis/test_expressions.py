@@ -46,7 +46,7 @@ def test_only_the_first_operand_stands_for_the_whole_test(columns: tuple[int, in
     assert (whole_test(ast.parse(TWO_OPERANDS), expression) is not None) is is_first
 
 
-LOOPS = """\
+BRANCHES = """\
 def f(x, n):
     if x.isnan().any():
         raise ValueError
@@ -80,11 +80,11 @@ def f(x, n):
 
 def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> None:
     end: BranchUse = "end of a loop"
-    assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
+    assert branch_uses(ast.parse(BRANCHES)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
 
 
 @pytest.mark.parametrize(
-    ("body", "is_without_result"),
+    ("body", "returns_no_result"),
     [
         ("return None", True),
         ("return", True),
@@ -93,9 +93,9 @@ def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> Non
         ("return None if y else x", False),
     ],
 )
-def test_a_branch_that_returns_no_result_is_recognized(body: str, *, is_without_result: bool) -> None:
+def test_a_branch_that_returns_no_result_is_recognized(body: str, *, returns_no_result: bool) -> None:
     text = f"def f(x, kl):\n    if kl > 1:\n        {body}\n    return x, kl\n"
-    assert branch_uses(ast.parse(text)) == ({2: "no result"} if is_without_result else {})
+    assert branch_uses(ast.parse(text)) == ({2: "no result"} if returns_no_result else {})
 
 
 @pytest.mark.parametrize(

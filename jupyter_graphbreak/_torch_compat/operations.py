@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: The code through which modules are called.
-MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
+#: The code of the methods through which modules are called.
+MODULE_CALL_CODE = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file with the wrapper through which the steps of all optimizers are called.
 OPTIMIZER_FILE = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
 TENSOR_METHODS = frozenset(dir(torch.Tensor))
@@ -42,7 +42,7 @@ _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
-    """Return the function of a ``torch.library.custom_op``, and the one for fake tensors, else ``None``."""
+    """Return the function of a ``torch.library.custom_op`` and its function for fake tensors, or ``None``."""
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None
     return value._init_fn, getattr(value, "_abstract_fn", None)
@@ -89,7 +89,7 @@ def _is_user_function(value: Any) -> bool:
 class OperationListener(TorchDispatchMode):
     """Calls a function for each operation on this thread, except those of backward passes.
 
-    It receives whether gradients are recorded and one of the operation's tensors requires a gradient.
+    The function receives whether gradients are recorded and one of the operation's tensors requires a gradient.
     """
 
     def __init__(self, on_operation: Callable[[bool], None]) -> None:

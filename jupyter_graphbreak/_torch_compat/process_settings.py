@@ -411,7 +411,7 @@ def _override_of(config_entry: Any) -> Any:
 
 
 def _unset_value(config_entry: Any) -> Any:
-    """Return the value of a setting while nothing has set it explicitly."""
+    """Return the value that a setting has until something sets it explicitly."""
     from_environment = getattr(config_entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else config_entry.default
 

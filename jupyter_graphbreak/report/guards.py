@@ -73,7 +73,7 @@ def tensor_index_advice(name: str) -> str:
 
 
 def names_of_keeping_function(text: str) -> tuple[str, str]:
-    """Return the names of the function, and of the object that may be a partial, that keep a value; one is empty.
+    """Return the names of the function, and of the variable that may be a partial, that keeps a value; one is empty.
 
     Parameters
     ----------

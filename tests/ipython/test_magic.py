@@ -108,7 +108,7 @@ def test_a_module_whose_method_calls_the_module_is_compiled_in_place(shell: Shel
     )
     shell.run("%%compile_explain\nmodel = torch.compile(Model().eval())\nmodel.generate(torch.ones(2))")
     (note,) = [note.message for note in shell.report.diagnostics]
-    assert note.endswith("`generate` calls the module: compile it in place, with `module.compile()` for your module.")
+    assert note.endswith("`generate` calls the module: compile the module in place, with its method `compile()`.")
 
 
 @pytest.mark.parametrize(

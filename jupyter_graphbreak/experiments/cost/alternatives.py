@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of_calls, 
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.report.cost import Alternative, are_apart
+from jupyter_graphbreak.report.cost import Alternative, have_separate_quartiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,7 +102,9 @@ def _guard_filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[...,
 
 def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     times_after, times_before = times
-    return times_before.median_us - times_after.median_us >= min_us and are_apart(times_after, times_before)
+    return times_before.median_us - times_after.median_us >= min_us and have_separate_quartiles(
+        times_after, times_before
+    )
 
 
 def _time_both(unchanged_variant: Variant, changed_variant: Variant) -> tuple[Spread, Spread] | None:

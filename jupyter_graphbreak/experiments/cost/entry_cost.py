@@ -124,7 +124,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """Return the work that a call causes on its device."""
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
-        (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
+        (activity.nbytes for activity in activities if activity.memory_device not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
         launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
@@ -170,7 +170,7 @@ def measure_entry(
         variants.eager.warm_up()
         restore_objects()  # so that the compiled call starts from the same state as in the run
         with recorder.record(find_cell) as recording, collect_guards() as guards:
-            recording.describe_device(Device("auto", default_device_name()))
+            recording.record_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
         report_on_copies, files = build_with_files(recording.records)
         variants = variants._replace(

@@ -83,7 +83,9 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
     activities = record_device_activities(call, device)
     return [
-        activity for activity in activities if not activity.memory or (activity.memory == "cpu") == (device is None)
+        activity
+        for activity in activities
+        if not activity.memory_device or (activity.memory_device == "cpu") == (device is None)
     ]
 
 

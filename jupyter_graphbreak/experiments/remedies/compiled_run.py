@@ -103,7 +103,7 @@ def run_on_inputs(
     ) -> tuple[Report, dict[str, str], list[Result]]:
         results: list[Result] = []
         with force_backend(backend_to_force), recorder.record(find_cell) as recording:
-            recording.describe_device(Device("auto", default_device_name()))
+            recording.record_device(Device("auto", default_device_name()))
             for case in chosen_cases:
                 is_late = time.monotonic() - start > time_left * _SHARE_OF_RUN
                 if earlier_run is not None and (is_late or not is_promising(earlier_run.with_more_results(results))):

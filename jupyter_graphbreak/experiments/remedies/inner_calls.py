@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZER_FILE, OperationListener
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALL_CODE, OPTIMIZER_FILE, OperationListener
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
@@ -422,7 +422,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not is_framework_by_code[code]
+        is_called_as_module = outer is not None and outer.f_code in MODULE_CALL_CODE and not is_framework_by_code[code]
         caller.children[key] = CallNode(code, module, "" if is_called_as_module else code.co_name)
     return caller.children[key]
 

@@ -91,7 +91,7 @@ def values_of_entry(
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
         with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
-            recording.describe_device(Device("auto", default_device_name()))
+            recording.record_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         report_on_copies, files = build_with_files(recording.records)
         recorder.release_objects()

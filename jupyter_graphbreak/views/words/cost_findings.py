@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.cache_bypasses import find_cache_bypass
-from jupyter_graphbreak.report.cost import are_apart
+from jupyter_graphbreak.report.cost import have_separate_quartiles
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
@@ -186,7 +186,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
         return
     place_text = f" at {line_text(report, alternative.location)}" if alternative.location is not None else ""
     branch = f"the branch{place_text} that only compiled code takes"
-    if not are_apart(alternative.time, alternative.before):
+    if not have_separate_quartiles(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
         if source is None or source.kind != "library":
             yield CostFinding(f"{branch} makes no measurable difference", 0.0, alternative.location)

@@ -76,7 +76,7 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's start.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start.
 
     Trials must run each of these branches.
     """
@@ -92,9 +92,9 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the end.
 
-    The moved code uses the values, which are still computed on the original line. If this code may change something,
+    The moved code uses ``values``, which are still computed on the original line. If this code may change something,
     the result includes the conditions of all branches that may read the changes. ``is_output`` returns whether a
     statement calls a function whose only effect is to output its arguments as text.
     """

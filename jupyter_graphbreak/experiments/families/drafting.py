@@ -28,9 +28,9 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text, magics included, with its syntax tree: creates splices, and applies them.
+    """A source text, magics included, with its syntax tree.
 
-    New code must not assign the ``taken_names``.
+    A draft creates splices, and applies them. New code must not assign the ``taken_names``.
     """
 
     def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
@@ -83,7 +83,7 @@ class Draft:
             node = parent
 
     def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
-        """Return a node if it has the given type, or else its nearest ancestor of that type; ``None`` without one."""
+        """Return a node if it has the given type, or else its nearest ancestor of that type, if there is one."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
@@ -164,9 +164,9 @@ class Draft:
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
-        The statement's comments come first. The lines get its indentation. The replacement of an ``elif`` becomes
-        the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
-        it is an ``if`` or has several lines.
+        The statement's comments come first. The lines are indented as the statement is. The replacement of an ``elif``
+        becomes the block of an ``else``. A statement that shares its line with other code is replaced within this line,
+        unless it is an ``if`` or has several lines.
         """
         if not self.has_own_lines(statement):
             new_line = "; ".join(lines)

@@ -40,8 +40,8 @@ class _ExpertLoop:
     """A loop over the indices of the experts that occur in a tensor.
 
     ``assignment`` assigns these indices to a name, if the loop runs over a name. ``index_names`` contains the loop's
-    variable, and the name to which the body's first statement assigns it as a Python number, if any. It selects
-    a module from the module list, such as "self.experts".
+    variable, and the name to which the body's first statement assigns it as a Python number, if any. The
+    index selects a module from ``module_list``, such as "self.experts".
     """
 
     loop: ast.For

@@ -1,4 +1,4 @@
-"""Move code that needs nothing a compiled function computes before or around its call, or drop a harmless context."""
+"""Move independent code out of a compiled function, before or around its call, or drop a harmless context."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` if none does.
+    """Return a change that writes a line's indices, wherever its function uses them, with ``select()``; else ``None``.
 
     The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """

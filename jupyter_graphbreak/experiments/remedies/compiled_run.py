@@ -70,8 +70,8 @@ class CompiledRun:
 IsPromising = Callable[[CompiledRun], bool]
 
 
-class OpenProgram(NamedTuple):
-    """A program to compile while its change is applied, the copies that it runs on, and the finder of its cells."""
+class ProgramOnCopies(NamedTuple):
+    """A function to compile while a change is applied, the copies that it uses, and a function that finds its cells."""
 
     call: Callable[..., Any]
     subject: Subject
@@ -82,11 +82,11 @@ class OpenProgram(NamedTuple):
 def run_on_inputs(
     original: UncompiledOriginal,
     backend: Any,
-    program: OpenProgram,
+    program: ProgramOnCopies,
     cases: list[ReferenceCase],
     is_promising: IsPromising,
 ) -> CompiledRun:
-    """Compile a program with a backend, and run it on inputs of the original while it is promising."""
+    """Compile a program with a backend, and run it on inputs of the original as long as it is promising."""
     _, subject, change, find_cell = program
     backend = clone_backend(backend)
 

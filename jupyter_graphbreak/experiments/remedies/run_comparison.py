@@ -54,9 +54,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    The lines of removed breaks no longer break on any input. For each break whose lines now break only for a different
-    cause, the mapping contains one of the breaks that are there now, by the old break's id. The new breaks are on lines
-    where the original program does not break, in the order in which they occurred.
+    The lines of removed breaks no longer break on any input. If the lines of a break now break only for a different
+    cause, ``breaks_with_different_cause`` contains one of the breaks that are there now, by the old break's id.
+    ``new_breaks`` are on lines where the original program does not break, in the order in which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -362,8 +362,8 @@ def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
 class EdgeFindings:
     """The differences of a changed program on edge inputs.
 
-    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is only the first one on
-    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves those out.
+    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is the first difference on
+    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves such differences out.
     """
 
     differences: list[Difference]

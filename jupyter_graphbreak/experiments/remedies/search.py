@@ -182,9 +182,12 @@ class Search:
         """
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
-        waiting_break_ids = [ident for ident in report.order or breaks if self._is_to_remove(ident)]
+        waiting_break_ids = [ident for ident in report.order or breaks if self._must_remove(ident)]
         waiting_break_ids.sort(key=lambda ident: ident not in self.first_break_ids)
-        for late_break_ids in (self.unreached_break_ids, list[str]()):  # in the second round, no break is unreached
+        for late_break_ids in (
+            self.unreached_break_ids,
+            list[str](),
+        ):  # in the second round, breaks do not count as unreached
             pending_break_ids, waiting_break_ids = waiting_break_ids, []
             for index, ident in enumerate(pending_break_ids):
                 if ident in best_candidates:
@@ -290,7 +293,7 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in excluded_break_ids and self._is_to_remove(break_.id):
+            if break_.id not in excluded_break_ids and self._must_remove(break_.id):
                 proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
@@ -388,9 +391,9 @@ class Search:
         )
         fixed_break_ids = {ident for candidate in working_candidates for ident in candidate.breaks}
         break_ids = (break_.id for break_ in self.runner.original.report.breaks)
-        return frozenset(filter(self._is_to_remove, break_ids)) - fixed_break_ids
+        return frozenset(filter(self._must_remove, break_ids)) - fixed_break_ids
 
-    def _is_to_remove(self, break_id: str) -> bool:
+    def _must_remove(self, break_id: str) -> bool:
         return self.break_ids_to_remove is None or break_id in self.break_ids_to_remove
 
     def _has_few_proposals(self) -> bool:

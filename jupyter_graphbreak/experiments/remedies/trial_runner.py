@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numb
 from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
-from jupyter_graphbreak.experiments.remedies.compiled_run import OpenProgram, run_on_inputs
+from jupyter_graphbreak.experiments.remedies.compiled_run import ProgramOnCopies, run_on_inputs
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
@@ -277,7 +277,7 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                program = OpenProgram(subject.call, subject, Change(), self.program.find_cell)
+                program = ProgramOnCopies(subject.call, subject, Change(), self.program.find_cell)
                 with compile_separately(subject.call):
                     return run_on_inputs(self._uncompiled_original, self.backend, program, chosen_cases, is_promising)
 
@@ -336,7 +336,7 @@ class TrialRunner:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and self._loses_second_derivatives(candidate):
             verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
-        elif verdict == "works" and (case := self._case_with_other_second_derivatives(candidate)) is not None:
+        elif verdict == "works" and (case := self._case_with_different_second_derivatives(candidate)) is not None:
             verdict, reason = "works on what ran", f"a gradient of a gradient differs with {case.input.description}"
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
@@ -360,7 +360,7 @@ class TrialRunner:
         cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
         return any(case.expected_result.gradients for case in cases)
 
-    def _case_with_other_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
+    def _case_with_different_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
         """Return an input for which computing both branches gives different second derivatives, if any.
 
         The derivative of the branch that is not taken is multiplied by zero, which gives NaN if it is infinite. Only
@@ -610,7 +610,7 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
-            program = OpenProgram(call, subject, change, find_cell)
+            program = ProgramOnCopies(call, subject, change, find_cell)
             return run_on_inputs(self._uncompiled_original, self.backend, program, cases, is_promising)
 
 

@@ -61,7 +61,7 @@ import torch
 
 
 def half(x, k):
-    return torch.sin(x) * 0.5 + k
+    return torch.sin(x).neg().exp().log().neg() * 0.5 + k
 
 
 @torch.compile(backend="eager")

@@ -287,6 +287,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
         print("halfway")  # noqa: T201 - what breaks
         return x * 2
 
+    monkeypatch.undo()  # without the fixture that gives trials ample time
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
     for module in (compiled_run, finding, trial_runner, search, time_limit):
@@ -337,7 +338,8 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
     monkeypatch.setattr(compiled_run, "_SHARE_OF_RUN", 0.0)
     report = jupyter_graphbreak.try_remedies(torch.compile(branches, backend="eager"), torch.ones(3))
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in working} == {"there was no time to try all inputs"}
+    reasons = {remedy.reason for remedy in working if "torch.cond" not in remedy.title}
+    assert reasons == {"there was no time to try all inputs"}
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
 
 

@@ -57,9 +57,14 @@ FAMILY = "branch"
 _WHERE_TITLE = "Compute both branches with torch.where"
 _GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
 _COND_TITLE = "Pass both branches to torch.cond"
-#: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
-#: difference because -0.0 + 0 is 0.0.
-_NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: For each operator of an augmented assignment, the operators to write instead, each with the sign of the value and
+#: with a number that changes no value. A sum may have to become a difference because -0.0 + 0 is 0.0.
+_NEUTRAL_OPERATIONS: dict[type[ast.operator], list[tuple[str, str, str]]] = {
+    ast.Add: [("+=", "", "0"), ("-=", "-", "0")],
+    ast.Sub: [("-=", "", "0")],
+    ast.Mult: [("*=", "", "1")],
+    ast.Div: [("/=", "", "1")],
+}
 #: For methods that change a tensor in place, a number that changes no value.
 _NEUTRAL_VALUES = {"sub_": "0", "mul_": "1", "div_": "1"}
 
@@ -407,36 +412,34 @@ def _propose_in_place(
             return
         block = outer.body
     name = fresh_name(draft, "condition") if headers else condition
-    update = _update_by_neutral_value(site, block[0], name) if len(block) == 1 and not if_statement.orelse else None
     names_read_later = names_read_after(draft, if_statement)
-    if update is None or any(not names_read_later.isdisjoint(names_bound(loop.target)) for loop in loops):
+    if len(block) != 1 or if_statement.orelse or any(names_read_later & names_bound(loop.target) for loop in loops):
         return
     step = indentation_step(draft, if_statement)
-    lines = [f"{step * depth}{line}" for depth, line in enumerate([*headers, update])]
-    if headers:
-        lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
-    new_lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], lines)
-    if new_lines is not None:
-        splice = draft.statement_replacement(if_statement, new_lines)
-        yield from _propose_both_branches(
-            site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], loops, python_operand_count
-        )
+    for update in _updates_by_neutral_value(site, block[0], name):
+        lines = [f"{step * depth}{line}" for depth, line in enumerate([*headers, update])]
+        if headers:
+            lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
+        new_lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], lines)
+        if new_lines is not None:
+            splice = draft.statement_replacement(if_statement, new_lines)
+            yield from _propose_both_branches(
+                site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], loops, python_operand_count
+            )
 
 
-def _update_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -> str | None:
-    """Return an update such as ``y *= c`` that changes no value if the condition is false; ``None`` if impossible."""
+def _updates_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -> Iterator[str]:
+    """Yield updates such as ``y *= c`` or ``y.mul_(c)`` that change no value if the condition is false."""
     match statement:
         case ast.AugAssign(target, op, value) if type(op) in _NEUTRAL_OPERATIONS:
-            text = as_argument(site.draft, value)
-            symbol, neutral_value = _NEUTRAL_OPERATIONS[type(op)]
-            change = f"-{as_operand(text)}" if isinstance(op, ast.Add) else text
-            selected = where_call(site.torch_name, condition, change, neutral_value)
-            return f"{site.draft.text_of(target)} {symbol} {selected}"
+            text, target_text = as_argument(site.draft, value), site.draft.text_of(target)
+            for symbol, sign, neutral_value in _NEUTRAL_OPERATIONS[type(op)]:
+                change = f"{sign}{as_operand(text)}" if sign else text
+                yield f"{target_text} {symbol} {where_call(site.torch_name, condition, change, neutral_value)}"
         case ast.Expr(ast.Call(ast.Attribute(attr=method) as function, [value], [])) if method in _NEUTRAL_VALUES:
             text = as_argument(site.draft, value)
             selected = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
-            return f"{site.draft.text_of(function)}({selected})"
-    return None
+            yield f"{site.draft.text_of(function)}({selected})"
 
 
 def _propose_with_selected_arguments(

@@ -97,7 +97,7 @@ def defer(
         text = draft.text_of(leaf)
         if not _is_source_of(leaf, text):
             text = ast.unparse(leaf)
-        needs_copy = not _is_constant(leaf) and (
+        needs_copy = not is_constant(leaf) and (
             _may_change_in_place(function, leaf) or (clone_changed_values and _may_change_by_assignment(function, leaf))
         )
         values[name] = f"{text}.clone()" if needs_copy else text
@@ -224,10 +224,10 @@ def _root_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_constant(node: ast.expr) -> bool:
+def is_constant(node: ast.expr) -> bool:
     """Return whether an expression is a size, a type or a similar value that no later statement changes."""
     if isinstance(node, ast.Subscript):
-        return _is_constant(node.value)
+        return is_constant(node.value)
     if isinstance(node, ast.Call):
         return called_name(node) in _FUNCTIONS_WITH_CONSTANT_RESULTS
     return isinstance(node, ast.Attribute) and node.attr in _CONSTANT_ATTRIBUTES

@@ -273,7 +273,7 @@ def _runner_or_reason(
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
-    for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
+    for call in [call for call in calls[1:] if call.modes == entry.modes][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
                 arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)

@@ -378,11 +378,28 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
+        if result.verdict in WORKING and len(steps) > 1 and all(step.kind != "edit" for step in steps[:-1]):
+            alone = self._try_last_step_alone(result, goals, steps[-1], watched_conditions)
+            result, steps = (alone, steps[-1:]) if alone is not None else (result, steps)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _new_candidate(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
         )
+
+    def _try_last_step_alone(
+        self,
+        result: TrialResult,
+        goals: frozenset[str],
+        step: Proposal,
+        watched_conditions: tuple[WatchedCondition, ...],
+    ) -> TrialResult | None:
+        """Return the result of a step without the settings before it, if they are not needed."""
+        if self._is_out_of_time():
+            return None
+        alone = self._run_trial(Change().with_proposal(step), goals, watched_conditions)
+        is_as_good = alone.verdict in WORKING and VERDICT_RANK[alone.verdict] <= VERDICT_RANK[result.verdict]
+        return alone if is_as_good and alone.removed_break_ids >= result.removed_break_ids else None
 
     def _unfixed_breaks(self) -> frozenset[str]:
         """Return the breaks that no candidate removes without changing results."""

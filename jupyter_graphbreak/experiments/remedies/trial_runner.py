@@ -22,18 +22,22 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     break_summary,
     compare_breaks,
     compared_aspects,
-    functions_over_recompile_limit,
-    has_different_derivatives,
-    has_finite_results,
     is_refusal_by_operation,
     is_refused_or_nan,
     stop_reason,
     verdict_of_error,
+    verdict_of_lost_compilation,
     without_expected_edge_differences,
+)
+from jupyter_graphbreak.experiments.remedies.second_derivatives import (
+    NO_SECOND_DERIVATIVE,
+    can_differentiate_twice,
+    computes_gradients,
+    find_different_second_derivative,
 )
 from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, differentiate_twice, limit_lines, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
@@ -77,10 +81,6 @@ class TrialResult:
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 _SELECTION_CALL = ".where("
-#: The maximum number of inputs for which second derivatives are compared.
-_MAX_DIFFERENTIATED_TWICE = 24
-#: How a program with PyTorch's control flow operators may differ from the original.
-NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
@@ -91,15 +91,6 @@ _BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
-
-
-def can_differentiate_twice(backend: Any) -> bool:
-    """Return whether the gradients of a compiled program may be differentiated, except those of control flow operators.
-
-    Of PyTorch's backends, only ``eager`` keeps the backward pass of the original; a user's backend may do so.
-    """
-    name = backend_and_options(backend)[0]
-    return not isinstance(name, str) or name == _CHEAPEST_BACKEND
 
 
 @dataclass(frozen=True)
@@ -334,10 +325,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
-        elif verdict == "works" and self._loses_second_derivatives(candidate):
-            verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
-        elif verdict == "works" and (case := self._case_with_different_second_derivatives(candidate)) is not None:
-            verdict, reason = "works on what ran", f"a gradient of a gradient differs with {case.input.description}"
+        elif verdict == "works" and (problem := self._second_derivative_problem(candidate)) is not None:
+            verdict, reason = "works on what ran", problem
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -353,40 +342,15 @@ class TrialRunner:
             time.perf_counter() - start,
         )
 
-    def _loses_second_derivatives(self, candidate: _RunnableChange) -> bool:
-        """Return whether a gradient can be differentiated in the original, but not in a changed program."""
-        if not candidate.has_control_flow_calls or not can_differentiate_twice(self.backend):
-            return False
-        cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
-        return any(case.expected_result.gradients for case in cases)
-
-    def _case_with_different_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
-        """Return an input for which computing both branches gives different second derivatives, if any.
-
-        The derivative of the branch that is not taken is multiplied by zero, which gives NaN if it is infinite. Only
-        calls whose results require gradients are compared: other calls are unlikely to be differentiated twice.
-        """
-        has_gradients = bool(self._uncompiled_original.cases[0].expected_result.gradients)
-        if not has_gradients or not candidate.has_selections or not can_differentiate_twice(self.backend):
+    def _second_derivative_problem(self, candidate: _RunnableChange) -> str | None:
+        """Return how the gradients of gradients in a changed program differ; ``None`` if no difference is found."""
+        if not can_differentiate_twice(self.backend):
             return None
-        all_cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
-        cases = [case for case in all_cases if case.expected_result.gradients and has_finite_results(case)]
-        cases.sort(key=lambda case: case.input.description.endswith("zero"), reverse=True)
-        with differentiate_twice():
-            original_results = [
-                (case, self._uncompiled_original.run_original(case)) for case in cases[:_MAX_DIFFERENTIATED_TWICE]
-            ]
-            with candidate.open_uncompiled() as (call, subject):
-                return next(
-                    (
-                        case
-                        for case, original_result in original_results
-                        if has_different_derivatives(
-                            original_result, self._uncompiled_original.run(call, subject, case)
-                        )
-                    ),
-                    None,
-                )
+        if candidate.has_control_flow_calls and computes_gradients(self._uncompiled_original):
+            return NO_SECOND_DERIVATIVE
+        if candidate.has_selections:
+            return find_different_second_derivative(self._uncompiled_original, candidate.open_uncompiled)
+        return None
 
     def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]
@@ -553,7 +517,7 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_different_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (verdict_of_loss := self._verdict_of_lost_compilation(run.report)) is not None:
+        if (verdict_of_loss := verdict_of_lost_compilation(self.original.report, run.report)) is not None:
             return verdict_of_loss
         has_no_fewer_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new_breaks or has_no_fewer_breaks:
@@ -567,16 +531,6 @@ class TrialRunner:
         if not self._uncompiled_original.is_repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
-
-    def _verdict_of_lost_compilation(self, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
-        """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
-        original = self.original.report
-        if original.summary.ops and not changed_report.summary.ops:
-            return "fails", "then nothing is compiled"
-        given_up = functions_over_recompile_limit(changed_report) - functions_over_recompile_limit(original)
-        if given_up:
-            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
-        return None
 
     def _compare_results(self, run: CompiledRun, cases: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
         """Return the reason why the changed program fails, if it does, and the differences of its results."""

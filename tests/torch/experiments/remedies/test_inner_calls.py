@@ -263,9 +263,9 @@ def step(x):
 @pytest.fixture(autouse=True)
 def forget_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
-    before = set(sys.modules)
+    modules_before = set(sys.modules)
     yield
-    for name in set(sys.modules) - before:
+    for name in set(sys.modules) - modules_before:
         if name.startswith("inner_calls_"):
             del sys.modules[name]
 
@@ -416,9 +416,9 @@ def test_a_decorated_function_is_replaced_by_its_part(tmp_path: Path) -> None:
 
 
 def test_an_item_of_a_list_that_breaks_stays_uncompiled(tmp_path: Path) -> None:
-    printing = "class Print(nn.Module):\n    def forward(self, x):\n        print(x.sum())\n        return x\n\n\n"
+    print_module = "class Print(nn.Module):\n    def forward(self, x):\n        print(x.sum())\n        return x\n\n\n"
     text = LAYERS.replace("Block() for _ in range(3)", "[Block(), Print(), Block()]")
-    text = text.replace("class Deep", f"{printing}class Deep").replace(
+    text = text.replace("class Deep", f"{print_module}class Deep").replace(
         "            norms.append(str(x.norm().detach().numpy()))\n", ""
     )
     remedy = inner_remedy(import_source(text, tmp_path), "compiled", torch.ones(2, 4))
@@ -448,11 +448,11 @@ def test_compiling_a_part_also_removes_breaks_of_later_calls_outside_it(tmp_path
     with capture(entries=True) as run:
         for _ in range(2):
             module.compiled(torch.ones(2, 4))
-    later = next(break_ for break_ in run.report.breaks if break_.gb_id == "GB0059")
+    later_break = next(break_ for break_ in run.report.breaks if break_.gb_id == "GB0059")
     remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
     assert remedy.title.startswith("Compile trainer.model instead of Trainer.step")
     assert remedy.verdict == "works"
-    assert later.id in remedy.breaks
+    assert later_break.id in remedy.breaks
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
@@ -464,25 +464,29 @@ def test_a_break_that_another_compiled_function_also_reaches_stays(tmp_path: Pat
     with capture(entries=True) as run:
         module.sample(torch.ones(3, 8))
         module.evaluate(torch.ones(3, 8))
-    in_count = {break_.id for break_ in run.report.breaks if break_.location and break_.location.function == "count"}
+    breaks_in_count = {
+        break_.id for break_ in run.report.breaks if break_.location and break_.location.function == "count"
+    }
     remedies = [remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner"]
-    assert in_count
+    assert breaks_in_count
     assert any(remedy.title.startswith("Compile net instead of sample") for remedy in remedies)
-    assert all(in_count.isdisjoint(remedy.breaks) for remedy in remedies if remedy.verdict in WORKING)
+    assert all(breaks_in_count.isdisjoint(remedy.breaks) for remedy in remedies if remedy.verdict in WORKING)
 
 
 @pytest.mark.exhaustive
 def test_a_model_is_compiled_instead_of_its_training_step_although_the_model_breaks(tmp_path: Path) -> None:
     report = try_remedies(import_source(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))
-    inside = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
-    alone, branch, together = (remedy for remedy in report.remedies or [] if remedy.verdict == "works")
-    assert alone.title.startswith("Compile net instead of step")
-    assert {*alone.breaks, inside} == {break_.id for break_ in report.breaks}
-    assert branch.breaks == [inside]
-    assert {*together.breaks} == {break_.id for break_ in report.breaks}
-    assert "+net.compile(" in (together.patch or "")
-    assert together.evidence is not None
-    assert together.evidence.breaks_after == 0
+    inner_break = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
+    part_remedy, branch_remedy, combined_remedy = (
+        remedy for remedy in report.remedies or [] if remedy.verdict == "works"
+    )
+    assert part_remedy.title.startswith("Compile net instead of step")
+    assert {*part_remedy.breaks, inner_break} == {break_.id for break_ in report.breaks}
+    assert branch_remedy.breaks == [inner_break]
+    assert {*combined_remedy.breaks} == {break_.id for break_ in report.breaks}
+    assert "+net.compile(" in (combined_remedy.patch or "")
+    assert combined_remedy.evidence is not None
+    assert combined_remedy.evidence.breaks_after == 0
 
 
 def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> None:
@@ -591,8 +595,8 @@ def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
 
 
 def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
-    half = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
-    text = f"{half}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
+    half_text = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
+    text = f"{half_text}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
     call, x = import_source(text, tmp_path).step, torch.ones(2)
     report = explain(call, x)
     parts = find_parts(call, x, report)
@@ -641,7 +645,7 @@ def test_an_average_of_weights_is_not_part_of_the_forward_pass_of_a_training_ste
 
 def test_a_sampler_has_the_same_result_when_its_network_is_compiled_instead(tmp_path: Path) -> None:
     text = SAMPLER.replace('@torch.compile(backend="eager")\n', 'net.compile(backend="eager", fullgraph=True)\n')
-    changed, original = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
-    changed.net.load_state_dict(original.net.state_dict())
-    expected = original.sample.__wrapped__(torch.ones(2, 8))
-    assert torch.equal(changed.sample(torch.ones(2, 8)), expected)
+    changed_module, original_module = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
+    changed_module.net.load_state_dict(original_module.net.state_dict())
+    expected = original_module.sample.__wrapped__(torch.ones(2, 8))
+    assert torch.equal(changed_module.sample(torch.ones(2, 8)), expected)

@@ -112,8 +112,8 @@ def test_a_wrong_patch_has_a_different_result(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_patch_may_add_a_function(try_patch: TryPatch) -> None:
-    helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
-    new = "        return either(x, x * factor, x - self.offset)\n"
+    helper = "def choose(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
+    new = "        return choose(x, x * factor, x - self.offset)\n"
     assert try_patch((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
 
 

@@ -160,7 +160,7 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
 
 def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
+    def run_slow_trial(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
         limits.append((bool(change.inner_calls), search_.deadline - clock.now))
         clock.now += limits[-1][1] if change.inner_calls else 1
         return TrialResult(change, "not tried", NO_TIME)
@@ -170,7 +170,7 @@ def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pyte
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
     for module in (finding, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
-    monkeypatch.setattr(Search, "_run_trial", slow)
+    monkeypatch.setattr(Search, "_run_trial", run_slow_trial)
     jupyter_graphbreak.try_remedies(train, torch.ones(2, 3), seconds=100)
     (is_inner, seconds), *others = limits
     assert is_inner
@@ -251,7 +251,7 @@ def test_analyses_of_a_run_respect_their_time_limit() -> None:
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("steps", [1, 3, 60])
-def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: int) -> None:
+def test_the_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: int) -> None:
     def step() -> None:
         steps_so_far.append(1)
         if len(steps_so_far) == steps:
@@ -278,13 +278,13 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
 def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def slow(graph: torch.fx.GraphModule, _: object) -> Any:
+    def compile_slowly(graph: torch.fx.GraphModule, _: object) -> Any:
         clock.now += 30
         return graph.forward
 
-    def prints(x: torch.Tensor) -> torch.Tensor:
+    def print_halfway(x: torch.Tensor) -> torch.Tensor:
         x = x + 1
-        print("halfway")  # noqa: T201 - what breaks
+        print("halfway")  # noqa: T201 - the break
         return x * 2
 
     monkeypatch.undo()  # without the fixture that gives trials ample time
@@ -292,39 +292,41 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
     for module in (compiled_run, finding, trial_runner, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
-    report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend=slow), torch.ones(3), seconds=100)
-    best = next(remedy for remedy in report.remedies or [] if remedy.verdict in WORKING)
-    assert best.verdict != "works"
-    assert best.reason == "there was no time to compile it with slow, only with eager"
-    assert best.evidence is not None
-    assert best.evidence.backend == "eager"
+    report = jupyter_graphbreak.try_remedies(
+        torch.compile(print_halfway, backend=compile_slowly), torch.ones(3), seconds=100
+    )
+    best_remedy = next(remedy for remedy in report.remedies or [] if remedy.verdict in WORKING)
+    assert best_remedy.verdict != "works"
+    assert best_remedy.reason == "there was no time to compile it with compile_slowly, only with eager"
+    assert best_remedy.evidence is not None
+    assert best_remedy.evidence.backend == "eager"
     assert any("its own backend: there was no time to compile" in note.message for note in report.diagnostics)
     assert clock.now <= 100
 
 
 def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prints(x: torch.Tensor) -> torch.Tensor:
+    def print_halfway(x: torch.Tensor) -> torch.Tensor:
         x = x + 1
-        print("halfway")  # noqa: T201 - what breaks
+        print("halfway")  # noqa: T201 - the break
         return x * 2
 
     def raise_time_up(*_: object) -> None:
         raise TimeUpError
 
     monkeypatch.setattr(TrialRunner, "_compare_on_edge_cases", raise_time_up)
-    report = jupyter_graphbreak.try_remedies(torch.compile(prints, backend="eager"), torch.ones(3))
-    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in working} == {"there was no time to try unusual sizes and values"}
-    assert "works on what ran" in {remedy.verdict for remedy in working}
-    assert "works" not in {remedy.verdict for remedy in working}
+    report = jupyter_graphbreak.try_remedies(torch.compile(print_halfway, backend="eager"), torch.ones(3))
+    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in working_remedies} == {"there was no time to try unusual sizes and values"}
+    assert "works on what ran" in {remedy.verdict for remedy in working_remedies}
+    assert "works" not in {remedy.verdict for remedy in working_remedies}
 
 
 def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rows(x: torch.Tensor) -> torch.Tensor:
+    def sum_of_nonzero(x: torch.Tensor) -> torch.Tensor:
         return torch.nonzero(x * 2).sum()
 
     monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 0.0)
-    report = jupyter_graphbreak.try_remedies(torch.compile(rows, backend="eager"), torch.ones(3))
+    report = jupyter_graphbreak.try_remedies(torch.compile(sum_of_nonzero, backend="eager"), torch.ones(3))
     (setting,) = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert (setting.kind, setting.verdict) == ("setting", "works on what ran")
     assert setting.reason == "there was no time to try unusual sizes and values"
@@ -332,18 +334,18 @@ def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkey
 
 @pytest.mark.exhaustive
 def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    def branches(x: torch.Tensor) -> torch.Tensor:
+    def branch(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 
     monkeypatch.setattr(compiled_run, "_SHARE_OF_RUN", 0.0)
-    report = jupyter_graphbreak.try_remedies(torch.compile(branches, backend="eager"), torch.ones(3))
+    report = jupyter_graphbreak.try_remedies(torch.compile(branch, backend="eager"), torch.ones(3))
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     reasons = {remedy.reason for remedy in working if "torch.cond" not in remedy.title}
     assert reasons == {"there was no time to try all inputs"}
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
 
 
-def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def add_one(graph: torch.fx.GraphModule, _: object) -> Any:
         return lambda *args: tuple(value + 1 for value in graph.forward(*args))
 
@@ -360,20 +362,20 @@ def test_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch
     assert [(check.first, check.step) for check in report.check or []] == [(None, None)]
 
 
-def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
-    def branches(x: torch.Tensor) -> torch.Tensor:
+def test_a_change_that_was_not_tried_does_not_count_as_failed() -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 
-    report = jupyter_graphbreak.explain(branches, torch.ones(3))
+    report = jupyter_graphbreak.explain(branch, torch.ones(3))
     runner = SimpleNamespace(
         original=SimpleNamespace(report=report, files={source.id: source.id for source in report.sources}),
         program=SimpleNamespace(texts={}), other_cells={},
-        entry=Entry("branches", None, branches, Arguments(torch.ones(3))),
+        entry=Entry("branch", None, branch, Arguments(torch.ones(3))),
         why_different_backend=lambda: None,
     )  # fmt: skip
-    untried = TrialResult(Change(), "not tried", NO_TIME)
+    untried_result = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried)
+    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried_result)
     finished_search: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_break_ids=[goal], faults=[], part_with_one_break=None
     )

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import OWN_EDIT_S, VERDICT_RANK, Search
+from jupyter_graphbreak.experiments.remedies.search import OWN_EDIT_S, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.remedies.candidates import Candidate
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
-    from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
+    from jupyter_graphbreak.experiments.remedies.search import OnStatus
     from jupyter_graphbreak.experiments.trial.entry import RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Break
@@ -362,4 +363,4 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
     """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
-    return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]
+    return len(candidate.breaks), candidate.rank

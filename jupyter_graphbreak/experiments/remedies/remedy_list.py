@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK
 from jupyter_graphbreak.experiments.remedies.change import decision_remedy, do_settings_conflict, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
@@ -36,7 +36,8 @@ from jupyter_graphbreak.report.schema import Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+    from jupyter_graphbreak.experiments.remedies.candidates import Candidate
+    from jupyter_graphbreak.experiments.remedies.search import Search
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy

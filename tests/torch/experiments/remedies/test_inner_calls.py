@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+_numbers = itertools.count(1)
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
@@ -186,10 +187,6 @@ class Deep(nn.Module):
 model = Deep()
 compiled = torch.compile(model, backend="eager")
 """
-
-
-_numbers = itertools.count(1)
-
 BACKWARD_PROGRAM = """\
 import torch
 

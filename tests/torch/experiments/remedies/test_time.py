@@ -18,10 +18,11 @@ from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 from jupyter_graphbreak.experiments.remedies import compiled_run, finding, search, trial_runner
+from jupyter_graphbreak.experiments.remedies.candidates import Candidate
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+from jupyter_graphbreak.experiments.remedies.search import Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.trial import outcome, time_limit
 from jupyter_graphbreak.experiments.trial.arguments import Arguments

@@ -441,9 +441,9 @@ class HiddenEffects:
                 continue
             local_names = names_bound(function) - parameters_of(function)
             local_names |= {function.args.args[0].arg} if are_constructors and function.args.args else set()
-            within = names_in_progress | {function.name}
+            names_with_function = names_in_progress | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
-                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
+                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, names_with_function):
                     return True
                 is_store = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if is_store else None

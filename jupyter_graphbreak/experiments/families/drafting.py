@@ -208,8 +208,8 @@ class Draft:
         if indent is None or not self.has_own_lines(statement):
             return None
         offset = min(self._line_starts[statement.end_lineno or statement.lineno], len(self.text))
-        lead = "" if self.text[:offset].endswith("\n") else "\n"
-        return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
+        leading_newline = "" if self.text[:offset].endswith("\n") else "\n"
+        return Splice(offset, offset, leading_newline + "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines at a function's start, after its docstring; ``None`` if impossible."""
@@ -255,8 +255,8 @@ class Draft:
         return text if text != self.text and parse_python(text) is not None else None
 
     def _match_line_endings(self, new_text: str) -> str:
-        plain = new_text.replace("\r\n", "\n")
-        return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
+        unix_text = new_text.replace("\r\n", "\n")
+        return unix_text.replace("\n", "\r\n") if "\r\n" in self.text else unix_text
 
 
 class _ExpressionReplacer(ast.NodeTransformer):

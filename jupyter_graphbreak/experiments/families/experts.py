@@ -222,9 +222,9 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
 
     tests: list[ast.If] = []
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
-        if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
-            tests += skips
+        shortcuts = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
+        if shortcuts and _changes_only_rows(site, loop, [node for node in loop.body if node not in shortcuts]):
+            tests += shortcuts
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
         splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])

@@ -216,9 +216,9 @@ class _Progress:
 
     def unreached_break_ids(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        known_ids = (self.break_ids_by_function, self._fixed_in_function)
-        known = {ident for ids in known_ids for ident in itertools.chain.from_iterable(ids.values())}
-        return {break_.id for break_ in self.report.breaks} - known - self._fixed_break_ids
+        ids_by_function = (self.break_ids_by_function, self._fixed_in_function)
+        known_break_ids = {ident for ids in ids_by_function for ident in itertools.chain.from_iterable(ids.values())}
+        return {break_.id for break_ in self.report.breaks} - known_break_ids - self._fixed_break_ids
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.

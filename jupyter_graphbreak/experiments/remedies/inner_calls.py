@@ -454,8 +454,8 @@ def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
 def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
-    top = (path or "").partition("/")[0].removesuffix(".py")
-    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
+    top_package = (path or "").partition("/")[0].removesuffix(".py")
+    return path is not None and (top_package in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:

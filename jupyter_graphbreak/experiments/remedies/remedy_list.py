@@ -72,9 +72,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 def _user_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
     user_source_ids = {source.id for source in report.sources if source.kind != "library"}
-    compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
+    compiled_functions = {
+        (frame.location.source, frame.function) for frame in report.frames if frame.location is not None
+    }
     last = next((location for location in reversed(break_.stack) if location.source in user_source_ids), None)
-    return last if last is not None and last.code and (last.source, last.function) in compiled else None
+    return last if last is not None and last.code and (last.source, last.function) in compiled_functions else None
 
 
 def _code_of_call(call: Location) -> str:

@@ -363,7 +363,7 @@ class TrialRunner:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_break_ids, diffs, 0
-        ran_uncompiled = findings.input_count
+        uncompiled_input_count = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
@@ -395,7 +395,7 @@ class TrialRunner:
             findings = self._compare_on_different_kinds(candidate, removed_break_ids, findings)
         diffs, input_count = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
-        has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = candidate.equals_original_uncompiled or uncompiled_input_count == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
             has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
@@ -445,11 +445,9 @@ class TrialRunner:
         further_run: CompiledRun,
     ) -> bool:
         """Return whether a changed program has none of the removed breaks in a further run."""
-        all_before = [*self.original.breaks, *original_run.breaks]
-        return (
-            removed_break_ids
-            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_break_ids
-        )
+        all_breaks_before = [*self.original.breaks, *original_run.breaks]
+        texts = self._changed_texts(candidate.change)
+        return removed_break_ids <= compare_breaks(all_breaks_before, further_run.breaks, texts).removed_break_ids
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result

@@ -398,8 +398,8 @@ def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool
     except SyntaxError:
         return text
     guard = _OperandGuard(condition, torch_name, is_taken=is_taken)
-    guarded = guard.visit(tree)
-    return ast.unparse(guarded) if guard.has_risky_operand else text
+    guarded_tree = guard.visit(tree)
+    return ast.unparse(guarded_tree) if guard.has_risky_operand else text
 
 
 class _OperandGuard(ast.NodeTransformer):

@@ -438,8 +438,8 @@ def _updates_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -
                 yield f"{target_text} {symbol} {where_call(site.torch_name, condition, change, neutral_value)}"
         case ast.Expr(ast.Call(ast.Attribute(attr=method) as function, [value], [])) if method in _NEUTRAL_VALUES:
             text = as_argument(site.draft, value)
-            selected = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
-            yield f"{site.draft.text_of(function)}({selected})"
+            selection = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
+            yield f"{site.draft.text_of(function)}({selection})"
 
 
 def _propose_with_selected_arguments(
@@ -466,10 +466,10 @@ def _propose_with_selected_arguments(
         for call, parts in zip(calls, arguments, strict=True)
     )
     name = fresh_name(site.draft, "condition")
-    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch_name))
-    if selected is None or isinstance(selected, str):
+    selected_value = select_value(name, if_value, else_value, functools.partial(where_call, site.torch_name))
+    if selected_value is None or isinstance(selected_value, str):
         return
-    lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected)]
+    lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected_value)]
     yield from _propose_both_branches(
         site, _WHERE_TITLE, [site.draft.statement_replacement(if_statement, lines)], [if_statement.test]
     )

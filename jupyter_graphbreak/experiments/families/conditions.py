@@ -41,7 +41,7 @@ _MAX_EXACT_DOUBLE = 1 << 53
 
 
 def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression moves to the host, such as ``x`` in ``x.item()``; ``None`` without one."""
+    """Return the tensor that an expression moves to the host, such as ``x`` in ``x.item()``; else ``None``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_TO_HOST and not node.args:

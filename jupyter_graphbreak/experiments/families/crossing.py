@@ -76,7 +76,7 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's start.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start.
 
     Trials must run each of these branches.
     """
@@ -92,9 +92,9 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the end.
 
-    The moved code uses the values, which are still computed on the original line. If this code may change something,
+    The moved code uses ``values``, which are still computed on the original line. If this code may change something,
     the result includes the conditions of all branches that may read the changes. ``is_output`` returns whether a
     statement calls a function whose only effect is to output its arguments as text.
     """
@@ -441,9 +441,9 @@ class HiddenEffects:
                 continue
             local_names = names_bound(function) - parameters_of(function)
             local_names |= {function.args.args[0].arg} if are_constructors and function.args.args else set()
-            within = names_in_progress | {function.name}
+            names_with_function = names_in_progress | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
-                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
+                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, names_with_function):
                     return True
                 is_store = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if is_store else None

@@ -42,7 +42,7 @@ _FUNCTIONS_WITH_CONSTANT_RESULTS = {"dim", "len", "numel", "size", "stride"}
 class DeferredStatement:
     """A statement that runs after the call.
 
-    ``names`` are those of the values after the call, and ``values`` their expressions in the graph.
+    ``values`` are the expressions that the graph computes, and ``names`` the names of their values after the call.
     """
 
     statement: ast.stmt

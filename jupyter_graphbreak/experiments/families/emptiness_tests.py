@@ -1,4 +1,4 @@
-"""Drop tests for empty tensors, if the code that they protect changes nothing when the tensor is empty."""
+"""Drop tests for empty tensors, if the code that they protect seems to change nothing for such tensors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COUNTING_METHODS = {"any", "count_nonzero", "sum"}
 
 
 def propose_without_test(site: Site, if_statement: ast.If, family: str) -> Iterator[Proposal]:
-    """Yield a change that drops a test for an empty tensor, if the code that it protects changes nothing then."""
+    """Yield a change that drops a test for an empty tensor, if the protected code seems to change nothing for it."""
     test = if_statement.test
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if requires_elements(part) is not None]

@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
-#: Code in which names can be bound in ways that are not followed here, or that binds names of other scopes.
-_UNFOLLOWED_CODE = (FunctionNode, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Match, ast.Return)
+#: Code before the end that rules out the change: it may return, or bind names in ways that are not followed here.
+_UNSUPPORTED_NODES = (FunctionNode, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Match, ast.Return)
 
 #: Names whose methods usually compute tensors.
 _OWNERS_OF_OPERATIONS = {"torch", "nn", "F", "self"}
 
 
 class _Ending(NamedTuple):
-    """The statements that run after the call, and the expressions in the first one that the graph computes."""
+    """The end of a function, which runs after the call, and the ``head`` before it.
+
+    ``values`` are the expressions in the first of the ``statements`` that the graph computes.
+    """
 
     head: list[ast.stmt]
     statements: list[ast.stmt]
@@ -58,7 +61,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _calls_compiled_functions(problem: Problem) -> bool:
-    """Return whether functions that eager code called were compiled on their own: the end may call them."""
+    """Return whether functions that eager code called were compiled separately: the end may call them."""
     return any(
         frame.role == "call" and frame.caller is not None and frame.outcome == "compiled"
         for frame in problem.report.frames
@@ -98,7 +101,7 @@ def _ending_of(problem: Problem, site: Site, function: FunctionNode) -> _Ending 
 
 
 def _calls_code_to_compile(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements call anything but builtins and methods of local values, or use operators of tensors."""
+    """Return whether statements call anything but builtins and methods of local values, or multiply matrices."""
     for node in (part for statement in statements for part in ast.walk(statement)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return True
@@ -135,7 +138,7 @@ def _values_for_graph(node: ast.expr, local_names: set[str]) -> Iterator[ast.exp
 
 
 def _parts_evaluated_once(node: ast.expr) -> list[ast.expr]:
-    """Return the parts of an expression that Python evaluates once, whatever their values."""
+    """Return the parts of an expression that Python evaluates exactly once, whatever their values."""
     match node:
         case ast.Lambda():
             return []
@@ -164,7 +167,7 @@ def _moved_tensor(node: ast.expr) -> ast.expr | None:
 
 
 def _run_after_call(site: Site, function: FunctionNode, ending: _Ending) -> dict[str, str] | None:
-    """Return new source texts in which the compiled function returns what its end needs, which runs after the call."""
+    """Return source texts in which a function's end runs after the compiled call, which returns what the end needs."""
     draft, (first, *_), last = site.draft, ending.statements, ending.statements[-1]
     if not draft.has_own_lines(first) or not draft.has_own_lines(last) or not _can_split(function, ending):
         return None
@@ -185,8 +188,8 @@ def _run_after_call(site: Site, function: FunctionNode, ending: _Ending) -> dict
 
 
 def _can_split(function: FunctionNode, ending: _Ending) -> bool:
-    """Return whether all names in the function can be followed, and no string has lines that could be indented."""
-    if any(isinstance(part, _UNFOLLOWED_CODE) for statement in ending.head for part in ast.walk(statement)):
+    """Return whether all names in the function can be followed, and no string at its end has several lines."""
+    if any(isinstance(part, _UNSUPPORTED_NODES) for statement in ending.head for part in ast.walk(statement)):
         return False
     parts = [part for statement in ending.statements for part in ast.walk(statement)]
     return not any(isinstance(part, ast.Global) for part in ast.walk(function)) and not any(
@@ -209,7 +212,7 @@ def _names_needed(ending: _Ending) -> list[str] | None:
 
 
 def _names_surely_bound(statements: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that statements bind whatever happens, without variables of comprehensions."""
+    """Return the names that statements bind in any case, without the variables of comprehensions."""
     names: set[str] = set()
     for statement in statements:
         match statement:

@@ -40,8 +40,8 @@ class _ExpertLoop:
     """A loop over the indices of the experts that occur in a tensor.
 
     ``assignment`` assigns these indices to a name, if the loop runs over a name. ``index_names`` contains the loop's
-    variable, and the name to which the body's first statement assigns it as a Python number, if any. It selects
-    a module from the module list, such as "self.experts".
+    variable, and the name to which the body's first statement assigns it as a Python number, if any. The
+    index selects a module from ``module_list``, such as "self.experts".
     """
 
     loop: ast.For
@@ -222,9 +222,9 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
 
     tests: list[ast.If] = []
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
-        if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
-            tests += skips
+        shortcuts = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
+        if shortcuts and _changes_only_rows(site, loop, [node for node in loop.body if node not in shortcuts]):
+            tests += shortcuts
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
         splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])

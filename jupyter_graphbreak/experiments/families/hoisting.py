@@ -1,4 +1,4 @@
-"""Move code that needs nothing a compiled function computes before or around its call, or drop a harmless context."""
+"""Move independent code out of a compiled function, before or around its call, or drop a harmless context."""
 
 from __future__ import annotations
 
@@ -166,9 +166,9 @@ def _propose_wrapping(
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
     draft = site.draft
-    simple = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
+    simple_statements = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
-        isinstance(statement, simple) for statement in block.body
+        isinstance(statement, simple_statements) for statement in block.body
     ):
         return None
     return [draft.text_of(node) for node in block.body]

@@ -22,7 +22,7 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` if none does.
+    """Return a change that writes a line's indices, wherever its function uses them, with ``select()``; else ``None``.
 
     The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
@@ -140,8 +140,9 @@ def _splices_for_vector(site: Site, subscript: ast.Subscript, index: ast.expr) -
     if isinstance(subscript.ctx, ast.Load):
         indices = _indices(subscript)
         dimension = sum(
-            isinstance(earlier, ast.Slice) or (isinstance(earlier, ast.Constant) and earlier.value is None)
-            for earlier in indices[: indices.index(index)]
+            isinstance(earlier_index, ast.Slice)
+            or (isinstance(earlier_index, ast.Constant) and earlier_index.value is None)
+            for earlier_index in indices[: indices.index(index)]
         )
         end = site.draft.end_of(subscript)
         splices.append(Splice(end, end, f".squeeze({dimension})" if dimension else "[0]"))

@@ -406,7 +406,7 @@ def _names_at_top_level(draft: Draft, class_name: str) -> Iterator[str]:
 
 
 def _creates_object(value: ast.expr, class_name: str) -> bool:
-    """Return whether an expression, such as ``Net().to(device)``, is an object of a class that it creates."""
+    """Return whether an expression creates and returns an object of a class, as ``Net().to(device)`` does."""
     match value:
         case ast.Call() if called_name(value) == class_name:
             return True

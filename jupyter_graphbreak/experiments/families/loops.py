@@ -49,7 +49,7 @@ _COMPUTING_METHODS = frozenset({
     "min", "norm", "numel", "ones", "ones_like", "pow", "rand", "rand_like", "randn", "randn_like", "sigmoid", "sin",
     "size", "softmax", "sqrt", "square", "std", "sum", "tanh", "tensor", "tolist", "var", "zeros", "zeros_like",
 })  # fmt: skip
-#: Builtin functions whose results share no memory with their arguments. ``max`` may return one of its arguments.
+#: Builtin functions whose results share no memory with their arguments, unlike ``max``, which may return an argument.
 _COMPUTING_FUNCTIONS = frozenset({"abs", "float", "int", "len", "print", "round", "sum"})
 _WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
 
@@ -111,7 +111,7 @@ def _propose_run_to_end(
     exit_statements: Sequence[ast.stmt],
     further_splices: Sequence[Splice | None] = (),
 ) -> Iterator[Proposal]:
-    """Yield changes that run a loop to its end; its counter then is a tensor or, in a second change, a number.
+    """Yield changes that run a loop to its end, after which its counter is a tensor or, in a second change, a number.
 
     The parameters are those of :func:`_splices_to_run_to_end`.
     """

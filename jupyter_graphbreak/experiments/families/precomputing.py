@@ -49,8 +49,8 @@ _MAX_TITLE_EXPRESSION_LENGTH = 40
 class ReadExpressions(NamedTuple):
     """The expressions that a function reads, such as ``self.step``, by the kind of their values.
 
-    ``plain_values`` includes containers of such values. ``varied_values`` are the numbers that varied between the
-    calls, and the tensors with a size that varied.
+    ``plain_values`` are those that neither are nor contain tensors or other objects. ``varied_values`` are the sizes,
+    numbers, flags, strings and lists of numbers that varied between the calls.
     """
 
     plain_values: Collection[str]

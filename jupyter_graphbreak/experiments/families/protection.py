@@ -114,7 +114,11 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
         return _names_in_direct_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_in_direct_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    looked_up = (
+        _names_in_direct_lookup(draft, part) & parameters_of(function)
+        for function in functions
+        for part in ast.walk(function)
+    )
     return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(draft, node)
 
 
@@ -335,11 +339,13 @@ def _uses_of_optional_values(
 
 def _optional_parameters(function: FunctionNode) -> Iterator[str]:
     """Yield the parameters that are ``None`` by default, or may be ``None`` according to their annotations."""
-    spec = function.args
-    positional_parameters = [*spec.posonlyargs, *spec.args]
-    defaults = dict(zip(reversed(positional_parameters), reversed(spec.defaults), strict=False))
-    defaults |= {arg: value for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None}
-    for arg in (*positional_parameters, *spec.kwonlyargs):
+    arguments = function.args
+    positional_parameters = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(reversed(positional_parameters), reversed(arguments.defaults), strict=False))
+    defaults |= {
+        arg: value for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is not None
+    }
+    for arg in (*positional_parameters, *arguments.kwonlyargs):
         if _is_none(defaults.get(arg)) or _allows_none(arg.annotation):
             yield arg.arg
 

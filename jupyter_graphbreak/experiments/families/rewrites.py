@@ -126,13 +126,13 @@ def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
     test = getattr(statement, "test", None)
     if not isinstance(statement, ast.If | ast.While) or not isinstance(test, ast.BoolOp):
         return
-    moved = [value for value in test.values[1:] if _is_python_operand(value)]
-    others = [value for value in test.values if value not in moved]
-    if not moved or not all(map(has_no_side_effects, others)):
+    moved_operands = [value for value in test.values[1:] if _is_python_operand(value)]
+    other_operands = [value for value in test.values if value not in moved_operands]
+    if not moved_operands or not all(map(has_no_side_effects, other_operands)):
         return
     sign, result = (" and ", "false") if isinstance(test.op, ast.And) else (" or ", "true")
-    operands = [as_operand(draft.text_of(value)) for value in (*moved, *others)]
-    names = sign.join(operands[: len(moved)])
+    operands = [as_operand(draft.text_of(value)) for value in (*moved_operands, *other_operands)]
+    names = sign.join(operands[: len(moved_operands)])
     yield from site.propose_edit(
         FAMILY,
         f"Test `{names}` first: its value is known while compiling",

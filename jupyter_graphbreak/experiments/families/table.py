@@ -63,7 +63,10 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
         try:
             for proposal in propose(problem):
                 change = proposal.texts, proposal.settings, proposal.code
-                if all(change != (earlier.texts, earlier.settings, earlier.code) for earlier in proposals):
+                if all(
+                    change != (earlier_proposal.texts, earlier_proposal.settings, earlier_proposal.code)
+                    for earlier_proposal in proposals
+                ):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such source code
             note_fault(f"the family {name}", fault)

@@ -15,8 +15,8 @@ import torch
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import (

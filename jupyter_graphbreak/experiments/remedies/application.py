@@ -312,12 +312,12 @@ def replace_functions(
 _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 
-def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
+def _counterparts(old_code_objects: list[CodeType], new_code_objects: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_code_objects, new)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, new_code_objects)):
         by_name[code.co_qualname].append(code)
     counterparts: _Counterparts = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_code_objects, old)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, old_code_objects)):
         if by_name[code.co_qualname]:
             counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return counterparts
@@ -332,12 +332,12 @@ def _counterpart(counterparts: _Counterparts, code: CodeType) -> CodeType | None
 
 
 @hide_python_warnings()
-def _new_definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
+def _new_definitions(old_text: str, new_text: str, filename: str) -> list[NewDefinition]:
     """Return the top-level imports that the new text adds, and the functions that it adds or decorates differently."""
-    decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
+    decorators_before = {name: _decorators(node) for name, node in _top_definitions(old_text).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
-        for name, node in _top_definitions(new).items()
+        for name, node in _top_definitions(new_text).items()
         if decorators_before.get(name) != _decorators(node)
     ]
 

@@ -70,8 +70,8 @@ class CompiledRun:
 IsPromising = Callable[[CompiledRun], bool]
 
 
-class OpenProgram(NamedTuple):
-    """A program to compile while its change is applied, the copies that it runs on, and the finder of its cells."""
+class ProgramOnCopies(NamedTuple):
+    """A function to compile while a change is applied, the copies that it uses, and a function that finds its cells."""
 
     call: Callable[..., Any]
     subject: Subject
@@ -82,11 +82,11 @@ class OpenProgram(NamedTuple):
 def run_on_inputs(
     original: UncompiledOriginal,
     backend: Any,
-    program: OpenProgram,
+    program: ProgramOnCopies,
     cases: list[ReferenceCase],
     is_promising: IsPromising,
 ) -> CompiledRun:
-    """Compile a program with a backend, and run it on inputs of the original while it is promising."""
+    """Compile a program with a backend, and run it on inputs of the original as long as it is promising."""
     _, subject, change, find_cell = program
     backend = clone_backend(backend)
 
@@ -94,7 +94,7 @@ def run_on_inputs(
         return original.entry.compile(function, backend)
 
     inner = InnerModules(subject, change.inner_targets, compile_here)
-    compiled = inner.wrap_call(program.call) if change.compiles_inner_function else compile_here(program.call)
+    compiled_call = inner.wrap_call(program.call) if change.compiles_inner_function else compile_here(program.call)
     backend_to_force = backend if change.compiles_inner_function else None
     start, time_left = time.monotonic(), seconds_left()
 
@@ -108,7 +108,7 @@ def run_on_inputs(
                 is_late = time.monotonic() - start > time_left * _SHARE_OF_RUN
                 if earlier_run is not None and (is_late or not is_promising(earlier_run.with_more_results(results))):
                     break
-                results.append(original.run(compiled, subject, case))
+                results.append(original.run(compiled_call, subject, case))
         return *build_with_files(recording.records), results
 
     report, files, results = run_compiled(cases[:1])

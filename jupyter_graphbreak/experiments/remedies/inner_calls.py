@@ -323,7 +323,7 @@ def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
 class CallNode:
     """The calls from one caller to one function, or to one module's method; the code of the root is ``None``.
 
-    ``module`` is set if the function is its ``forward`` or, unless its class is PyTorch's, any of its public methods.
+    ``module`` is set if the function is a module's ``forward`` or, unless the class is PyTorch's, any public method.
     ``method`` is the function's name. It is empty if ``Module.compile`` affects the call: the call goes through
     ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     """
@@ -375,9 +375,9 @@ def record_calls(
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
     Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
-    separately. With ``ignores_updates``, only operations count whose result requires a gradient or that a module's
-    ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of averages
-    and metrics.
+    separately. With ``ignores_updates``, only those operations count whose result requires a gradient or that a
+    module's ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of
+    averages and metrics.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
@@ -454,8 +454,8 @@ def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
 def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
-    top = (path or "").partition("/")[0].removesuffix(".py")
-    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
+    top_package = (path or "").partition("/")[0].removesuffix(".py")
+    return path is not None and (top_package in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:

@@ -139,10 +139,10 @@ class UncompiledOriginal:
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
-            derived = self._reference.cases(time_budget=self._time_budget())
+            candidate_cases = self._reference.cases(time_budget=self._time_budget())
             if has_compiler:
                 self._reference.shrink()
-            derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
+            derived_cases = [case for case in candidate_cases if _stays_finite(case.input, entry.arguments)]
             if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 derived_cases = [
                     case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
@@ -179,12 +179,12 @@ class UncompiledOriginal:
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
-            kind, raised = _kind_of_edge_case(case), case.expected_result.error
+            kind, error = _kind_of_edge_case(case), case.expected_result.error
             if case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
                 continue
-            if raised is None:
+            if error is None:
                 accepted_cases.setdefault(case.input.different_kind or kind, case)
             elif not kind.startswith("size") and not case.input.different_kind:
                 refused_cases.setdefault(kind, case)
@@ -320,8 +320,8 @@ class UncompiledOriginal:
                         }
                         needed_numbers |= {number} if new_results & missing_results else set()
                         missing_results -= new_results
-            additional = (cases[number] for number in sorted(needed_numbers))
-            chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
+            additional_cases = (cases[number] for number in sorted(needed_numbers))
+            chosen_inputs += [case for case in additional_cases if not any(case is other for other in chosen_inputs)]
         if missing_results:
             return chosen_inputs, False
         return chosen_inputs, True if any(
@@ -352,7 +352,7 @@ class UncompiledOriginal:
                 results.clear()
                 with contextlib.suppress(LineLimitError), limit_lines():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
-                return {(number, result) for number, recorded in results.items() for result in recorded}
+                return {(number, result) for number, results_of_test in results.items() for result in results_of_test}
 
             def results_for(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
@@ -410,8 +410,8 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
-    raised = case.expected_result.error
-    return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
+    error = case.expected_result.error
+    return case.input.has_different_size and error is not None and not is_raised_by_operation(error)
 
 
 def _error_depends_on_values(input_: Input, error: Exception) -> bool:

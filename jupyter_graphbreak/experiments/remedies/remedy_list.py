@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK
 from jupyter_graphbreak.experiments.remedies.change import decision_remedy, do_settings_conflict, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
@@ -36,7 +36,8 @@ from jupyter_graphbreak.report.schema import Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+    from jupyter_graphbreak.experiments.remedies.candidates import Candidate
+    from jupyter_graphbreak.experiments.remedies.search import Search
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
@@ -71,9 +72,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 def _user_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
     user_source_ids = {source.id for source in report.sources if source.kind != "library"}
-    compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
+    compiled_functions = {
+        (frame.location.source, frame.function) for frame in report.frames if frame.location is not None
+    }
     last = next((location for location in reversed(break_.stack) if location.source in user_source_ids), None)
-    return last if last is not None and last.code and (last.source, last.function) in compiled else None
+    return last if last is not None and last.code and (last.source, last.function) in compiled_functions else None
 
 
 def _code_of_call(call: Location) -> str:

@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numb
 from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
-from jupyter_graphbreak.experiments.remedies.compiled_run import OpenProgram, run_on_inputs
+from jupyter_graphbreak.experiments.remedies.compiled_run import ProgramOnCopies, run_on_inputs
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
@@ -268,7 +268,7 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                program = OpenProgram(subject.call, subject, Change(), self.program.find_cell)
+                program = ProgramOnCopies(subject.call, subject, Change(), self.program.find_cell)
                 with compile_separately(subject.call):
                     return run_on_inputs(self._uncompiled_original, self.backend, program, chosen_cases, is_promising)
 
@@ -363,7 +363,7 @@ class TrialRunner:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_break_ids, diffs, 0
-        ran_uncompiled = findings.input_count
+        uncompiled_input_count = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
@@ -395,7 +395,7 @@ class TrialRunner:
             findings = self._compare_on_different_kinds(candidate, removed_break_ids, findings)
         diffs, input_count = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
-        has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = candidate.equals_original_uncompiled or uncompiled_input_count == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
             has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
@@ -445,11 +445,9 @@ class TrialRunner:
         further_run: CompiledRun,
     ) -> bool:
         """Return whether a changed program has none of the removed breaks in a further run."""
-        all_before = [*self.original.breaks, *original_run.breaks]
-        return (
-            removed_break_ids
-            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_break_ids
-        )
+        all_breaks_before = [*self.original.breaks, *original_run.breaks]
+        texts = self._changed_texts(candidate.change)
+        return removed_break_ids <= compare_breaks(all_breaks_before, further_run.breaks, texts).removed_break_ids
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -564,7 +562,7 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
-            program = OpenProgram(call, subject, change, find_cell)
+            program = ProgramOnCopies(call, subject, change, find_cell)
             return run_on_inputs(self._uncompiled_original, self.backend, program, cases, is_promising)
 
 

@@ -20,9 +20,9 @@ def reduce_script(
     """Return the reduced script, and the number of reduction steps."""
     tried_scripts = {ast.unparse(tree)}
     step_count = 0
-    progress = True
-    while progress:
-        progress = False
+    made_progress = True
+    while made_progress:
+        made_progress = False
         for changes in (
             _without_statements,
             _with_simpler_statement,
@@ -38,7 +38,7 @@ def reduce_script(
                 )
                 if smaller_tree is None:
                     break
-                tree, step_count, progress = smaller_tree, step_count + 1, True
+                tree, step_count, made_progress = smaller_tree, step_count + 1, True
             if is_time_up():
                 return tree, step_count
     return tree, step_count

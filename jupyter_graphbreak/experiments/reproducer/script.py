@@ -140,10 +140,10 @@ def _call_texts(
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            rebuilt = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+            rebuilt_arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
-        arguments = _arguments_text(writer, first_arguments, rebuilt)
+        arguments = _arguments_text(writer, first_arguments, rebuilt_arguments)
         texts.append(_CallText(_state_changes(writer, entry, earlier_call, call), arguments))
     return texts
 

@@ -68,7 +68,7 @@ def _sparse_text(tensor: torch.Tensor, *, uses_values: bool) -> str:
 
 
 def plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the data of a tensor, if its class adds nothing but methods, as a plain tensor."""
+    """Return the data of a tensor as a plain tensor; raise an UnwritableError if its class adds more than methods."""
     class_ = type(tensor)
     if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or overrides_torch_dispatch(class_):
         raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")

@@ -111,9 +111,9 @@ class ScriptWriter:
         """Return the script: imports, definitions, and then ``final_statements``."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
-        future = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
+        future_imports = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
         tree = ast.Module(
-            [*future, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
+            [*future_imports, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
         )
         return ast.fix_missing_locations(tree)
 

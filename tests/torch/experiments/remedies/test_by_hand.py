@@ -97,9 +97,8 @@ def _check_claim(original: _UnchangedProgram, report: Report, remedy: Remedy, fo
         assert evidence.breaks_after < evidence.breaks_before
         assert changed_runs.op_count or not original.compiled.op_count, f"{description}nothing is compiled any more"
         if not evidence.breaks_after:
-            observe_runs(
-                lambda: make_changed_program(fullgraph=True), ["as given"]
-            )  # it raises an error if a break is left
+            # This raises an error if a break is left.
+            observe_runs(lambda: make_changed_program(fullgraph=True), ["as given"])
     for variant in variants:
         expected, actual = original.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)

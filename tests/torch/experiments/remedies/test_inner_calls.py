@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+_numbers = itertools.count(1)
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
@@ -61,7 +62,7 @@ import torch
 
 
 def half(x, k):
-    return torch.sin(x) * 0.5 + k
+    return torch.sin(x).neg().exp().log().neg() * 0.5 + k
 
 
 @torch.compile(backend="eager")
@@ -186,10 +187,6 @@ class Deep(nn.Module):
 model = Deep()
 compiled = torch.compile(model, backend="eager")
 """
-
-
-_numbers = itertools.count(1)
-
 BACKWARD_PROGRAM = """\
 import torch
 

@@ -18,10 +18,11 @@ from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 from jupyter_graphbreak.experiments.remedies import compiled_run, finding, search, trial_runner
+from jupyter_graphbreak.experiments.remedies.candidates import Candidate
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+from jupyter_graphbreak.experiments.remedies.search import Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
 from jupyter_graphbreak.experiments.trial import outcome, time_limit
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
@@ -287,6 +288,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
         print("halfway")  # noqa: T201 - the break
         return x * 2
 
+    monkeypatch.undo()  # without the fixture that gives trials ample time
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
     for module in (compiled_run, finding, trial_runner, search, time_limit):
@@ -339,7 +341,8 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
     monkeypatch.setattr(compiled_run, "_SHARE_OF_RUN", 0.0)
     report = jupyter_graphbreak.try_remedies(torch.compile(branch, backend="eager"), torch.ones(3))
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in working} == {"there was no time to try all inputs"}
+    reasons = {remedy.reason for remedy in working if "torch.cond" not in remedy.title}
+    assert reasons == {"there was no time to try all inputs"}
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
 
 

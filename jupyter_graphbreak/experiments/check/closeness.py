@@ -273,7 +273,8 @@ class _Noise:
         if not self._size:
             return value.double()
         # This needs one small buffer besides the result, because the tensors of a state may be large.
-        factors = torch.rand(value.numel(), dtype=torch.float64, generator=self._generator).to(value.device)
+        generator = self._generator
+        factors = torch.rand(value.numel(), dtype=torch.float64, generator=generator).to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
         buffer = torch.empty(min(_NOISE_CHUNK, value.numel()), dtype=torch.float64, device=value.device)
         for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):

@@ -121,8 +121,8 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
     The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
-    shorter and longer lists. A function may reject them. The state contains the numbers, flags, strings and tensors in
-    globals, closures and attributes that it reads, by name.
+    shorter and longer lists. A function may reject them. ``state`` contains the numbers, flags, strings and tensors
+    that the function reads from globals, closures and attributes, by name.
     """
     call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.

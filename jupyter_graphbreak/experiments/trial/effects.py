@@ -210,8 +210,8 @@ def _capture_records(
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
-    Handlers and filters have replacements by their ids. Handlers without one receive nothing, and filters without one
-    are ignored.
+    ``handlers`` and ``filters`` contain replacements, by the ids of the originals. Handlers without a replacement
+    receive nothing, and filters without one are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter

@@ -340,7 +340,7 @@ _GETTERS_AND_SETTERS = (
 
 
 def _default_parts() -> Iterator[StatePart]:
-    """Yield the defaults and limits of the process that functions of modules set."""
+    """Yield the defaults and limits of the process that functions such as ``sys.setrecursionlimit`` set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
@@ -378,7 +378,7 @@ def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Call
 
 
 def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Return functions that read and restore a list of ``sys``, both the list object and its items."""
+    """Return functions that read and restore a list in ``sys``, both the list object and its items."""
 
     def write(saved_value: Identities) -> None:
         content, *items = saved_value.items

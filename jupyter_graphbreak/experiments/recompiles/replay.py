@@ -37,7 +37,7 @@ DEFAULT_OWNER = "model"
 
 @dataclass(frozen=True)
 class RepeatedCall:
-    """A call to repeat, which the run may not have made: then it is unseen.
+    """A call to repeat. It is unseen if the run did not make it.
 
     ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
     contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
@@ -55,8 +55,8 @@ class RepeatedCall:
 class Adjustment:
     """A change to make when calls are repeated.
 
-    ``lines`` run before each call, with the names of parameters, globals and the called module, and replace the numbers
-    at some paths with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
+    ``lines`` run before each call; they can use parameters, globals and the called module by name, and they replace the
+    numbers at the paths ``replaced_numbers`` with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
     """
 
     lines: tuple[str, ...] = ()

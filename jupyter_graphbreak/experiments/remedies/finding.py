@@ -320,9 +320,9 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_break_ids: C
 
 def _why_not_tried(edit: EditedCells | Patch, recorded_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
-    effect = next((effect for effect in recorded_entries.effects if not recorded_entries.entries), None)
-    if effect is not None:
-        side_effect = f"running the function again would have a side effect (it {effect.description})"
+    if recorded_entries.effects and not recorded_entries.entries:
+        description = recorded_entries.effects[0].description
+        side_effect = f"running the function again would have a side effect (it {description})"
         return f"{edit.title} was not tried: {side_effect}."
     return _no_effect_message(edit)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -50,47 +50,12 @@ class RunBreaks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CompiledRun:
-    """One compiled run of the program on several inputs, with one report for the first and one for all others.
-
-    It is complete if the program ran on every input that the original accepts. If not, it ran out of time.
-    """
-
-    report: Report
-    other_inputs_report: Report | None
-    files: dict[str, str]
-    results: list[Result]
-    other_inputs_files: dict[str, str] = field(default_factory=dict)
-    is_complete: bool = True
-
-    @property
-    def breaks(self) -> list[RunBreaks]:
-        """The breaks of the first call, and those on all other inputs."""
-        other_inputs_breaks = (
-            [RunBreaks(self.other_inputs_report, self.other_inputs_files)]
-            if self.other_inputs_report is not None
-            else []
-        )
-        return [RunBreaks(self.report, self.files), *other_inputs_breaks]
-
-    def with_more_results(self, results: list[Result]) -> CompiledRun:
-        """Return this run with the results on further inputs."""
-        return replace(self, results=[*self.results, *results])
-
-    def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
-        first_function = [frame.function for frame in original.report.frames[:1]]
-        captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
-        return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
-
-
-@dataclass(frozen=True)
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
-    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
-    which they occurred.
+    The lines of removed breaks no longer break on any input. For each break whose lines now break only for a different
+    cause, the mapping contains one of the breaks that are there now, by the old break's id. The new breaks are on lines
+    where the original program does not break, in the order in which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -295,9 +260,9 @@ def _functions_over_recompile_limit(report: Report) -> set[str]:
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
-    """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
+    """Describe a break of a changed program, with the name of its source unless that is the only cell.
 
-    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
+    The line is that of the old text, if the change left it unchanged. The texts are those of :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:

@@ -43,9 +43,9 @@ def computes_gradients(original: UncompiledOriginal) -> bool:
 def find_different_second_derivative(
     original: UncompiledOriginal, open_changed_program: Callable[[], AbstractContextManager[tuple[Any, Subject]]]
 ) -> str | None:
-    """Describe an input for which computing both branches gives different second derivatives; ``None`` without one.
+    """Describe an input for which computing both branches gives different second derivatives, if any.
 
-    The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite. Only calls
+    The derivative of the branch that is not taken is multiplied by zero, which gives NaN if it is infinite. Only calls
     whose results require gradients are compared: other calls are unlikely to be differentiated twice.
     """
     if not original.cases[0].expected_result.gradients:

@@ -5,23 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options
-from jupyter_graphbreak._torch_compat.configuration import force_backend, use_eager_random_numbers
-from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
-from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
 from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
+from jupyter_graphbreak.experiments.remedies.compiled_run import OpenProgram, run_on_inputs
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
-    CompiledRun,
     EdgeFindings,
     break_summary,
     compare_breaks,
@@ -41,22 +37,20 @@ from jupyter_graphbreak.experiments.remedies.second_derivatives import (
 )
 from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
-from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
-from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
-from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.remedies.compiled_run import CompiledRun, IsPromising
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, WatchedCondition
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
@@ -90,8 +84,6 @@ _SELECTION_CALL = ".where("
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
-#: The share of the remaining time after which a program does not run on further inputs.
-_SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
@@ -99,10 +91,6 @@ _BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
-
-
-#: Returns whether a program may still work, given a run of it. If not, it does not run on further inputs.
-IsPromising = Callable[[CompiledRun], bool]
 
 
 @dataclass(frozen=True)
@@ -280,10 +268,9 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
+                program = OpenProgram(subject.call, subject, Change(), self.program.find_cell)
                 with compile_separately(subject.call):
-                    return self._run_all(
-                        subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
-                    )
+                    return run_on_inputs(self._uncompiled_original, self.backend, program, chosen_cases, is_promising)
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
@@ -577,65 +564,8 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
-            return self._run_all(call, subject, change, cases, find_cell, is_promising)
-
-    def _run_all(
-        self,
-        call: Any,
-        subject: Subject,
-        change: Change,
-        cases: list[ReferenceCase],
-        find_cell: FindCell,
-        is_promising: IsPromising,
-    ) -> CompiledRun:
-        backend = clone_backend(self.backend)
-
-        def compile_here(function: Any) -> Any:
-            return self.entry.compile(function, backend)
-
-        inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.wrap_call(call) if change.compiles_inner_function else compile_here(call)
-        backend_to_force = backend if change.compiles_inner_function else None
-
-        start, time_left = time.monotonic(), seconds_left()
-
-        def is_late() -> bool:
-            """Return whether the program has used its share of the time."""
-            return time.monotonic() - start > time_left * _SHARE_OF_RUN
-
-        def run_compiled(
-            chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
-        ) -> tuple[Report, dict[str, str], list[Result]]:
-            results: list[Result] = []
-            with force_backend(backend_to_force), recorder.record(find_cell) as recording:
-                recording.describe_device(Device("auto", default_device_name()))
-                for case in chosen_cases:
-                    if earlier_run is not None and (
-                        is_late() or not is_promising(earlier_run.with_more_results(results))
-                    ):
-                        break
-                    results.append(self._uncompiled_original.run(compiled, subject, case))
-            return *build_with_files(recording.records), results
-
-        report, files, results = run_compiled(cases[:1])
-        first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].error is not None and cases[0].expected_result.error is None
-        if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
-            return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected_result.error is None]
-        other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
-        run = CompiledRun(
-            report,
-            other_inputs_report,
-            files,
-            [*results, *more_results],
-            other_inputs_files,
-            is_complete=len(more_results) == len(accepted_cases),
-        )
-        refused_cases = cases[1 + len(accepted_cases) :]
-        if refused_cases and run.is_complete:  # breaks on inputs that both programs refuse do not matter
-            run = run.with_more_results(run_compiled(refused_cases, run)[2])
-        return run
+            program = OpenProgram(call, subject, change, find_cell)
+            return run_on_inputs(self._uncompiled_original, self.backend, program, cases, is_promising)
 
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:

@@ -221,8 +221,8 @@ def _comes_from_graph_check(original_error: BaseException, error: BaseException)
 
 
 def describe_error(error: BaseException | None) -> str:
-    """Return the type of an exception and the first line of its message, shortened."""
-    message = _message(error).strip().partition("\n")[0]
+    """Return the type of an exception and the first line of its message, shortened, without a final period."""
+    message = _message(error).strip().partition("\n")[0].rstrip(".")
     return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_QUOTE_LENGTH)
 
 

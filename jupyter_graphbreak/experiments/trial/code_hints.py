@@ -57,6 +57,16 @@ def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in code_objects)
 
 
+def raises_to_variable_powers(arguments: Arguments, fn: Callable[..., Any]) -> bool:
+    """Return whether code has a ``**`` whose exponent is not a constant."""
+    code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
+    return any(
+        instruction.argrepr in {"**", "**="} and exponent.opname != "LOAD_CONST"
+        for code in dict.fromkeys(code_objects)
+        for exponent, instruction in itertools.pairwise(dis.get_instructions(code))
+    )
+
+
 def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a function that tells whether code may use a tensor as indices or counts."""
     used_objects = fn, *arguments.values()

@@ -197,9 +197,12 @@ def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a zero-dimensional tensor with the first number of a changed tensor, if its dtype is of the given kind."""
-    becomes_scalar = contains_numbers(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
+    """Return a zero-dimensional tensor with the first element of a changed tensor, if it is a flag or of the kind."""
+    if not value.numel():
+        return value
+    if value.dtype == torch.bool:
+        return change(value).reshape(-1)[0]
+    return change(value).reshape(-1)[0].to(dtype) if contains_numbers(value, is_floating=is_floating) else value
 
 
 def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
@@ -208,7 +211,12 @@ def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
 
 
 def convert_numbers(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a changed tensor with a different dtype, if its original dtype is of the given kind."""
+    """Return a changed tensor with a different dtype, if its original dtype is of the given kind.
+
+    A tensor of flags is changed and keeps its dtype.
+    """
+    if value.dtype == torch.bool:
+        return change(value)
     if not contains_numbers(value, is_floating=is_floating):
         return value
     changed_tensor = change(value)
@@ -226,5 +234,5 @@ def transpose(value: torch.Tensor) -> torch.Tensor:
 
 
 def triple(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers."""
-    return value * 3
+    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers, or unchanged flags."""
+    return value if value.dtype == torch.bool else value * 3

@@ -234,7 +234,7 @@ class _Comparison:
         self._compared_pairs: set[tuple[int, int]] = set()
 
     def _is_ignored(self, path: _Path, prefix: str = "") -> bool:
-        """Return whether differences at a path are ignored. With ``collects_paths``, first ignore the path."""
+        """Return whether differences at a path are ignored. With ``collects_paths``, ignore the path from now on."""
         name = f"{prefix}{_path_string(path)}" if self._collects_paths or self.ignored_paths else ""
         if self._collects_paths:
             self.ignored_paths.add(name)

@@ -96,6 +96,36 @@ def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
     return x - x.mean()
 
 
+def divide_by_share(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Divide by the share of a mask: integers become floating-point numbers only if the mask is not empty."""
+    share = mask.float().mean().item()
+    x = x * mask
+    return x / share if share > 0 else x
+
+
+def divide_by_count(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Divide by a count, which is zero for tensors of zeros: the other branch then has no gradient."""
+    y = torch.where(x.abs() > threshold, x, 0.0)
+    count = int((y != 0).sum())
+    if count == 0:
+        return y
+    return y / count
+
+
+def halve_if_bright(image: torch.Tensor) -> torch.Tensor:
+    """Halve integers with `//`, which has no gradient for floating-point numbers."""
+    if image.max() > 200:
+        image = image // 2
+    return image + 100
+
+
+def multiply_by_sign(x: torch.Tensor) -> torch.Tensor:
+    """Multiply by 1 or -1, which is a Python number."""
+    total = x.sum()
+    sign = 1 if total > 0 else -1
+    return x * sign
+
+
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -208,3 +238,29 @@ def test_reading_values_one_by_one_works_on_what_ran_because_a_column_differs() 
     (remedy,) = [remedy for remedy in remedies if "one by one" in remedy.title]
     assert remedy.verdict == "works on what ran"
     assert (remedy.reason or "").endswith("with x as a column")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "reason"),
+    [
+        (
+            divide_by_share,
+            (torch.ones(3, requires_grad=True), torch.tensor([True, False, True])),
+            "with int64 tensors, zero",
+        ),
+        (multiply_by_sign, (torch.ones(2),), "with zero-dimensional int32 tensors"),
+        (halve_if_bright, (torch.tensor([10, 250], dtype=torch.uint8),), "with float32 tensors that require gradients"),
+        (divide_by_count, (torch.ones(2), 0.5), "all tensors zero, tensors that require gradients"),
+    ],
+)
+def test_integers_flags_and_zeros_take_part_in_edge_inputs(
+    program: Callable[..., torch.Tensor], arguments: tuple[Any, ...], reason: str
+) -> None:
+    working = [
+        remedy
+        for remedy in remedies_of(program, *arguments)
+        if remedy.verdict in WORKING and "Compute both branches with torch.where" in remedy.title
+    ]
+    assert working
+    assert "works" not in {remedy.verdict for remedy in working[:1]}
+    assert reason in (working[0].reason or "")

@@ -337,7 +337,7 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
         return x * 2 if x.sum() > 0 else x - 1
 
     monkeypatch.setattr(compiled_run, "_SHARE_OF_RUN", 0.0)
-    report = jupyter_graphbreak.try_remedies(torch.compile(branches, backend="eager"), torch.ones(3))
+    report = jupyter_graphbreak.try_remedies(torch.compile(branch, backend="eager"), torch.ones(3))
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert {remedy.reason for remedy in working} == {"there was no time to try all inputs"}
     assert {remedy.verdict for remedy in working} == {"works on what ran"}
@@ -373,7 +373,7 @@ def test_a_change_that_was_not_tried_does_not_count_as_failed() -> None:
     )  # fmt: skip
     untried_result = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
-    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried)
+    candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried_result)
     finished_search: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_break_ids=[goal], faults=[], part_with_one_break=None
     )

@@ -350,7 +350,7 @@ def test_numbers_that_were_constants_in_trials_stay_variable_in_later_code() -> 
     state: Any = getattr(symbolic_convert, "TensorifyState", None)
     if state is None:
         pytest.skip("this PyTorch keeps no such numbers")
-    net = Scaled()
+    net = NetWithBreak()
     compiled = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
     torch._dynamo.reset()
     with jupyter_graphbreak.capture(entries=True) as run:

@@ -214,10 +214,10 @@ def test_an_any_test_is_dropped() -> None:
 
 def test_a_change_in_place_stays_in_place() -> None:
     (first, second, *_) = proposed_texts(
-        "branch", problem(make_function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0")
+        "branch", problem(function_text("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0")
     )
-    assert first == make_function("x += torch.where(x.max() > 0, 2, 0)", "return x")
-    assert second == make_function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
+    assert first == function_text("x += torch.where(x.max() > 0, 2, 0)", "return x")
+    assert second == function_text("x -= torch.where(x.max() > 0, -2, 0)", "return x")
 
 
 def test_tensors_that_a_loop_changes_in_place_are_multiplied_by_one_instead() -> None:

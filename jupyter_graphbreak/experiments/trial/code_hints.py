@@ -57,7 +57,7 @@ def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in code_objects)
 
 
-def raises_to_variable_powers(arguments: Arguments, fn: Callable[..., Any]) -> bool:
+def uses_variable_exponents(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code has a ``**`` whose exponent is not a constant."""
     code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
     return any(

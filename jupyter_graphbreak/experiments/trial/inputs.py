@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     index_predicate,
     looks_like_indices,
     numbers_in_code,
-    raises_to_variable_powers,
+    uses_variable_exponents,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     fill_with,
@@ -162,9 +162,9 @@ class OriginalCall:
         return index_predicate(self.arguments, self.fn)
 
     @functools.cached_property
-    def may_be_exponents(self) -> bool:
-        """Whether code may raise a Python number to the power of a number that it reads."""
-        return raises_to_variable_powers(self.arguments, self.fn)
+    def has_variable_exponents(self) -> bool:
+        """Whether code computes a power whose exponent is not a constant."""
+        return uses_variable_exponents(self.arguments, self.fn)
 
     def differs_from(self, arguments: Arguments) -> bool:
         """Return whether other arguments differ from the original ones."""

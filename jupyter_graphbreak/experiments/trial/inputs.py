@@ -213,9 +213,6 @@ def derived_inputs(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
             yield call.make_input(f"{description}, random", changed_arguments)
 
 
-# --- Changed values of tensors ---
-
-
 def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
     named_values = [(name, value) for name, value in call.by_name.items() if tensors_in(value)]
     if not named_values:
@@ -240,9 +237,6 @@ def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
     yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negate(randomize(tensor)))
     yield f"{target} with a nan", lambda tensor: replace_first(tensor, float("nan"))
     yield f"{target} with an inf", lambda tensor: replace_first(tensor, float("inf"))
-
-
-# --- Changed Python values and sizes ---
 
 
 def _python_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:

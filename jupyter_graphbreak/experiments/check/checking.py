@@ -246,7 +246,7 @@ class _CompiledCall:
 def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    subject.memory.collect_garbage()  # gradients of earlier subjects
+    subject.memory.collect_garbage()  # frees the gradients of earlier subjects
     with force_eager_on_thread():
         return _observe(subject.call, subject, call_count=call_count)
 
@@ -257,7 +257,7 @@ def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precis
     The noise is the same as for :func:`.closeness.to_double`.
     """
     shared_memory = current_setup().memory
-    shared_memory.collect_garbage()  # gradients of earlier subjects
+    shared_memory.collect_garbage()  # frees the gradients of earlier subjects
     try:
         observation = _observe_with_own_memory(
             entry, call_count, DoublePrecisionMemory(noise_size=noise_size, precision=precision)

@@ -86,7 +86,7 @@ LibraryPart: TypeAlias = (
 class LibraryObjects(NamedTuple):
     """The objects among the globals of packages, whose attributes a package may set, for example on first use.
 
-    If an eager run set them for good, compiled code would not run into the error that setting them raises in Dynamo.
+    If an eager run set them permanently, compiled code would not reach the error that setting them raises in Dynamo.
     """
 
     owners: tuple[Any, ...]

@@ -44,7 +44,7 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function, or of a module's ``forward``, by name, or none if they are not known."""
+    """Return the parameters of a function, or of a module's ``forward``, by name; nothing if they are unknown."""
     try:
         return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
@@ -57,7 +57,7 @@ def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in code_objects)
 
 
-def raises_to_variable_powers(arguments: Arguments, fn: Callable[..., Any]) -> bool:
+def uses_variable_exponents(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code has a ``**`` whose exponent is not a constant."""
     code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
     return any(
@@ -75,7 +75,7 @@ def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[t
     names = names_in_code(fn).union(*(code.co_names for code in user_code_objects(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
-    # A model may use indices out of sight, for example in a loss: its integers are probably ids or labels.
+    # A model may use indices in library code, for example in a loss: its integers are probably ids or labels.
     return looks_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 

@@ -275,7 +275,7 @@ def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
-    """Yield the differences between values that a run changed, because others may have differed before the runs."""
+    """Yield the differences between values that a run changed, because others may already have differed before."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))

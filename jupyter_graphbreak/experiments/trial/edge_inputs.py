@@ -80,7 +80,7 @@ _MAX_RANDOM_INPUTS = 4
 _EDGE_DTYPES = {True: (torch.int64, torch.float64, torch.float16, torch.bool), False: (torch.float32, torch.int32)}
 #: Numbers that fill all tensors of edge inputs.
 _EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "-inf": -math.inf, "-0.0": -0.0}
-#: The number that fills tensors of edge inputs and replaces Python numbers, and the one if it may become an exponent.
+#: The huge number in edge inputs, and the smaller one that takes its place if code may use it as an exponent.
 _HUGE, _HUGE_EXPONENT = 1e30, 1e4
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
 _NOT_FINITE = ("nan", "inf", "infinite")
@@ -121,10 +121,10 @@ _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, most revealing first.
 
-    The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
+    The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and NaN values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
-    shorter and longer lists. A function may reject them. The state contains the numbers, flags, strings and tensors in
-    globals, closures and attributes that it reads, by name.
+    shorter and longer lists. A function may reject them. ``state`` contains the numbers, flags, strings and tensors
+    that the function reads from globals, closures and attributes, by name.
     """
     call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
@@ -436,7 +436,7 @@ def _edge_values_of_parts(call: OriginalCall, value: Any) -> Iterator[Any]:
 def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
     """Yield edge values of the same type as a value.
 
-    These are zero, negative and large numbers, infinity and nan; the opposite flag; lists and tuples of different
+    These are zero, negative and large numbers, infinity and NaN; the opposite flag; lists and tuples of different
     lengths; and tensors of zeros, of the opposite sign and of infinite numbers.
     """
     if is_instance(value, bool):
@@ -457,8 +457,8 @@ def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
 
 
 def _huge_number(call: OriginalCall) -> float:
-    """Return a huge number; a smaller one if code may raise an integer to its power, which would exhaust the memory."""
-    return _HUGE_EXPONENT if call.may_be_exponents else _HUGE
+    """Return a huge number; a smaller one if it may be the exponent of an integer, which would exhaust the memory."""
+    return _HUGE_EXPONENT if call.has_variable_exponents else _HUGE
 
 
 def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
@@ -539,7 +539,7 @@ def _gradient_changes(call: OriginalCall) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     call: OriginalCall, variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a nan gradient."""
+    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a NaN gradient."""
     for kind, change in _gradient_changes(call):
         require_gradients = functools.partial(change, identity)
         numbers = (
@@ -556,7 +556,7 @@ def _edge_numbers_with_gradients(
             for text, changed_arguments in _extreme_value_changes(call)
             if text.endswith(_NOT_FINITE)
         )
-        # The standard deviation of a single number is nan.
+        # The standard deviation of a single number is NaN.
         for description, changed_arguments in itertools.chain(
             unchanged_numbers, numbers, not_finite, _zero_arguments(call), _length_changes(call, only_length=1)
         ):

@@ -60,9 +60,9 @@ def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> 
 class Effects:
     """The output, warnings and log records of a call.
 
-    ``warnings`` includes PyTorch's warnings about compiling, but ``log_records``, each with its logger, level and
-    message, and ``order`` lack those about compiling. ``order`` contains all effects in order, each as its kind, which
-    is "stdout", "stderr", "warning" or "log", and its text.
+    ``warnings`` includes PyTorch's warnings about compiling; ``log_records`` and ``order`` leave out its messages about
+    compiling. A log record consists of its logger, level and message. ``order`` contains all effects in order, each as
+    its kind, which is "stdout", "stderr", "warning" or "log", and its text.
     """
 
     stdout: str = ""
@@ -106,9 +106,10 @@ def capture_effects(
 ) -> Iterator[Effects]:
     """Yield the output, warnings and log records of this thread, complete once the context is closed.
 
-    Handlers whose classes the user wrote can have copies, by the ids of the originals. These receive the records of
-    this thread, and the process's filters apply to warnings as if none had been shown before. Without ``handlers``, no
-    handler receives a record, and every warning is captured. ``filters`` are copies of the filters of loggers.
+    ``handlers`` contains copies of the handlers whose classes the user wrote, and ``filters`` copies of the filters of
+    loggers, both by the ids of the originals. The copied handlers receive the records of this thread, and the process's
+    filters apply to warnings as if none had been shown before. Without ``handlers``, no handler receives a record, and
+    every warning is captured.
     """
     effects = Effects()
 
@@ -210,8 +211,8 @@ def _capture_records(
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
-    Handlers and filters have replacements by their ids. Handlers without one receive nothing, and filters without one
-    are ignored.
+    ``handlers`` and ``filters`` contain replacements, by the ids of the originals. Handlers without a replacement
+    receive nothing, and filters without one are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter

@@ -6,8 +6,7 @@ import functools
 import os
 import re
 import sys
-import types
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
@@ -231,7 +230,7 @@ def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     if cls is None:
         return None
     replacement = _wrap_opener(unwrap(vars(cls)[method.__name__]), _WRITES_IF_PATH)
-    return types.MethodType(replacement, method.__self__)
+    return MethodType(replacement, method.__self__)
 
 
 def is_extension_function(function: Any) -> bool:

@@ -24,7 +24,7 @@ RESULT = "the result"
 
 
 def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the object for every object in a value that a call can change, once for each of its paths.
+    """Yield the objects in a value that a call may change, each after its path, and once for each path.
 
     The name is the beginning of the paths; it is empty for a module whose parameters have no prefix. ``visited_ids``
     are those of objects that have been searched; the set is updated.

@@ -159,8 +159,8 @@ def _operating_system_parts() -> Iterator[StatePart]:
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
         yield StatePart("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-                   lambda blocked_signals: signal.pthread_sigmask(signal.SIG_SETMASK, blocked_signals),
-                   ("pthread_sigmask",))  # fmt: skip
+                        lambda blocked_signals: signal.pthread_sigmask(signal.SIG_SETMASK, blocked_signals),
+                        ("pthread_sigmask",))  # fmt: skip
     yield StatePart("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
     yield StatePart(
         "sets signal handlers",
@@ -173,7 +173,7 @@ def _operating_system_parts() -> Iterator[StatePart]:
 def _interpreter_parts() -> Iterator[StatePart]:
     """Yield the settings of the interpreter and of Python's modules."""
     yield StatePart("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
-               lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
+                    lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
     yield StatePart(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
@@ -254,14 +254,14 @@ def _library_part(part: LibraryPart) -> StatePart:
             )
         case LibraryModuleOrClass():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.restore,
-                        (part.title.rpartition(".")[2],))  # fmt: skip
+                             (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
             return StatePart(
                 f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.restore
             )
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
+                             lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
     return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
@@ -313,7 +313,7 @@ def _tracing_parts() -> Iterator[StatePart]:
         for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
             yield StatePart(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
-                       (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
+                            (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:
         yield StatePart(
@@ -340,7 +340,7 @@ _GETTERS_AND_SETTERS = (
 
 
 def _default_parts() -> Iterator[StatePart]:
-    """Yield the defaults and limits of the process that functions of modules set."""
+    """Yield the defaults and limits of the process that functions such as ``sys.setrecursionlimit`` set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
@@ -349,8 +349,8 @@ def _default_parts() -> Iterator[StatePart]:
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield StatePart("sets the start method of processes", lambda: processes.get_start_method(allow_none=True),
-                   lambda method: processes.set_start_method(method, force=True),
-                   ("set_start_method",))  # fmt: skip
+                        lambda method: processes.set_start_method(method, force=True),
+                        ("set_start_method",))  # fmt: skip
 
 
 def _set_warning_filters(saved_filters: Identities) -> None:
@@ -378,7 +378,7 @@ def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Call
 
 
 def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Return functions that read and restore a list of ``sys``, both the list object and its items."""
+    """Return functions that read and restore a list in ``sys``, both the list object and its items."""
 
     def write(saved_value: Identities) -> None:
         content, *items = saved_value.items

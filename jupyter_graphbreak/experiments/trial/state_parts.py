@@ -184,18 +184,18 @@ def logging_parts() -> Iterator[StatePart]:
         "disables log records", lambda: logging.root.manager.disable, logging.disable, ("disable",), ("logging",)
     )
     yield StatePart("sets the class of log records", identity_reader(logging.getLogRecordFactory),
-               identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
+                    identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
     yield StatePart("sets the class of loggers", identity_reader(logging.getLoggerClass),
-               identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
+                    identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
     # This part has no names, because a new logger is not an effect.
     yield StatePart("creates loggers", _LOGGERS.by_name, _restore_named_loggers)
     yield StatePart("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
-               ("addLevelName",))  # fmt: skip
+                    ("addLevelName",))  # fmt: skip
     yield StatePart("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
     yield StatePart("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,
-               _PYTORCH_LOGGING_NAMES)  # fmt: skip
+                    _PYTORCH_LOGGING_NAMES)  # fmt: skip
     yield StatePart("sets attributes of a log handler", _handler_attributes, restore_attributes,
-               ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
+                    ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
 
 
 def _logger_attributes() -> AttributesByObject:

@@ -197,7 +197,7 @@ def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a zero-dimensional tensor with the first element of a changed tensor, if it is a flag or of the kind."""
+    """Return the first element of a changed tensor as a zero-dimensional tensor, if it is a flag or of a given kind."""
     if not value.numel():
         return value
     if value.dtype == torch.bool:
@@ -234,5 +234,5 @@ def transpose(value: torch.Tensor) -> torch.Tensor:
 
 
 def triple(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers, or unchanged flags."""
+    """Return a tensor times 3, so that fewer numbers become zero as integers. A tensor of flags stays unchanged."""
     return value if value.dtype == torch.bool else value * 3

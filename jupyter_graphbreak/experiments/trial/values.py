@@ -141,7 +141,7 @@ def describe_difference(
     """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
     Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
-    compiler reorders sums. A nan equals a nan. Other objects are compared by type and value.
+    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value.
 
     Parameters
     ----------

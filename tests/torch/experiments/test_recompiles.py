@@ -402,7 +402,7 @@ def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
     assert (remedy.reason or "").endswith(f"computes a double in single precision, on {suffix}")
 
 
-def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> None:
+def test_an_index_next_to_slices_is_replaced_by_select(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
         @torch.compile(backend="eager")
@@ -621,7 +621,7 @@ def test_a_global_with_the_name_of_an_attribute_is_not_state() -> None:
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(x, 0)"
 
 
-def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
+def test_a_flag_selects_two_graphs_and_no_remedy_claims_to_prevent_that() -> None:
     def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
         return x * 2 if train else x + 1
 

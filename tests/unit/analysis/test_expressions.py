@@ -1,4 +1,4 @@
-"""The expression at the columns of a bytecode instruction, and the use of a branch."""
+"""The columns of a bytecode instruction locate its expression, and the code of a branch shows what it is for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO_OPERANDS = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n
 SEVERAL_LINES = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
 
 
-def test_first_operand_of_a_test_locates_the_whole_test() -> None:
+def test_the_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 gives both jumps the columns of ``e is not None``."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, TWO_OPERANDS)])])
     branch = sources.location("m.py", 2, "f", ExpressionSpan(7, 20, 2), is_branch=True)

@@ -35,14 +35,14 @@ def test_columns_are_characters_not_bytes() -> None:
     assert (location.column, location.end_column) == (start, end)
 
 
-def test_end_line_is_inferred_if_torch_does_not_give_it() -> None:
+def test_the_end_line_is_inferred_if_torch_does_not_give_it() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(8, 18, None))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
     assert (location.line, location.end_line) == (5, 6)
 
 
-def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
+def test_the_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(4, 16, 7))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
@@ -226,7 +226,7 @@ def test_locations_in_pytorchs_messages_have_the_editors_line_numbers() -> None:
     assert sources.with_user_names(None) is None
 
 
-def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
+def test_the_stack_of_a_kernel_only_shows_relevant_frames() -> None:
     stack: list[tuple[str, int, str]] = [
         ("<frozen runpy>", 198, "_run_module_as_main"),
         ("/v/site-packages/ipykernel_launcher.py", 18, "<module>"),

@@ -49,7 +49,7 @@ def test_every_program_was_recorded_on_every_release() -> None:
     assert len(releases) >= 3
 
 
-def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
+def test_the_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_recording(recording))
     breaks, counts, eager = EXPECTED_REPORTS[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):

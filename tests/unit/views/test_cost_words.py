@@ -215,12 +215,12 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    call_pieces = time_shares(report, entry_of(report))
-    assert [piece.name for piece in call_pieces] == [
+    shares = time_shares(report, entry_of(report))
+    assert [share.name for share in shares] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
-    assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
-    assert [piece.op_count for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
+    assert sum(share.share for share in shares) == pytest.approx(1)
+    assert [share.op_count for share in shares] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> Non
     assert largest_repeated_block(graph_of_layers(1)) is None
 
 
-def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
+def test_different_halves_of_a_layer_are_not_copies_of_a_block() -> None:
     targets = ["query", "attention", "dropout", "norm", "linear", "relu", "dropout", "norm"]
     location = Location("s1", 27, 27, 4, 9, "forward")
     ops = [Op(f"v{number}", target, location) for number, target in enumerate(targets * 2)]
@@ -339,7 +339,7 @@ def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
     assert (block.copy_count, block.share) == (4, 1.0)
 
 
-def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
+def test_a_loop_in_a_library_is_not_a_block_to_compile_alone() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     report = replace_entry_fields(cost())
     library = Source("library", "layers.py", "library")

@@ -51,7 +51,7 @@ class ParsedHtml(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.open: list[str] = []
+        self.open_tags: list[str] = []
         self.tags: set[str] = set()
         self.ids: list[str] = []
         self.links: list[str] = []
@@ -66,15 +66,15 @@ class ParsedHtml(HTMLParser):
         self.ids += [attributes["id"] or ""] if "id" in attributes else []
         self.links += [attributes["href"] or ""] if "href" in attributes else []
         if tag not in VOID_TAGS:
-            self.open.append(tag)
+            self.open_tags.append(tag)
         else:
             self.text += " "
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        assert self.open_tags.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if "style" not in self.open_tags:
             self.text += data
 
 
@@ -88,7 +88,7 @@ def test_the_saved_reports_are_current(name: str) -> None:
 def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
     html = render_html(SAVED_REPORTS[name]())
     markup = ParsedHtml(html)
-    assert markup.open == []
+    assert markup.open_tags == []
     assert markup.tags <= ALLOWED_TAGS
     assert len(markup.ids) == len(set(markup.ids))
     for link in markup.links:
@@ -99,7 +99,7 @@ def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> Non
 def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
     markup = ParsedHtml(html)
-    assert markup.open == []
+    assert markup.open_tags == []
     assert markup.tags <= ALLOWED_TAGS | ({"script"} if with_data else set())
     assert not {"header", "footer"} & markup.tags
     assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
@@ -231,7 +231,7 @@ def test_hostile_text_is_never_markup() -> None:
     assert "<img" not in rest
 
 
-def test_a_report_is_small() -> None:
+def test_the_markup_of_a_small_report_is_small() -> None:
     assert len(render_html(two_breaks())) < 45_000
 
 
@@ -292,8 +292,8 @@ def test_a_deep_recursion_becomes_one_branch() -> None:
 
 
 def test_code_is_coloured_and_marked_across_tokens() -> None:
-    (runs,) = colored_ranges("if x < 3: pass")
-    assert str(marked_code("if x < 3: pass", runs, [(3, 8)])) == (
+    (ranges,) = colored_ranges("if x < 3: pass")
+    assert str(marked_code("if x < 3: pass", ranges, [(3, 8)])) == (
         '<span class="k">if</span> <mark>x &lt; <span class="m">3</span></mark>: <span class="k">pass</span>'
     )
 

@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -285,6 +285,28 @@ def test_recompiles_of_code_that_a_fix_leaves_uncompiled_need_no_advice(*, is_sa
     assert [decision.startswith(sentence) for decision in remedies.decisions] == [True] * is_same_entry
     assert needs_general_advice(report, resume_recompilation) is not is_same_entry
     assert needs_general_advice(report, callee_recompilation), "it may be inside the part"
+
+
+@pytest.mark.parametrize(("break_id", "is_moved"), [("b1", True), ("b2", False)])
+def test_recompiles_of_code_that_a_fix_runs_after_the_call_need_no_advice(*, break_id: str, is_moved: bool) -> None:
+    step = Location("s1", 2, 2, function="step")
+    frames = [
+        Frame("0/0", "step", step, "entry", "compiled", breaks=["b1"]),
+        Frame("1/0", "step", step, "resume", "compiled", caller="0/0", resume="r1"),
+        Frame("1/1", "step", step, "resume", "compiled", caller="0/0", resume="r1", recompile_of="1/0"),
+    ]
+    recompiles = [Recompile("1/1", "1/0", "step", step, [GuardFailure("L['k'] == 2")], id="c1")]
+    evidence = Evidence("eager", 6, None, ["values"], 2, 1, 1, 0)
+    fix = Remedy("m1", ["b1"], ENDING_FAMILY, "Run the end of step after the call", "edit", "works", evidence=evidence)
+    break_ = Break("b1", "GB0109", "tolist", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
+    resumes = [Resume("r1", "torch_dynamo_resume_in_step_at_2", "step", step, break_id)]
+    report = replace(
+        no_breaks(), frames=frames, breaks=[break_], resumes=resumes, recompiles=recompiles, remedies=[fix]
+    )
+    remedies = recompile_remedies(report, recompilations(report)[0])
+    assert remedies is not None
+    sentence = "With the fix for break 1, this code runs uncompiled after the call."
+    assert remedies.decisions == [sentence] * is_moved
 
 
 def test_many_functions_that_a_fix_leaves_uncompiled_are_one_entry() -> None:
@@ -1034,8 +1056,6 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
 
 
 def test_views_say_where_a_run_was_interrupted() -> None:
-    from jupyter_graphbreak.report.schema import RunError
-
     location = Location("s1", 3, 3, function="f")
     report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", location))
     assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)

@@ -1,4 +1,4 @@
-"""The cost of a call: parts add up, times match known durations, operations match an independent count."""
+"""The parts of a call add up, times match known durations, and operations match an independent count."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_time_between_graphs_belongs_to_the_breaks() -> None:
     assert are_plausible(*times), times
 
 
-def test_most_expensive_break_comes_first() -> None:
+def test_the_most_expensive_break_comes_first() -> None:
     for _ in range(4):  # on a busy machine, one measurement may be disturbed
         report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
         is_sorted = report.order == breaks_by_line(report)[::-1]
@@ -327,7 +327,7 @@ def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     assert cost.compiled.processor_us is not None
 
 
-def test_compiled_backward_pass_belongs_to_its_graph() -> None:
+def test_the_compiled_backward_pass_belongs_to_its_graph() -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         loss: torch.Tensor = slow_to_differentiate(x @ w).sum()
         loss.backward()
@@ -367,7 +367,7 @@ slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
 # -- The measured call.
 
 
-def test_user_objects_do_not_change() -> None:
+def test_the_objects_of_the_user_do_not_change() -> None:
     layer, x = Layer(), torch.rand(4, 16)
     state_before = {name: value.clone() for name, value in layer.state_dict().items()}
     torch.manual_seed(3)
@@ -416,7 +416,7 @@ def test_changed_arguments_are_restored_for_each_call() -> None:
     assert torch.equal(x, torch.ones(2))
 
 
-def test_call_that_always_recompiles_has_not_settled() -> None:
+def test_a_call_that_always_recompiles_has_not_settled() -> None:
     numbers = iter(range(10_000))
 
     next_number: Callable[[], int] = torch.compiler.disable(lambda: next(numbers))
@@ -458,11 +458,11 @@ def test_a_remedy_is_measured_alternately_with_the_program() -> None:
 
 
 @pytest.mark.exhaustive
-def test_slower_compiled_call_has_no_break_even() -> None:
+def test_a_slower_compiled_call_has_no_break_even() -> None:
     assert measure_call(three_breaks, torch.rand(8)).cost.break_even_calls is None
 
 
-def test_faster_compiled_call_breaks_even() -> None:
+def test_a_faster_compiled_call_breaks_even() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         work_unless_compiled()
         return x + 1

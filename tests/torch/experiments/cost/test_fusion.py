@@ -1,4 +1,4 @@
-"""Kernels that Inductor does not fuse, in graphs whose kernels are known."""
+"""Kernels that Inductor does not fuse are found with the reason, in graphs whose kernels are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of a call, compared with sizes that are known."""
+"""The memory of a call agrees with sizes that are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes that save memory, in programs that keep a known amount for the backward pass."""
+"""Changes that save memory are found in programs that keep a known amount for the backward pass."""
 
 from __future__ import annotations
 

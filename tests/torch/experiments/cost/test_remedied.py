@@ -1,4 +1,4 @@
-"""The time that working remedies save."""
+"""The time that working remedies save is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines for which compiled graphs keep memory, compared with what is known about small programs."""
+"""The lines for which compiled graphs keep memory are found in small programs."""
 
 from __future__ import annotations
 

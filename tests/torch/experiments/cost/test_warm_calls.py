@@ -35,7 +35,7 @@ def step(x: torch.Tensor) -> torch.Tensor:
     return y.sin()
 
 
-def test_loop_is_timed_in_the_run() -> None:
+def test_a_loop_is_timed_in_the_run() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -71,7 +71,7 @@ def test_calls_before_a_recompile_do_not_count() -> None:
 
 
 @pytest.mark.exhaustive
-def test_few_calls_are_not_reported() -> None:
+def test_the_times_of_few_calls_are_not_reported() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:

@@ -276,8 +276,8 @@ def names_of_differences(expected: Observations, actual: Observations) -> list[s
 def is_allowed_difference(name: str, expected: Observations, actual: Observations) -> bool:
     """Return whether the verdict "works but differs" allows a difference.
 
-    It allows different output and random state, zero gradients instead of none, a different error, and copies instead
-    of shared memory.
+    The verdict allows different output and random state, zero gradients instead of none, a different error, and copies
+    instead of shared memory.
     """
     if name.endswith(" raised") and expected.get(name) and actual.get(name):
         return str(actual[name]).startswith(("RuntimeError: ", "TorchRuntimeError: "))

@@ -24,7 +24,7 @@ from tests.torch.experiments.remedies.by_hand import (
 )
 
 STEMS = ("traps", "kinds", "loops_and_sizes")
-#: `make test` runs the first one of "kinds", which takes the least time.
+#: `make test` runs only the first program of "kinds", which takes the least time.
 CASES = [
     pytest.param(
         program,

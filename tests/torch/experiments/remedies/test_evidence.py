@@ -1,4 +1,4 @@
-"""Differences due to compiling alone are no evidence against a change; results without values are none for it."""
+"""Differences due to compiling alone do not count against a change, and results without values not in its favor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EagerSizeRecorder(torch.nn.Module):
 
 
 def shift_and_clamp(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-    """Shift and clamp, unless there are no shifts: no shift equals the number that it is compared with."""
+    """Shift and clamp, unless there are no shifts: no shift equals the number that the test compares it with."""
     if (shifts != shifts.sum().sin() + 3.5).any():
         x = (x + shifts.sum()).clamp(-50, 50)
     return x + 1
@@ -56,7 +56,7 @@ def print_before_change(x: torch.Tensor) -> torch.Tensor:
 
 
 def replace_nan(x: torch.Tensor) -> torch.Tensor:
-    """Replace nan only if there is one: otherwise, infinite numbers stay as they are."""
+    """Replace NaN only if there is one: otherwise, infinite numbers stay infinite."""
     y = x / x.sum()
     if torch.isnan(y).any():
         y = torch.nan_to_num(y)
@@ -76,7 +76,7 @@ def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
 
 
 def limit_norm(x: torch.Tensor) -> torch.Tensor:
-    """Divide by the norm if it is large. The second derivative of the norm of zeros is nan."""
+    """Divide by the norm if it is large. The second derivative of the norm of zeros is NaN."""
     norm = x.norm()
     if norm > 1:
         x = x / norm
@@ -90,10 +90,40 @@ def read_first_values(x: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
 
 
 def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
-    """Normalize only large numbers: the gradient of the standard deviation of one number is nan."""
+    """Normalize only large numbers: the gradient of the standard deviation of one number is NaN."""
     if x.abs().sum() > 5:
         return (x - x.mean()) / x.std()
     return x - x.mean()
+
+
+def divide_by_share(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Divide by the share of a mask: integers become floating-point numbers only if the mask is not empty."""
+    share = mask.float().mean().item()
+    x = x * mask
+    return x / share if share > 0 else x
+
+
+def divide_by_count(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Divide by a count, which is zero for tensors of zeros: the other branch then has no gradient."""
+    y = torch.where(x.abs() > threshold, x, 0.0)
+    count = int((y != 0).sum())
+    if count == 0:
+        return y
+    return y / count
+
+
+def halve_if_bright(image: torch.Tensor) -> torch.Tensor:
+    """Halve integers with `//`, which has no gradient for floating-point numbers."""
+    if image.max() > 200:
+        image = image // 2
+    return image + 100
+
+
+def multiply_by_sign(x: torch.Tensor) -> torch.Tensor:
+    """Multiply by 1 or -1, which is a Python number."""
+    total = x.sum()
+    sign = 1 if total > 0 else -1
+    return x * sign
 
 
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
@@ -123,8 +153,8 @@ def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monk
         (working_remedy,) = [remedy for remedy in inductor_remedies if remedy.verdict in WORKING]
         assert working_remedy.verdict == "works on what ran"
         assert "but the original raises OverflowError: cannot convert float infinity" in (working_remedy.reason or "")
-    (eager_remedy,) = [remedy for remedy in remedies_of(add_truncated_sum, torch.ones(3)) if remedy.verdict in WORKING]
-    assert eager_remedy.verdict == "works"
+    with_eager = remedies_of(add_truncated_sum, torch.ones(3))
+    assert [remedy.verdict for remedy in with_eager if remedy.verdict in WORKING] == ["works"]
 
 
 @pytest.mark.exhaustive
@@ -208,3 +238,29 @@ def test_reading_values_one_by_one_works_on_what_ran_because_a_column_differs() 
     (remedy,) = [remedy for remedy in remedies if "one by one" in remedy.title]
     assert remedy.verdict == "works on what ran"
     assert (remedy.reason or "").endswith("with x as a column")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "reason"),
+    [
+        (
+            divide_by_share,
+            (torch.ones(3, requires_grad=True), torch.tensor([True, False, True])),
+            "with int64 tensors, zero",
+        ),
+        (multiply_by_sign, (torch.ones(2),), "with zero-dimensional int32 tensors"),
+        (halve_if_bright, (torch.tensor([10, 250], dtype=torch.uint8),), "with float32 tensors that require gradients"),
+        (divide_by_count, (torch.ones(2), 0.5), "all tensors zero, tensors that require gradients"),
+    ],
+)
+def test_integers_flags_and_zeros_take_part_in_edge_inputs(
+    program: Callable[..., torch.Tensor], arguments: tuple[Any, ...], reason: str
+) -> None:
+    working = [
+        remedy
+        for remedy in remedies_of(program, *arguments)
+        if remedy.verdict in WORKING and "Compute both branches with torch.where" in remedy.title
+    ]
+    assert working
+    assert "works" not in {remedy.verdict for remedy in working[:1]}
+    assert reason in (working[0].reason or "")

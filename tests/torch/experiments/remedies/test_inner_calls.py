@@ -24,7 +24,9 @@ from jupyter_graphbreak.report.remedies import WORKING
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
 if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Report
 
 SAMPLER = """\
 import torch
@@ -282,61 +284,57 @@ def import_source(text: str, folder: Path) -> Any:
     return module
 
 
+def find_parts(
+    call: Any, argument: torch.Tensor, report: Report, outside_break_ids: frozenset[str] = frozenset()
+) -> InnerCalls:
+    """Return the parts of a function or module that a search would compile instead."""
+    original: Any = SimpleNamespace(
+        entry=Entry("call", None, call, Arguments(argument)),
+        cases=[()],
+        run=lambda program, subject, _: program(*subject.arguments.args),
+    )
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    return find_inner_calls(original, report, files, outside_break_ids)
+
+
 def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     report = try_remedies(getattr(module, name), *args)
     return next((remedy for remedy in report.remedies or [] if remedy.family == "inner"), None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "name", "argument", "title", "line"),
     [
-        pytest.param(
-            SAMPLER,
-            "sample",
-            torch.ones(2, 8),
-            "Compile net instead of sample",
-            '+net.compile(backend="eager")',
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
+        (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
+        (
             SOLVER,
             "integrate",
             3 * torch.ones(5),
             "Compile half instead of integrate",
             '+@torch.compile(backend="eager")',
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
+        (
             BEAM_SEARCH,
             "compiled",
             torch.ones(3),
             "Compile model.score instead of Model.search",
             '+model.score = torch.compile(type(model).score, backend="eager").__get__(model)',
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
+        (
             GAN,
             "step",
             torch.ones(2, 4),
             "Compile G and D instead of step",
             "+G.forward = torch.compile(type(G).forward, ",
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
-            LAYERS,
-            "compiled",
-            torch.ones(2, 4),
-            "Compile each Block of model.layers",
-            "+for block in model.layers:",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
+        (LAYERS, "compiled", torch.ones(2, 4), "Compile each Block of model.layers", "+for block in model.layers:"),
+        (
             BACKWARD_PROGRAM,
             "compiled",
             torch.ones(2, 4),
             "Compile net instead of Trainer.step",
             "+net.forward = torch.compile(type(net).forward, ",
-            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=["sampler", "solver", "beam_search", "gan", "layers", "global"],
@@ -445,7 +443,7 @@ def test_a_training_step_works_if_an_optimizer_turns_rounding_errors_into_steps(
 
 
 @pytest.mark.exhaustive
-def test_compiling_a_part_removes_breaks_of_later_calls_outside_of_the_part(tmp_path: Path) -> None:
+def test_compiling_a_part_also_removes_breaks_of_later_calls_outside_it(tmp_path: Path) -> None:
     module = import_source(TRAINER, tmp_path)
     with capture(entries=True) as run:
         for _ in range(2):
@@ -458,7 +456,7 @@ def test_compiling_a_part_removes_breaks_of_later_calls_outside_of_the_part(tmp_
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
-def test_a_break_that_a_different_compiled_function_reaches_as_well_stays(tmp_path: Path) -> None:
+def test_a_break_that_another_compiled_function_also_reaches_stays(tmp_path: Path) -> None:
     text = SAMPLER.replace("len(x.detach().numpy().tolist())", "count(x)").replace("[]", "x.detach().numpy().tolist()")
     text = text.replace("net =", "def count(x):\n    return len(x.detach().numpy().tolist())\n\n\nnet =")
     text += '\n\n@torch.compile(backend="eager")\ndef evaluate(x):\n    return net(x, torch.zeros(1)) * count(x)\n'
@@ -498,11 +496,7 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     net, x = import_source(text, tmp_path).Net(), torch.ones(2)
     report = explain(net, x)
     assert [break_.location.function for break_ in report.breaks if break_.location] == ["half"]
-    original: Any = SimpleNamespace(
-        entry=Entry("Net", None, net, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    assert not find_inner_calls(original, report, files).calls
+    assert not find_parts(net, x, report).calls
 
 
 def test_a_module_may_override_the_method_that_returns_its_parameters() -> None:
@@ -547,14 +541,10 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     x = torch.ones(2, 4)
     report = explain(module.step, x)
     break_ids = {break_.gb_id: break_.id for break_ in report.breaks}
-    original: Any = SimpleNamespace(
-        entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    parts = find_inner_calls(original, report, files, frozenset({break_ids["GB0123"]}))
+    parts = find_parts(module.step.__wrapped__, x, report, frozenset({break_ids["GB0123"]}))
     assert [call.module_paths for call in parts.calls] == [("net",)]
     assert parts.breaks == {break_ids["GB0170"]}
-    parts_without_breaks = find_inner_calls(original, report, files)
+    parts_without_breaks = find_parts(module.step.__wrapped__, x, report)
     assert not parts_without_breaks.calls
     assert parts_without_breaks.part_with_one_break is not None
     assert parts_without_breaks.part_with_one_break.break_ == break_ids["GB0170"]
@@ -591,13 +581,7 @@ decoder = Decoder()
 def test_a_method_is_compiled_rather_than_a_small_module_that_it_calls(tmp_path: Path) -> None:
     decoder, x = import_source(DECODER, tmp_path).decoder, torch.ones(1, 4)
     report = explain(decoder, x)
-    original: Any = SimpleNamespace(
-        entry=Entry("decoder", None, decoder, Arguments(x)),
-        cases=[()],
-        run=lambda program, subject, _: program(*subject.arguments.args),
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    assert [call.method for call in find_inner_calls(original, report, files).calls] == ["decode"]
+    assert [call.method for call in find_parts(decoder, x, report).calls] == ["decode"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
@@ -615,22 +599,11 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     text = f"{half_text}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
     call, x = import_source(text, tmp_path).step, torch.ones(2)
     report = explain(call, x)
-    original: Any = SimpleNamespace(
-        entry=Entry("step", None, call, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    inner_calls = find_inner_calls(original, report, files)
-    break_in_half = next(
-        break_.id for break_ in report.breaks if break_.location and break_.location.function == "half"
-    )
-    assert (
-        inner_calls.calls,
-        inner_calls.part_with_one_break
-        and (inner_calls.part_with_one_break.name, inner_calls.part_with_one_break.break_),
-    ) == (
-        (),
-        ("half", break_in_half),
-    )
+    parts = find_parts(call, x, report)
+    inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
+    assert parts.calls == ()
+    assert parts.part_with_one_break is not None
+    assert (parts.part_with_one_break.name, parts.part_with_one_break.break_) == ("half", inside)
 
 
 @pytest.mark.exhaustive

@@ -63,8 +63,8 @@ class Attention(torch.nn.Module):
         )
 
 
-def sizes_hook() -> Any:
-    """Return a function that creates sizes known while compiling, without the parts that transformers needs."""
+def sizes_factory() -> Any:
+    """Return a function that creates sizes known while compiling, from the code of the change for transformers."""
     scope: dict[str, Any] = {"model": torch.nn.Linear(1, 1)}
     exec(_GRIDS_CODE, scope)  # noqa: S102
     return lambda grid: scope["sizes_of"](scope["text_of"](grid))
@@ -75,7 +75,7 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     pytest.importorskip("transformers")
     torch._dynamo.reset()
     counters.clear()
-    make_known_sizes, model = sizes_hook(), Attention()
+    make_known_sizes, model = sizes_factory(), Attention()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     grids = ([[1, 2, 3], [1, 1, 2]], [[1, 2, 2], [1, 2, 2]], [[1, 1, 8]], [[2, 2, 2]], [[1, 2, 3], [1, 1, 2]])
     for numbers in grids:

@@ -145,7 +145,7 @@ def test_changes_of_compile_calls_are_not_tried(tmp_path: Path) -> None:
     old = '@torch.compile(backend="eager")\ndef step'
     new = old.replace('"eager"', '"eager", dynamic=True')
     helper = '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'
-    changes = [[(BRANCH, WHERE_LINE), (old, f"{new_function}{new}")] for new_function in ("", helper)]
+    changes = [[(BRANCH, WHERE_LINE), (old, f"{addition}{new}")] for addition in ("", helper)]
     for remedy in try_patches(tmp_path, changes, text=MODULE.replace("def step", old)):
         assert remedy.verdict == "not tried"
         assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"

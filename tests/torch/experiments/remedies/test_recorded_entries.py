@@ -85,7 +85,7 @@ def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
     assert torch.equal(entry.call(torch.ones(3)), break_and_scale(torch.ones(3)))
 
 
-def test_a_function_that_takes_a_module_is_not_one_of_its_methods() -> None:
+def test_a_function_that_takes_a_module_is_not_its_method() -> None:
     def apply(net: Net, x: torch.Tensor) -> Any:
         return net(x) + 1
 
@@ -123,8 +123,6 @@ def test_compiled_functions_inside_uncompiled_ones_are_separate_entries() -> Non
 
 @pytest.mark.parametrize("form", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
 def test_a_break_that_raises_is_fixed(form: str) -> None:
-    import jupyter_graphbreak
-
     torch._dynamo.reset()
     function = break_and_scale
     if form == "scope":
@@ -186,7 +184,7 @@ def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:
     assert (entry.function, type(entry.call)) == ("DecoratedNet", DecoratedNet)
 
 
-def test_a_different_method_with_the_decorator_of_forward_is_not_the_module() -> None:
+def test_another_method_with_the_decorator_of_forward_is_not_the_module() -> None:
     net = DecoratedNet()
     (entry,), value = entries_of(lambda: torch.compile(net.other, backend="eager")(torch.ones(3)))
     assert not isinstance(entry.call, torch.nn.Module)

@@ -17,7 +17,7 @@ from jupyter_graphbreak.api import rerun, single_calls
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
-from jupyter_graphbreak.experiments.remedies import finding, search, trial_runner
+from jupyter_graphbreak.experiments.remedies import compiled_run, finding, search, trial_runner
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
@@ -289,7 +289,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
 
     clock = Clock()
     clocks = SimpleNamespace(monotonic=clock.monotonic, perf_counter=clock.monotonic, thread_time=clock.monotonic)
-    for module in (finding, trial_runner, search, time_limit):
+    for module in (compiled_run, finding, trial_runner, search, time_limit):
         monkeypatch.setattr(module, "time", clocks)
     report = jupyter_graphbreak.try_remedies(
         torch.compile(print_halfway, backend=compile_slowly), torch.ones(3), seconds=100
@@ -336,11 +336,11 @@ def test_a_change_that_ran_on_some_inputs_only_works_on_what_ran(monkeypatch: py
     def branch(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.sum() > 0 else x - 1
 
-    monkeypatch.setattr(trial_runner, "_SHARE_OF_RUN", 0.0)
+    monkeypatch.setattr(compiled_run, "_SHARE_OF_RUN", 0.0)
     report = jupyter_graphbreak.try_remedies(torch.compile(branch, backend="eager"), torch.ones(3))
-    working_remedies = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
-    assert {remedy.reason for remedy in working_remedies} == {"there was no time to try all inputs"}
-    assert {remedy.verdict for remedy in working_remedies} == {"works on what ran"}
+    working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
+    assert {remedy.reason for remedy in working} == {"there was no time to try all inputs"}
+    assert {remedy.verdict for remedy in working} == {"works on what ran"}
 
 
 def test_a_check_keeps_its_result_if_there_is_no_time_to_find_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,9 +374,9 @@ def test_a_change_that_was_not_tried_does_not_count_as_failed() -> None:
     untried_result = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried_result)
-    outcome: Any = SimpleNamespace(
+    finished_search: Any = SimpleNamespace(
         runner=runner, candidates=[candidate], unreached_break_ids=[goal], faults=[], part_with_one_break=None
     )
-    remedies = with_remedies(report, {}, [outcome])[0].remedies or []
+    remedies = with_remedies(report, {}, [finished_search])[0].remedies or []
     assert remedies[-1].reason == "there was no time to try a change"
     assert "did not work" not in (remedies[-1].person or "")

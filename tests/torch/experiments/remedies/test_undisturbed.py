@@ -121,7 +121,7 @@ def test_side_effects_of_the_function_do_not_happen(
                 torch.compile(cause_side_effects, backend=backend), *arguments, seconds=600
             )
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
-    # pytest's handler stands for one of the user, which does not receive the records of PyTorch's trace.
+    # pytest's handler stands for one of the user's, which does not receive the records of PyTorch's trace.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []
     assert [w for w in caught_warnings if "noisy" in str(w.message)] == []
 
@@ -336,7 +336,7 @@ class NetWithBreak(torch.nn.Module):
         return torch.nn.functional.dropout(y, 0.0)
 
 
-@pytest.mark.parametrize("analysis", ["check", "measure", "compare_frontends"])  # trying is tested below
+@pytest.mark.parametrize("analysis", ["check", "measure", "compare_frontends"])  # try_remedies is tested below
 def test_no_global_of_compiled_code_stays(analysis: str) -> None:
     torch._dynamo.reset()
     scope = sys.modules[__name__].__dict__
@@ -351,11 +351,11 @@ def test_numbers_that_were_constants_in_trials_stay_variable_in_later_code() -> 
     if state is None:
         pytest.skip("this PyTorch keeps no such numbers")
     net = NetWithBreak()
-    calls = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
+    compiled = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
     torch._dynamo.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
         for number in range(3):
-            calls(torch.ones(2, 3), 0.1 * number)
+            compiled(torch.ones(2, 3), 0.1 * number)
     state.clear()
     run.try_remedies(seconds=600)
     assert not state.force_specializations

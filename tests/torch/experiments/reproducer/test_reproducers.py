@@ -55,7 +55,7 @@ def capture_case(case: str) -> Run:
     return run
 
 
-def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
+def reproduce_finding(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
     kept_run = run._get_rerun()
     return reproduce(kept_run.report, kept_run._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
@@ -94,7 +94,7 @@ def test_scripts_reproduce_the_finding_and_are_short(
     forking_runner: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
     run = capture_case(case)
-    reproducer = reproduce_again(run, ident, forking_runner)
+    reproducer = reproduce_finding(run, ident, forking_runner)
     assert reproducer.script is not None, reproducer.reason
     assert code in reproducer.script
     assert len(reproducer.script.splitlines()) <= 2 * count_lines(*functions) + 30
@@ -173,8 +173,8 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_a_redacted_script_has_no_names_of_the_program(forking_runner: ScriptRunner) -> None:
-    reproducer = reproduce_again(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
+def test_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
+    reproducer = reproduce_finding(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):
@@ -184,7 +184,7 @@ def test_a_redacted_script_has_no_names_of_the_program(forking_runner: ScriptRun
 def test_a_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
     run = capture_case("writes_a_file")
     Path("reproducer-test.txt").unlink()
-    reproducer = reproduce_again(run, "b1", runner)
+    reproducer = reproduce_finding(run, "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "writes to the file reproducer-test.txt" in reproducer.reason
@@ -201,8 +201,8 @@ def test_a_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_p
     assert not file.exists()
 
 
-def test_the_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
-    reproducer = reproduce_again(capture_case("locked"), "b1", runner)
+def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
+    reproducer = reproduce_finding(capture_case("locked"), "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "lock" in reproducer.reason
@@ -217,4 +217,4 @@ def test_a_report_without_copies_says_how_to_keep_them() -> None:
 
 def test_an_unknown_id_is_an_error(runner: ScriptRunner) -> None:
     with pytest.raises(LookupError, match="b77"):
-        reproduce_again(capture_case("wrong_sizes"), "b77", runner)
+        reproduce_finding(capture_case("wrong_sizes"), "b77", runner)

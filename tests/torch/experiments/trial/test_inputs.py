@@ -105,6 +105,16 @@ def test_products_of_integers_overflow() -> None:
     assert any((x == -torch.iinfo(torch.int64).max).all() for x in edges)
 
 
+def test_exponents_are_not_so_large_that_a_power_exhausts_the_memory() -> None:
+    arguments = Arguments(torch.tensor([4.0]), 4.0)
+    functions = {10_000: lambda x, bits: x * 2 ** int(bits), 1e30: lambda x, bits: x**2 * int(bits)}
+    for largest, fn in functions.items():
+        edges = [input_.arguments.args for input_ in edge_inputs(arguments, fn, {})]
+        assert max(float(number) for x, bits in edges for number in (*x.detach().flatten(), bits) if number < 1e38) == (
+            pytest.approx(largest)
+        )
+
+
 @dataclass
 class Output:
     loss: torch.Tensor

@@ -315,7 +315,7 @@ def order_of_output() -> Any:
     return f, g
 
 
-@case("stderr", "writes to stderr 'oh', but the original writes to stderr nothing")
+@case("stderr", "writes 'oh' to stderr, but the original writes nothing to stderr")
 def stderr() -> Any:
     return lambda x: x + 1, lambda x: (print("oh", file=sys.stderr), x + 1)[1]
 
@@ -338,17 +338,17 @@ def missing_log_record() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves torch's random generator in a different state")
+@case("random state", "leaves the random generator of PyTorch in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves Python's random generator in a different state")
+@case("random state", "leaves the random generator of Python in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves numpy's random generator in a different state")
+@case("random state", "leaves the random generator of NumPy in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 import torch
 
+from jupyter_graphbreak._torch_compat import operations
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
@@ -177,6 +178,16 @@ def test_a_kernel_that_only_the_dispatcher_refers_to_changes_copies() -> None:
     operator = torch.ops.graphbreak_kernels.double_and_note.default
     run_repeatedly(lambda x: operator(x) + torch.ops.graphbreak_kernels.double_and_note(x), torch.ones(2))
     assert OPERATOR_CALLS == []
+
+
+def test_a_function_that_is_running_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "_last_search", (-1, []))
+    _register_kernel()
+    kernels: list[Any] = []
+    code = compile("def search(): kernels.extend(python_kernels())\nsearch()", "script.py", "exec")
+    exec(code, {"kernels": kernels, "python_kernels": operations.python_kernels})  # noqa: S102 - the module of a running script
+    assert "double_and_note" in [kernel.__name__ for kernel in kernels]
+    assert not {"<module>", "search"} & {kernel.__name__ for kernel in kernels}
 
 
 class FunctionCallCounter(torch.Tensor):

@@ -26,7 +26,9 @@ def call_site_in(text: str, **options: Any) -> CallSite:
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
     end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
     visible_names = frozenset(options.get("visible", {"torch"}))
-    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names)
+    return CallSite(
+        "cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names, frozenset()
+    )
 
 
 def insert_preparations(text: str, *preparations: CallPreparation, **options: Any) -> str | None:

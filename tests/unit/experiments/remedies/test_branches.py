@@ -213,10 +213,11 @@ def test_an_any_test_is_dropped() -> None:
 
 
 def test_a_change_in_place_stays_in_place() -> None:
-    (first, *_) = proposed_texts(
+    (first, second, *_) = proposed_texts(
         "branch", problem(function_text("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0")
     )
-    assert first == function_text("x -= torch.where(x.max() > 0, -2, 0)", "return x")
+    assert first == function_text("x += torch.where(x.max() > 0, 2, 0)", "return x")
+    assert second == function_text("x -= torch.where(x.max() > 0, -2, 0)", "return x")
 
 
 def test_tensors_that_a_loop_changes_in_place_are_multiplied_by_one_instead() -> None:

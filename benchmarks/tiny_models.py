@@ -226,19 +226,23 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
         return None
     if name.endswith(("_token_id", "_token_index")):
         if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids above those of a text
-            known = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
-            return known.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
+            token_ids = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
+            return token_ids.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None
     if name == "vocab_size":
         return 99
     if value is None or isinstance(value, str | dict):
         return [2, 3, 3] if name == "mrope_section" else None
-    for pattern, small in values:
+    for pattern, small_value in values:
         if re.fullmatch(pattern, name):
             is_list = isinstance(value, list | tuple)
-            if isinstance(small, list):
-                return small if is_list else None
-            return [min(item, small) if isinstance(item, int) else item for item in value] if is_list else small
+            if isinstance(small_value, list):
+                return small_value if is_list else None
+            return (
+                [min(item, small_value) if isinstance(item, int) else item for item in value]
+                if is_list
+                else small_value
+            )
     return None
 
 
@@ -317,8 +321,8 @@ def _add_image(inputs: dict[str, Any], config: Any, names: Any, image_token_coun
         size = size if isinstance(size, int) else size[0]
         images = _SEVERAL_IMAGES.get(config.model_type, ())
         inputs["pixel_values"] = torch.randn(1, *images, channels, size, size)
-        known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
-        count = next((number for number in (image_token_count, *known) if number), (size // patch) ** 2)
+        token_counts = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
+        count = next((number for number in (image_token_count, *token_counts) if number), (size // patch) ** 2)
         inputs["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
         if "image_sizes" in names and (images or config.model_type == "mistral3"):
             inputs["image_sizes"] = torch.tensor([[size, size]])

@@ -98,7 +98,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed_run(), "x = 1")
     lab.save("second", no_breaks())
     lab.save("third", "x = 1")
-    tested_page = open_in_lab(open_page, lab, "first", fresh=True)
+    tested_page = open_in_lab(open_page, lab, "first", is_fresh=True)
     page = tested_page.page
     show_panel(page)
     runs = rows(page, 1)
@@ -152,7 +152,7 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
 @pytest.mark.exhaustive
 def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
     lab.save("reload", two_breaks(), failed_run())
-    tested_page = open_in_lab(open_page, lab, "reload", fresh=True)
+    tested_page = open_in_lab(open_page, lab, "reload", is_fresh=True)
     page = tested_page.page
     show_panel(page)
     expect(rows(page, 1)).to_have_count(2)
@@ -250,7 +250,7 @@ def test_the_panel_keeps_the_focus(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
-    tested_page = open_in_lab(open_page, lab, "kinds", fresh=True)
+    tested_page = open_in_lab(open_page, lab, "kinds", is_fresh=True)
     page = tested_page.page
     show_panel(page)
     breaks = panel(page).get_by_role("treeitem", name=re.compile("^Break "))
@@ -290,7 +290,7 @@ def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, 
     lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed_run())
     setting = lab.send_request(f"lab/api/settings/{NOTEBOOK_PLUGIN}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
-        tested_page = open_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
+        tested_page = open_in_lab(open_page, lab, "long", is_fresh=True, windowing=mode)
         page = tested_page.page
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
@@ -357,7 +357,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     )
     report = msgspec.structs.replace(report, changes=earlier_report.diff(report))
     lab.save("compare", report, no_breaks())
-    tested_page = open_in_lab(open_page, lab, "compare", fresh=True)
+    tested_page = open_in_lab(open_page, lab, "compare", is_fresh=True)
     page = tested_page.page
     start_command(page, "jupyter-graphbreak:compare")
     expect(rows(page, 1).first).to_contain_text("Since the last run: 1 break gone, 1 new")
@@ -382,7 +382,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
 @pytest.mark.exhaustive
 def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> None:
     lab.save("closed", "%load_ext jupyter_graphbreak", CELL)
-    page = open_in_lab(open_page, lab, "closed", fresh=True).page
+    page = open_in_lab(open_page, lab, "closed", is_fresh=True).page
     lab.store_settings("jupyter-graphbreak:plugin", {"open": False})
     page.reload()
     wait_for_notebook(page)
@@ -412,7 +412,7 @@ def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
 def test_the_panel_stays_correct_until_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """The panel opens once, without taking the focus, and stays correct through runs, a restart and a shutdown."""
     lab.save("kernel", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    tested_page = open_in_lab(open_page, lab, "kernel", fresh=True)
+    tested_page = open_in_lab(open_page, lab, "kernel", is_fresh=True)
     page = tested_page.page
     run_all(page)
     expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)

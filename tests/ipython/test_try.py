@@ -51,8 +51,8 @@ def outputs(kernel: Kernel) -> dict[str, Any]:
     tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
     displays = [bundle.get("text/plain") for bundle in kernel.bundles() if len(bundle) == 1]
     # A CUDA build of PyTorch prints once that there is no GPU, when Inductor looks for one.
-    printed = re.sub(r".*No CUDA runtime is found.*\n", "", kernel.stdout())
-    return {"printed": printed, "values": values, "errors": tracebacks, "displayed": displays}
+    output = re.sub(r".*No CUDA runtime is found.*\n", "", kernel.stdout())
+    return {"printed": output, "values": values, "errors": tracebacks, "displayed": displays}
 
 
 CELLS = {

@@ -47,7 +47,7 @@ def named_stack(report: Report, break_: Break) -> list[Any]:
     return [named_location(report, location) for location in break_.stack]
 
 
-def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, Any]:
+def comparable_facts(report: Report, *, has_resume_lines: bool) -> dict[str, Any]:
     return {
         "breaks": [
             (named_location(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
@@ -59,7 +59,7 @@ def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, An
             for skipped in report.skipped
         ],
         "resumes": sorted(
-            (resume.name, resume.frames, named_location(report, resume.location) if with_resume_lines else None)
+            (resume.name, resume.frames, named_location(report, resume.location) if has_resume_lines else None)
             for resume in report.resumes
             if resume.frames
         ),
@@ -93,8 +93,8 @@ def test_a_program_has_the_same_report_live_and_from_its_log(
 ) -> None:
     live_report, log_report = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
-    assert comparable_facts(log_report, with_resume_lines=has_lines) == comparable_facts(
-        live_report, with_resume_lines=has_lines
+    assert comparable_facts(log_report, has_resume_lines=has_lines) == comparable_facts(
+        live_report, has_resume_lines=has_lines
     )
     if name == "logged/one_line":
         # Code compiled after torch._dynamo.reset() may have the address of an earlier code object.

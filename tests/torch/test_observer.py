@@ -79,7 +79,7 @@ def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observe
     with watch_starts(observer):
         renamed_compile()
         renamed_compile()
-    assert [started.name for started in additions if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
+    assert [event.name for event in additions if isinstance(event, FrameStarted)] == ["renamed_compile"] * 2
     assert notes(additions) == [
         f"This PyTorch has no variable `{name}` in `renamed_compile`; the report lacks that detail."
         for name in ("one_graph", "locals")

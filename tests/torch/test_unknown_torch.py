@@ -103,9 +103,9 @@ def test_a_missing_hooked_function_is_noted(module: str, name: str, monkeypatch:
     (move_to_builtins if is_found_by_name else hide)(monkeypatch, module, name)
     result, report = run_compiled()
     check_result(result)
-    missing = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
-    assert missing
-    assert all(name in message and "\n" not in message for message in missing)
+    messages = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
+    assert messages
+    assert all(name in message and "\n" not in message for message in messages)
     assert report.summary.breaks == 1
 
 

@@ -141,8 +141,8 @@ def test_the_location_of_a_test_on_a_later_line_begins_at_its_if() -> None:
 
 def test_only_text_in_the_source_is_quoted() -> None:
     """If a function is too long, only some of its lines are recorded."""
-    known = {2: "    if (", 4: "        and p.any()"}
-    sources = Sources([SourceText("m.py", "m.py", "library", [], known)])
+    known_lines = {2: "    if (", 4: "        and p.any()"}
+    sources = Sources([SourceText("m.py", "m.py", "library", [], known_lines)])
     location = sources.location("m.py", 2, "f", ExpressionSpan(4, 16, 4))
     assert location is not None
     assert (location.code, location.end_line) == ("if (", 2)

@@ -117,15 +117,15 @@ def test_lines_are_counted_as_in_the_editor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"),
+    ("name", "plain_name"),
     [
         ("f", "f"),
         ("torch_dynamo_resume_in_f_at_5", "f"),
         ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f"),
     ],
 )
-def test_a_resume_function_is_shown_under_the_name_of_its_function(name: str, plain: str) -> None:
-    assert original_name(name) == plain
+def test_a_resume_function_is_shown_under_the_name_of_its_function(name: str, plain_name: str) -> None:
+    assert original_name(name) == plain_name
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:
     ]
     cell_as_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
     for stack, line in ((terminal_stack, 7), (script_stack, 12), (cell_as_function, 7)):
-        shown = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
-        assert [location.line for location in shown] == [line]
+        entries = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        assert [location.line for location in entries] == [line]
 
 
 def test_pytorchs_messages_are_shown_without_folders_of_the_machine() -> None:

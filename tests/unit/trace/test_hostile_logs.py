@@ -99,19 +99,19 @@ def test_only_functions_whose_lines_a_log_quotes_are_shown(tmp_path: Path, monke
 
 
 def test_a_link_is_shown_only_if_its_target_may_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
-    inside.mkdir()
-    outside.mkdir()
-    (outside / "model.py").write_text("def g(x):\n    return x.cosine()\n")
-    (inside / "model.py").symlink_to(outside / "model.py")
-    (inside / "folder").symlink_to(outside)
-    monkeypatch.chdir(inside)
+    inside_folder, outside_folder = tmp_path / "inside", tmp_path / "outside"
+    inside_folder.mkdir()
+    outside_folder.mkdir()
+    (outside_folder / "model.py").write_text("def g(x):\n    return x.cosine()\n")
+    (inside_folder / "model.py").symlink_to(outside_folder / "model.py")
+    (inside_folder / "folder").symlink_to(outside_folder)
+    monkeypatch.chdir(inside_folder)
     for name in ("model.py", "folder/model.py", "../outside/model.py", "../inside_too/model.py"):
-        (tmp_path / "t.log").write_bytes(log_with_break(inside / name, 2, "return x.cosine()", "g"))
+        (tmp_path / "t.log").write_bytes(log_with_break(inside_folder / name, 2, "return x.cosine()", "g"))
         assert read_report(tmp_path / "t.log").sources[0].segments == []
-    assert read_report(tmp_path / "t.log", sources=[inside]).sources[0].segments == []
-    (tmp_path / "t.log").write_bytes(log_with_break(inside / "model.py", 2, "return x.cosine()", "g"))
-    assert read_report(tmp_path / "t.log", sources=[outside]).sources[0].segments != []
+    assert read_report(tmp_path / "t.log", sources=[inside_folder]).sources[0].segments == []
+    (tmp_path / "t.log").write_bytes(log_with_break(inside_folder / "model.py", 2, "return x.cosine()", "g"))
+    assert read_report(tmp_path / "t.log", sources=[outside_folder]).sources[0].segments != []
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:

@@ -119,8 +119,10 @@ def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
 
 
 def test_a_remedy_that_makes_calls_as_fast_as_eager_has_no_ratio() -> None:
-    slow, fixed = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
-    report = replace_entry_fields(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=fixed)])
+    compiled_time, remedied_time = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = replace_entry_fields(
+        cost(), compiled=compiled_time, remedied=[replace(entry_of(cost()).remedied[0], time=remedied_time)]
+    )
     (sentence,) = cost_verdicts(report)
     assert sentence.endswith("; without break 1: as fast as eager, within measurement error (3.71 ms)")
 
@@ -169,8 +171,8 @@ def test_slow_compiled_calls_never_pay_off() -> None:
 
 def test_times_of_watched_calls_are_left_out_if_watching_dominates() -> None:
     compiled = Spread(34, 33, 35, 9)
-    for in_run, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
-        report = replace_entry_fields(cost(), compiled=compiled, in_run=in_run)
+    for run_time, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
+        report = replace_entry_fields(cost(), compiled=compiled, in_run=run_time)
         assert ("in the run itself" in " ".join(coverage_sentences(report))) == is_shown
 
 

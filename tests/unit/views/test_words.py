@@ -1138,8 +1138,8 @@ def test_the_title_of_a_run_names_the_compiled_code() -> None:
 
 
 def test_the_setting_that_corrects_a_wrong_result_is_reported() -> None:
-    def sentences(*tried: NumericsTrial) -> list[str]:
-        check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
+    def sentences(*trials: NumericsTrial) -> list[str]:
+        check = Check("f", "inductor", equal=False, step="backend", restored_by=list(trials))
         report = Report("ok", Device("auto", "cpu"), check=[check])
         (section,) = [section for section in build_rows(report).sections if section.id == "check"]
         text = " ".join(render_text(report).split())

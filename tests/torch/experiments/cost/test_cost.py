@@ -254,10 +254,10 @@ def scale_by_list_sum(x: torch.Tensor) -> torch.Tensor:
 
 
 def stack_sin_and_cos(x: torch.Tensor) -> torch.Tensor:
-    kept = [x.sin()]
+    kept_tensors = [x.sin()]
     torch._dynamo.graph_break()
-    kept.append(x.cos())
-    return torch.stack(kept)
+    kept_tensors.append(x.cos())
+    return torch.stack(kept_tensors)
 
 
 class Stack(torch.nn.Module):

@@ -66,12 +66,12 @@ class LoadedProgram:
         return arguments, {}
 
 
-def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
+def apply_edits(loaded_program: LoadedProgram, report: Report, remedy: Remedy) -> str:
     """Return a program's text with the edits of a remedy."""
     path = {source.id: source.path for source in report.sources}
-    lines = loaded.text.split("\n")
+    lines = loaded_program.text.split("\n")
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
-        assert path[edit.source] == str(loaded.path), "the program is one file"
+        assert path[edit.source] == str(loaded_program.path), "the program is one file"
         assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
@@ -79,17 +79,19 @@ def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
 
 @contextlib.contextmanager
 def load_with_remedy(
-    loaded: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
+    loaded_program: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
     """Yield a function that loads the program with a remedy and compiles it."""
-    text = apply_edits(loaded, report, remedy)
-    is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
+    text = apply_edits(loaded_program, report, remedy)
+    is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded_program.text.count(
+        "torch.compile"
+    )
     saved_config, compile_before = torch._dynamo.config.save_config(), torch.compile
 
     def make_program(*, fullgraph: bool = False) -> Any:
         compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
         torch.compile = compile_now
-        program = LoadedProgram(folder / loaded.path.name, text)
+        program = LoadedProgram(folder / loaded_program.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": program.f})  # noqa: S102
         call = program.f if is_wrapped else compile_now(program.f)

@@ -118,14 +118,14 @@ def compile_except_for(path: Path) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def run_setup(loaded: LoadedProgram) -> Iterator[None]:
+def run_setup(loaded_program: LoadedProgram) -> Iterator[None]:
     """Temporarily apply the warning filters, log handlers and log filters that a program requires."""
     log = logging.getLogger("program.log")
     handlers, filters = list(log.handlers), list(log.filters)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         try:
-            getattr(loaded.module, "setup", lambda: None)()
+            getattr(loaded_program.module, "setup", lambda: None)()
             yield
         finally:
             log.handlers[:], log.filters[:] = handlers, filters
@@ -158,10 +158,10 @@ def observe_call(
                 ("warning", category.__name__, str(message))
             )
             root.handlers[:] = [recorder]
-            loaded = LoadedProgram(path, text)
-            getattr(loaded.module, "setup", lambda: None)()
-            arguments = prepare(loaded)
-            call = loaded.f
+            loaded_program = LoadedProgram(path, text)
+            getattr(loaded_program.module, "setup", lambda: None)()
+            arguments = prepare(loaded_program)
+            call = loaded_program.f
             if compile_with is not None and text.count("torch.compile") == 0:
                 call = compile_with(call)
             torch.manual_seed(5)
@@ -182,13 +182,13 @@ def observe_call(
     events[:] = [event for event in events if event[0] != "warning" or "torch" not in event[1].lower()]
     parts = {"value": value, "arguments": arguments} | {
         name: part
-        for name, part in vars(loaded.module).items()
+        for name, part in vars(loaded_program.module).items()
         if isinstance(part, int | float | str | list | dict | torch.Tensor | torch.nn.Module) and name[:1] != "_"
     }
     parts |= {
         f"{name}'s attributes": vars(part)
-        for name, part in vars(loaded.module).items()
-        if type(part).__module__ == loaded.module.__name__
+        for name, part in vars(loaded_program.module).items()
+        if type(part).__module__ == loaded_program.module.__name__
     }
     tensors = {id(t): (tensor_path, t) for name, part in parts.items() for tensor_path, t in _tensors(part, name)}
     state: dict[str, Any] = {tensor_path: t.detach().clone() for tensor_path, t in tensors.values()}
@@ -270,11 +270,11 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
     def preparation_with(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
     ) -> Callable[[LoadedProgram], Any]:
-        def prepare(loaded: LoadedProgram) -> Any:
+        def prepare(loaded_program: LoadedProgram) -> Any:
             if name is not None:
-                setattr(loaded.module, name, other)
+                setattr(loaded_program.module, name, other)
             memo: dict[int, Any] = {}
-            arguments = [_map(part, change, memo) for part in loaded.make_arguments()[0]]
+            arguments = [_map(part, change, memo) for part in loaded_program.make_arguments()[0]]
             if index is not None:
                 arguments[index] = _map(other, change, memo)
             return tuple(arguments)
@@ -300,7 +300,7 @@ def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram],
     """Return ways to call a program with the arguments that its function ``hostile`` returns."""
 
     def preparation_for(index: int) -> Callable[[LoadedProgram], Any]:
-        return lambda loaded: loaded.module.hostile()[index]
+        return lambda loaded_program: loaded_program.module.hostile()[index]
 
     count = len(getattr(program.module, "hostile", list)())
     return {f"hostile {index}": preparation_for(index) for index in range(count)}
@@ -469,10 +469,10 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _observe_original(
-    path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
+    path: Path, text: str, loaded_program: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
     """Return the calls that a claim applies to, with the observations of the original."""
-    ways = ways_to_call(loaded)
+    ways = ways_to_call(loaded_program)
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # the reason names what else differs
@@ -484,10 +484,10 @@ def _observe_original(
 
 
 def false_claims(
-    program: ProgramText, loaded: LoadedProgram, report: Report, remedy: Remedy, backend: str
+    program: ProgramText, loaded_program: LoadedProgram, report: Report, remedy: Remedy, backend: str
 ) -> list[str]:
     """Return the false claims of a remedy with a working verdict."""
-    path = loaded.path.with_name("changed.py")
+    path = loaded_program.path.with_name("changed.py")
     text = program.text
     if remedy.patch is not None:
         text = apply_diff(text, remedy.patch)
@@ -505,9 +505,9 @@ def false_claims(
 
     differences = []
     with _restore_settings():
-        for way, prepare, expected in _observe_original(path, program.text, loaded, remedy):
+        for way, prepare, expected in _observe_original(path, program.text, loaded_program, remedy):
             if remedy.code is not None:
-                exec(remedy.code, {"model": loaded.f})  # noqa: S102 - code from the report
+                exec(remedy.code, {"model": loaded_program.f})  # noqa: S102 - code from the report
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
                     f"{way}: uncompiled: {difference}"

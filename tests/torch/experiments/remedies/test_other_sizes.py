@@ -30,17 +30,19 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
 )
 def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(candidate for candidate in programs("loops_and_sizes") if candidate.name == name)
-    loaded = LoadedProgram(tmp_path / "program.py", program.text)
-    report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.make_arguments()[0])
+    loaded_program = LoadedProgram(tmp_path / "program.py", program.text)
+    report = jupyter_graphbreak.try_remedies(
+        torch.compile(loaded_program.f, backend="eager"), *loaded_program.make_arguments()[0]
+    )
     remedy = next(candidate for candidate in report.remedies or [] if candidate.family == "sizes")
     assert remedy.verdict in WORKING
     (tmp_path / "with").mkdir()
-    changed_program = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded, report, remedy))
+    changed_program = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded_program, report, remedy))
     torch._dynamo.reset()
     counters.clear()
     for lengths in LENGTHS:
         x = torch.linspace(-1, 2, 6 if name == "lengths of parts" else len(lengths))
-        expected = loaded.f(x, torch.tensor(lengths))
+        expected = loaded_program.f(x, torch.tensor(lengths))
         assert torch.equal(changed_program.f(x, torch.tensor(lengths)), expected), lengths
     assert not counters["graph_break"]
 

@@ -20,8 +20,8 @@ class Proxy:
 
     __slots__ = ("__wrapped__",)
 
-    def __init__(self, wrapped: Any) -> None:
-        object.__setattr__(self, "__wrapped__", wrapped)
+    def __init__(self, wrapped_object: Any) -> None:
+        object.__setattr__(self, "__wrapped__", wrapped_object)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:

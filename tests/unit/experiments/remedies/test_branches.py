@@ -447,7 +447,7 @@ def test_a_test_for_indices_becomes_a_test_of_the_mask(assignment: str, test: st
 )
 def test_other_numbers_of_elements_are_not_tests_of_a_mask(lines: str, test: str) -> None:
     text = f"import torch\ndef f(x):\n    {lines}\n    if {test}:\n        x = x + 1\n    return x\n"
-    assert not any(".any()" in changed for changed in proposed_texts("branch", problem(text, test)))
+    assert not any(".any()" in proposed_text for proposed_text in proposed_texts("branch", problem(text, test)))
 
 
 def test_a_skip_stays_within_the_condition_that_python_decides() -> None:

@@ -366,10 +366,10 @@ def test_a_switch_that_only_the_user_can_set_is_not_proposed() -> None:
 def test_a_break_inside_the_standard_library_is_fixed_at_the_call() -> None:
     text = "import copy, torch\ny = copy.deepcopy(x)\n"
     break_problem = problem(text, "copy.deepcopy(x)", "GB4198")
-    inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
+    inner_location = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
     (break_,) = break_problem.report.breaks
     assert break_.location is not None
-    moved_break = replace_fields(break_, location=inside, stack=[break_.location, inside])
+    moved_break = replace_fields(break_, location=inner_location, stack=[break_.location, inner_location])
     sources = [*break_problem.report.sources, Source("s2", "copy.py", "library", "copy.py")]
     report = replace_fields(break_problem.report, breaks=[moved_break], sources=sources)
     assert proposed_texts("rewrite", replace(break_problem, report=report, break_=moved_break))[0].endswith(

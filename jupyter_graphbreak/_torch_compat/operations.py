@@ -15,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -62,7 +63,10 @@ def python_kernels() -> Iterator[types.FunctionType]:
 
 def _functions_referenced_outside_python() -> list[types.FunctionType]:
     """Return the user's functions that have more references outside Python's objects than functions usually have."""
-    functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
+    running_code = _running_code()  # a running call refers to its function, unknown to the garbage collector
+    functions = {
+        id(item): item for item in gc.get_objects() if _is_user_function(item) and item.__code__ not in running_code
+    }
     reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
     outside_counts = [
         (sys.getrefcount(function) - reference_counts[ident], function) for ident, function in functions.items()
@@ -70,6 +74,12 @@ def _functions_referenced_outside_python() -> list[types.FunctionType]:
     frequencies = Counter(count for count, _ in outside_counts)
     usual_count = max(frequencies, key=lambda count: frequencies[count], default=0)
     return [function for count, function in outside_counts if count > usual_count]
+
+
+def _running_code() -> set[types.CodeType]:
+    """Return the code objects of the calls that are running in any thread."""
+    innermost_frames = sys._current_frames().values()
+    return {frame.f_code for innermost in innermost_frames for frame in frames_outward(innermost)}
 
 
 def _is_user_function(value: Any) -> bool:

@@ -104,7 +104,10 @@ def _code_objects_of(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
+    """Return the absolute values of numbers in the code of a function and of user functions that it reaches.
+
+    Values of one and below are left out.
+    """
     code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(code_objects) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -112,7 +115,10 @@ def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[f
 
 
 def lookup_table_lengths(arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
-    """Return the lengths above one of tensors that may be lookup tables, such as masks and position embeddings."""
+    """Return the lengths of tensors that may be lookup tables, such as masks and position embeddings.
+
+    Lengths of one and zero are left out.
+    """
     used_objects = reachable_objects(fn, *arguments.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]

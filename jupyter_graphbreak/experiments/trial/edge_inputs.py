@@ -163,9 +163,9 @@ def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) ->
     them.
     """
     yield from _row_count_changes(call)
-    for description, changed in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
+    for description, changed_arguments in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
         for suffix, change in variants.items():
-            yield f"{description}{suffix}", map_tensors(changed, change)
+            yield f"{description}{suffix}", map_tensors(changed_arguments, change)
     yield from _extreme_value_changes(call)
     yield from _zero_arguments(call)
     yield from _length_changes(call)
@@ -184,9 +184,8 @@ def _changes_of_state(call: OriginalCall, state: Mapping[str, Any]) -> Iterator[
 
 def _input_with_grads(call: OriginalCall, state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
-    give_gradient = functools.partial(_with_grad, identity)
-    values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    return call.make_input(_TENSORS_WITH_GRAD, call.map(give_gradient), values, _TENSORS_WITH_GRAD)
+    values = {name: _with_grad(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
+    return call.make_input(_TENSORS_WITH_GRAD, call.map(_with_grad), values, _TENSORS_WITH_GRAD)
 
 
 def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -232,19 +231,19 @@ def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Argu
     """Yield arguments in which one argument has a different dtype, because each branch may use a different argument."""
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for is_floating in (True, False):
-        named = [
+        dtypes_by_name = [
             (name, dtypes)
             for name, tensors in call.tensors_by_name
             if (dtypes := {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)})
         ]
-        for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
+        for name, dtypes in dtypes_by_name[:_MAX_SINGLE_ARGUMENTS] if len(dtypes_by_name) > 1 else []:
             dtype = torch.float64 if is_floating and dtypes != {torch.float64} else torch.float32
             kind = f"{name} as {str(dtype).removeprefix('torch.')}"
             for suffix, make_values in values.items():
-                changed = call.map_numbers(make_values)
+                changed_arguments = call.map_numbers(make_values)
                 convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=is_floating)
-                tensors = tensors_in(changed.by_name(call.fn)[name])
-                yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors, convert))
+                tensors = tensors_in(changed_arguments.by_name(call.fn)[name])
+                yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, only_for(tensors, convert))
 
 
 def _gradients_of_one_argument(
@@ -257,10 +256,10 @@ def _gradients_of_one_argument(
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
             changed_arguments = call.map_numbers(make_values)
-            require = only_for(
+            require_gradients = only_for(
                 tensors_in(changed_arguments.by_name(call.fn)[name]), functools.partial(change, identity)
             )
-            yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
+            yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require_gradients)
         # Perhaps the result depends on the argument only if that is not empty.
         tensors, empty = tensors_in(call.by_name[name]), functools.partial(first_rows, count=0)
         kind = f"{kind}, empty, {OF_DIFFERENT_SIZE}"
@@ -412,7 +411,7 @@ def _edge_python_values(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
 
 
 def _unknown_string_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
+    """Yield arguments with an unknown string, because code may use a string as a name or convert it to a number."""
     for name, value in call.by_name.items():
         if type(value) is str and not alternative_strings(call.fn, value):
             yield f"{name} = {short_repr(f'not {value}')}", call.with_argument(name, f"not {value}")
@@ -493,8 +492,8 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
-    named = call.tensors_by_name
-    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
+    tensors_by_name = call.tensors_by_name
+    for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
 
 
@@ -550,7 +549,7 @@ def _edge_numbers_with_gradients(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients, because the branch not taken may have a nan gradient."""
     for kind, change in _gradient_changes(call):
-        require = functools.partial(change, identity)
+        require_gradients = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
@@ -559,7 +558,7 @@ def _edge_numbers_with_gradients(
             for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", call.arguments)]
-        # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
+        # Perhaps only a value that is not finite leads to a branch without gradients, such as `return zeros_like(x)`.
         not_finite = (
             (text, changed_arguments)
             for text, changed_arguments in _extreme_value_changes(call)
@@ -574,16 +573,16 @@ def _edge_numbers_with_gradients(
             _length_changes(call, only_length=1),
             _row_count_changes(call),
         ):
-            yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
+            yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require_gradients)
 
 
 def _gradients_with_state(
     call: OriginalCall, settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
     """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
-    for kind, require in _gradient_changes(call):
+    for kind, require_gradients in _gradient_changes(call):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
-            arguments = call.map(functools.partial(require, change))
+            arguments = call.map(functools.partial(require_gradients, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
             yield call.make_input(f"{description}{suffix}, {kind}", arguments, values, kind)
 
@@ -603,8 +602,8 @@ def _as_floats_with_requires_grad(change: Change, value: torch.Tensor) -> torch.
     return _with_requires_grad(identity, result) if contains_numbers(value, is_floating=False) else result
 
 
-def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
-    result = _with_requires_grad(change, value)
+def _with_grad(value: torch.Tensor) -> torch.Tensor:
+    result = _with_requires_grad(identity, value)
     if result.is_leaf and result.requires_grad:
         result.grad = torch.full_like(result, 2.0)
     return result
@@ -630,7 +629,7 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
 
 
 def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
-    """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
+    """Yield changes that give tensors strides with gaps, as in a slice, and transposed strides with gaps."""
     max_dim = max((tensor.dim() for tensor in call.tensors), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, with_gaps

@@ -158,7 +158,7 @@ class OriginalCall:
 
     @functools.cached_property
     def may_be_indices(self) -> Callable[[torch.Tensor], bool]:
-        """Tells whether code may use a tensor as indices or counts."""
+        """A function that tells whether code may use a tensor as indices or counts."""
         return index_predicate(self.arguments, self.fn)
 
     @functools.cached_property

@@ -180,7 +180,7 @@ class UncompiledOriginal:
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
             kind, error = _kind_of_edge_case(case), case.expected_result.error
-            if case.input.has_flag is not (choice == "truth values"):
+            if case.input.preceding_call_count or case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
                 continue

@@ -260,6 +260,14 @@ def _gradients_of_one_argument(
                 tensors_in(changed_arguments.by_name(call.fn)[name]), functools.partial(change, identity)
             )
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require_gradients)
+        # Perhaps the result depends on the argument only if that is not empty.
+        tensors, empty = tensors_in(call.by_name[name]), functools.partial(first_rows, count=0)
+        kind = f"{kind}, empty, {OF_DIFFERENT_SIZE}"
+        yield (
+            f"{name} empty and requiring gradients",
+            kind,
+            call.map(only_for(tensors, functools.partial(change, empty))),
+        )
 
 
 def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -558,7 +566,12 @@ def _edge_numbers_with_gradients(
         )
         # The standard deviation of a single number is NaN.
         for description, changed_arguments in itertools.chain(
-            unchanged_numbers, numbers, not_finite, _zero_arguments(call), _length_changes(call, only_length=1)
+            unchanged_numbers,
+            numbers,
+            not_finite,
+            _zero_arguments(call),
+            _length_changes(call, only_length=1),
+            _row_count_changes(call),
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require_gradients)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import time
 from dataclasses import dataclass, replace
@@ -183,8 +184,9 @@ class Reference:
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {name: value for name, (value, _) in self.subject.variables().items()}
-        for derived_input in map(
-            self._describe_by_first_input, edge_inputs(self.base_input.arguments, self.fn, variables)
+        further_inputs = edge_inputs(self.base_input.arguments, self.fn, variables)
+        for derived_input in itertools.chain(
+            self._late_repetitions(), map(self._describe_by_first_input, further_inputs)
         ):
             if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.different_kind
@@ -244,7 +246,12 @@ class Reference:
         yield from self._reseeded_inputs()
         new_inputs = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
         yield from (replace(new_input, preceding_call_count=1) for new_input in new_inputs)
-        if self.changed_names:  # a change may affect only later calls, for example once a cache is full
+        yield from self._late_repetitions()
+
+    def _late_repetitions(self) -> Iterator[Input]:
+        """Yield the first input after several calls, because a change may affect only one of them."""
+        if self.changed_names:
+            yield self._repeated_input("the first input a third time", preceding_call_count=2)
             yield self._repeated_input("the first input a fourth time", preceding_call_count=3)
 
     def _repeated_input(self, description: str, preceding_call_count: int) -> Input:

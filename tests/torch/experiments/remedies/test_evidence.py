@@ -126,6 +126,38 @@ def multiply_by_sign(x: torch.Tensor) -> torch.Tensor:
     return x * sign
 
 
+class Schedule:
+    """A learning rate that drops after the loss has not improved for some steps."""
+
+    def __init__(self, patience: int) -> None:
+        self.rate, self.best, self.waited, self.patience = 0.1, float("inf"), 0, patience
+
+    def step(self, loss: float) -> None:
+        if loss < self.best:
+            self.best, self.waited = loss, 0
+        else:
+            self.waited += 1
+            if self.waited > self.patience:
+                self.rate, self.waited = self.rate / 2, 0
+
+
+short_schedule, long_schedule = Schedule(1), Schedule(20)
+
+
+def step_short_schedule(weight: torch.Tensor) -> torch.Tensor:
+    """Read the rate after a step that may change it."""
+    loss = (weight**2).sum()
+    short_schedule.step(loss.item())
+    return weight - short_schedule.rate * weight
+
+
+def step_long_schedule(weight: torch.Tensor) -> torch.Tensor:
+    """Read the rate after a step that rarely changes it."""
+    loss = (weight**2).sum()
+    long_schedule.step(loss.item())
+    return weight - long_schedule.rate * weight
+
+
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
     torch._dynamo.reset()
     remedies = jupyter_graphbreak.try_remedies(torch.compile(fn, backend=backend), *args).remedies
@@ -264,3 +296,14 @@ def test_integers_flags_and_zeros_take_part_in_edge_inputs(
     assert working
     assert "works" not in {remedy.verdict for remedy in working[:1]}
     assert reason in (working[0].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"), [(step_short_schedule, "another result"), (step_long_schedule, "works on what ran")]
+)
+def test_a_moved_call_may_rarely_change_what_the_code_after_it_reads(
+    program: Callable[..., torch.Tensor], verdict: str
+) -> None:
+    remedies = remedies_of(program, torch.tensor([3.0, -4.0]))
+    (moved,) = [remedy for remedy in remedies if "step()` after the call" in remedy.title]
+    assert moved.verdict == verdict

@@ -524,9 +524,17 @@ def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actua
         (torch.tensor([float("nan")]), torch.tensor([1.0]), False),
         (torch.tensor([float("inf")]), torch.tensor([1e30]), False),
         (torch.ones(2).bfloat16(), torch.ones(2).bfloat16() * 1.0078125, True),
+        (float("inf"), float("inf"), True),
+        (float("inf"), 1.0, False),
+        (-float("inf"), float("inf"), False),
+        (float("nan"), float("nan"), True),
+        (complex("inf"), 1j, False),
+        (complex("nan"), complex("nan"), True),
     ],
 )
-def test_values_are_equal_up_to_compiler_rounding(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
+def test_values_are_equal_up_to_compiler_rounding(
+    expected: torch.Tensor | complex, actual: torch.Tensor | complex, equal: bool
+) -> None:
     assert (describe_difference(expected, actual) is None) is equal
 
 

@@ -226,6 +226,8 @@ _STATE_OBJECTS = (
     ("torch._tensor_str", "PRINT_OPTS", "the options for printing tensors", "set_printoptions"),
     ("torch._logging._internal", "log_state", "what PyTorch logs", "set_logs"),
 )
+#: An environment variable that Inductor sets for itself when it first loads a kernel.
+INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 _ATTENTION_BACKENDS = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of branches to leave out, one at a time; the branches with the most lines come first.
 _MAX_BRANCHES = 3
-#: Guards are left out if they take at least this share of the time of a call and this many microseconds. The change is
-#: reported if it saves at least ``_MIN_SAVED_SHARE`` of their time.
+#: Guards are left out if they take at least this share of the time of a call and this many microseconds. The result is
+#: reported if leaving them out saves at least ``_MIN_SAVED_SHARE`` of their time.
 _MIN_GUARDS_SHARE, _MIN_GUARDS_US = 0.05, 5.0
 _MIN_SAVED_SHARE = 0.5
 #: The names of PyTorch's functions that select the guards to keep; the functions that keep the most guards come first.

@@ -167,7 +167,7 @@ class Variant:
             with self.timer.mark_generated_code() if self._records_marks else contextlib.nullcontext():
                 return self._warm_up()
         except BaseException:
-            self.subject.memory.restore()  # for the other variants
+            self.subject.memory.restore()  # the other variants use the same memory
             raise
 
     def _warm_up(self) -> bool:

@@ -94,7 +94,7 @@ def conditions_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
 
-    The moved code uses the values, which are still computed on the original line. If it may itself change something,
+    The moved code uses the values, which are still computed on the original line. If this code may change something,
     the result includes the conditions of all branches that may read the changes. ``is_output`` returns whether a
     statement calls a function whose only effect is to output its arguments as text.
     """
@@ -288,7 +288,7 @@ def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
-    """Return whether code may be skipped because a loop is empty, nothing is raised or a different case matches."""
+    """Return whether code may be skipped because a loop is empty, nothing is raised or another case matches."""
     inner = part
     for outer in site.draft.ancestors(part):
         if outer is function:

@@ -28,7 +28,7 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text, magics included, with its syntax tree, which creates splices and applies them.
+    """A source text, magics included, with its syntax tree: creates splices, and applies them.
 
     New code must not assign the ``taken_names``.
     """
@@ -140,10 +140,8 @@ class Draft:
 
     def has_own_lines(self, statement: ast.stmt) -> bool:
         """Return whether a statement shares its lines with no other code."""
-        last_line = self._lines[(statement.end_lineno or statement.lineno) - 1]
-        text_after = last_line[
-            self.end_of(statement) - self._line_starts[(statement.end_lineno or statement.lineno) - 1] :
-        ].strip()
+        end_of_line = self.line_end(statement.end_lineno or statement.lineno)
+        text_after = self.text[self.end_of(statement) : end_of_line].strip()
         return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
@@ -233,10 +231,10 @@ class Draft:
             isinstance(ancestor, ast.JoinedStr) for part in replaced_parts for ancestor in self.ancestors(part)
         )
         if is_in_string:
-            new_node = _ExpressionReplacer(
+            replacer = _ExpressionReplacer(
                 {ast.dump(part, include_attributes=True): changes[part] for part in replaced_parts}
             )
-            return ast.unparse(new_node.visit(copy.deepcopy(node)))
+            return ast.unparse(replacer.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
         for part in sorted(replaced_parts, key=self.start_of, reverse=True):
             text = text[: self.start_of(part) - start] + changes[part] + text[self.end_of(part) - start :]

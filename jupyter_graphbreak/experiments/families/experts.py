@@ -40,8 +40,8 @@ class _ExpertLoop:
     """A loop over the indices of the experts that occur in a tensor.
 
     ``assignment`` assigns these indices to a name, if the loop runs over a name. ``index_names`` contains the loop's
-    variable, and the name to which the body's first statement assigns it as a Python number, if any. From the module
-    list, such as "self.experts", the index selects a module.
+    variable, and the name to which the body's first statement assigns it as a Python number, if any. It selects
+    a module from the module list, such as "self.experts".
     """
 
     loop: ast.For
@@ -57,7 +57,7 @@ class _ExpertLoop:
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that run all experts, so that no expert's index leaves the device."""
+    """Yield changes that run all experts, so that neither their indices nor their row counts leave the device."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -211,7 +211,7 @@ def _read_count(site: Site, assignment: ast.Assign) -> int:
 
 
 def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.Assign) -> Iterator[Proposal]:
-    """Yield a change without the tests ``if counts[i] == 0: continue`` and without ``counts``, if only they read it."""
+    """Yield a change that drops ``if counts[i] == 0: continue``, and ``counts`` if only such tests read them."""
     counts = names_bound(assignment)
     draft = site.draft
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:

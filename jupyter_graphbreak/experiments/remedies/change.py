@@ -38,7 +38,7 @@ class Change:
 
     @property
     def inner_targets(self) -> frozenset[tuple[str, str]]:
-        """The path of each module to compile, and its method; empty if calls to the module itself are compiled."""
+        """The path of each module to compile, with the method, which is empty if calls to the module are compiled."""
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:

@@ -273,7 +273,7 @@ def _runner_or_reason(
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
-    for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
+    for call in [call for call in calls[1:] if call.modes == entry.modes][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
                 arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
@@ -320,9 +320,9 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_break_ids: C
 
 def _why_not_tried(edit: EditedCells | Patch, recorded_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
-    effect = next((effect for effect in recorded_entries.effects if not recorded_entries.entries), None)
-    if effect is not None:
-        side_effect = f"running the function again would have a side effect (it {effect.description})"
+    if recorded_entries.effects and not recorded_entries.entries:
+        description = recorded_entries.effects[0].description
+        side_effect = f"running the function again would have a side effect (it {description})"
         return f"{edit.title} was not tried: {side_effect}."
     return _no_effect_message(edit)
 

@@ -61,7 +61,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class PartWithOneBreak:
-    """The largest part of an entry with only a single break, and its share of the entry's operations.
+    """The largest part of an entry that contains only a single break, and its share of the entry's operations.
 
     The name is the module's path, with a method if only the method can be compiled, or the function's name.
     """
@@ -75,8 +75,9 @@ class PartWithOneBreak:
 class InnerCalls:
     """The functions and modules to compile instead of an entry, largest first, and the breaks inside them.
 
-    There are none if no part without breaks is worth compiling; one may be if one break were removed. ``share`` is that
-    of the entry's operations. If the calls have all layers, they run all those with parameters that the entry runs.
+    There are none if no part without breaks is worth compiling; ``part_with_one_break`` may be, once its break is
+    removed. ``share`` is their share of the entry's operations. ``has_all_layers`` tells whether they run all layers
+    with parameters that the entry runs.
     """
 
     calls: tuple[InnerCall, ...]
@@ -94,8 +95,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Some breaks must stay outside the compiled parts, such as the backward pass. If there are any and the parts without
-    breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are any and the parts
+    without breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -322,9 +323,9 @@ def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
 class CallNode:
     """The calls from one caller to one function, or to one module's method; the code of the root is ``None``.
 
-    There is a module if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
-    ``method`` is its name, or empty if ``Module.compile`` affects the call: it goes through ``Module.__call__``, and
-    the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
+    ``module`` is set if the function is its ``forward`` or, unless its class is PyTorch's, any of its public methods.
+    ``method`` is the function's name. It is empty if ``Module.compile`` affects the call: the call goes through
+    ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     """
 
     code: CodeType | None = None

@@ -81,7 +81,7 @@ def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
         delattr(builtins, RECORDER_NAME)
 
 
-#: The maximum number of inputs of a trial, without those that a condition requires.
+#: The maximum number of inputs of a trial, not counting those that a condition requires.
 _MAX_INPUTS = 6
 #: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
@@ -95,8 +95,9 @@ _SHARE_OF_INPUTS = 0.06
 _WALL_CLOCK_FACTOR = 4.0
 #: The backends that run a graph as it was captured.
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
-#: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
+#: The message of PyTorch's error for a test of several elements.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
+#: Parts of the messages of PyTorch's errors for in-place operations that cannot store their results.
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled.
 _MAX_EDGE_CASES = 6
@@ -106,7 +107,7 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_DIFFERENT_KINDS = 8
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
-#: The maximum number of arguments that are empty while the others are not, one at a time.
+#: The maximum number of edge inputs in which one argument is empty and the others are not.
 _MAX_EMPTY_TENSORS = 2
 #: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
@@ -264,7 +265,6 @@ class UncompiledOriginal:
         """Return inputs that give the conditions all required results, and whether all these results occurred.
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
-
         Inputs with empty tensors are used only for conditions on sizes: their results have no values to compare.
         """
         if not watched_conditions:
@@ -296,10 +296,10 @@ class UncompiledOriginal:
             for index, condition in enumerate(conditions)
             for result in condition.required_results or (None,)
         }
-        for source in (self.cases, self.edge_cases):
+        for uses_edge_cases in (False, True):
             if not missing_results:
                 break
-            cases = source() if callable(source) else source
+            cases = self.edge_cases() if uses_edge_cases else self.cases
             needed_numbers: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
                 if not any(missing_group == group for missing_group, _, _ in missing_results):
@@ -332,7 +332,7 @@ class UncompiledOriginal:
     def _open_recorder(
         self, program: Program, change: Change, conditions: list[Condition]
     ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
-        """Yield a function that runs a case of the uncompiled changed program, and returns the results of conditions.
+        """Yield a function that runs the uncompiled changed program on a case, and returns the results of conditions.
 
         Each result comes with the position of its condition in ``conditions``.
         """
@@ -397,7 +397,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         for case in cases
         if not case.input.different_kind and case.expected_result.error is not None
     }
-    refused_cases = {
+    refused_kinds = {
         case.input.different_kind
         for case in cases
         if case.input.different_kind
@@ -406,7 +406,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected_result.error)
     }
-    return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
+    return [case for case in cases if case.input.different_kind not in refused_kinds or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[str] = ()) -> str:
-    """Return the sentence that tells the user what to decide about a break, without the candidates that failed."""
+    """Return the sentence that tells the user what to decide about a break; it suggests no change that failed."""
     if break_.owner != "own":
         steps = {OPTIMIZER_ADVICE: OPTIMIZER_MANUAL_STEP, LIBRARY_OPTIMIZER_ADVICE: LIBRARY_OPTIMIZER_MANUAL_STEP}
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
@@ -123,8 +123,8 @@ def with_remedies(
     Parameters
     ----------
     break_ids_by_function : mapping
-        The ids of the breaks that each compiled function reaches, if there are several. To compile only parts of one
-        function does not remove a break that another function reaches as well.
+        The ids of the breaks that each compiled function reaches, if there are several. Compiling only parts of one
+        function does not remove a break that another function also reaches.
     """
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
@@ -187,7 +187,7 @@ class _BreakRemedyBuilder:
         report: Report,
         source_ids: dict[str, str],
         search: Search,
-        break_ids_of_others: frozenset[str] = frozenset(),
+        break_ids_of_others: frozenset[str],
     ) -> None:
         self._search = search
         self._break_ids_of_others = break_ids_of_others
@@ -314,7 +314,7 @@ def _merge_over_calls(remedies: list[Remedy], entry_by_remedy_id: Mapping[str, E
 
 
 def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
-    """Merge equal changes that work for different entries. Also return the new ids of the merged changes."""
+    """Merge equal changes that work for different entries. Return the remedies, and the new ids of those merged."""
     remedies_by_change: dict[object, Remedy] = {}
     merged_ids: dict[str, str] = {}
     for remedy in remedies:
@@ -367,7 +367,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines or set different values, or one makes the other useless."""
+    """Return whether two remedies change the same lines or the same setting, or one makes the other useless."""
     if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

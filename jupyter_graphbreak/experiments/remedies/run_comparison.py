@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
-_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -54,9 +53,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
-    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
-    which they occurred.
+    The lines of removed breaks no longer break on any input. For each break whose lines now break only for a different
+    cause, the mapping contains one of the breaks that are there now, by the old break's id. The new breaks are on lines
+    where the original program does not break, in the order in which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -245,15 +244,25 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def functions_over_recompile_limit(report: Report) -> set[str]:
+def verdict_of_lost_compilation(original: Report, changed: Report) -> tuple[RemedyVerdict, str] | None:
+    """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
+    if original.summary.ops and not changed.summary.ops:
+        return "fails", "then nothing is compiled"
+    given_up = _functions_over_recompile_limit(changed) - _functions_over_recompile_limit(original)
+    if given_up:
+        return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+    return None
+
+
+def _functions_over_recompile_limit(report: Report) -> set[str]:
     """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
-    """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
+    """Describe a break of a changed program, with the name of its source unless that is the only cell.
 
-    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
+    The line is that of the old text, if the change left it unchanged. The texts are those of :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:
@@ -303,24 +312,6 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 def has_finite_results(case: ReferenceCase) -> bool:
     """Return whether the original returns finite numbers with finite gradients."""
     return _is_finite((case.expected_result.value, case.expected_result.gradients))
-
-
-def has_different_derivatives(expected: Result, result: Result) -> bool:
-    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
-    if expected.error is not None or expected.backward_error is not None:
-        return False
-    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
-    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
-    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
-
-
-def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
-    if first is None or second is None:
-        tensor = first if first is not None else second
-        return tensor is None or not bool(tensor.any())
-    return first.shape == second.shape and torch.allclose(
-        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
-    )
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:

@@ -182,13 +182,9 @@ class Search:
         """
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
-        waiting_break_ids = [
-            ident
-            for ident in report.order or breaks
-            if self.break_ids_to_remove is None or ident in self.break_ids_to_remove
-        ]
+        waiting_break_ids = [ident for ident in report.order or breaks if self._is_to_remove(ident)]
         waiting_break_ids.sort(key=lambda ident: ident not in self.first_break_ids)
-        for late_break_ids in (self.unreached_break_ids, list[str]()):  # no break of the second round is unreached
+        for late_break_ids in (self.unreached_break_ids, list[str]()):  # in the second round, no break is unreached
             pending_break_ids, waiting_break_ids = waiting_break_ids, []
             for index, ident in enumerate(pending_break_ids):
                 if ident in best_candidates:
@@ -211,10 +207,9 @@ class Search:
 
     def try_function(self, function: Callable[..., Any]) -> None:
         """Run the trial of the user's replacement for the entry's function."""
-        report = self.runner.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
         change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.call, function)
-        goals = frozenset(break_.id for break_ in report.breaks)
+        goals = frozenset(break_.id for break_ in self.runner.original.report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
@@ -295,9 +290,7 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in excluded_break_ids and (
-                self.break_ids_to_remove is None or break_.id in self.break_ids_to_remove
-            ):
+            if break_.id not in excluded_break_ids and self._is_to_remove(break_.id):
                 proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
@@ -382,11 +375,28 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
+        if result.verdict in WORKING and len(steps) > 1 and all(step.kind != "edit" for step in steps[:-1]):
+            alone = self._try_last_step_alone(result, goals, steps[-1], watched_conditions)
+            result, steps = (alone, steps[-1:]) if alone is not None else (result, steps)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _new_candidate(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
         )
+
+    def _try_last_step_alone(
+        self,
+        result: TrialResult,
+        goals: frozenset[str],
+        step: Proposal,
+        watched_conditions: tuple[WatchedCondition, ...],
+    ) -> TrialResult | None:
+        """Return the result of a step without the settings before it, if they are not needed."""
+        if self._is_out_of_time():
+            return None
+        alone = self._run_trial(Change().with_proposal(step), goals, watched_conditions)
+        is_as_good = alone.verdict in WORKING and VERDICT_RANK[alone.verdict] <= VERDICT_RANK[result.verdict]
+        return alone if is_as_good and alone.removed_break_ids >= result.removed_break_ids else None
 
     def _unfixed_breaks(self) -> frozenset[str]:
         """Return the breaks that no candidate removes without changing results."""
@@ -394,8 +404,11 @@ class Search:
             candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
         )
         fixed_break_ids = {ident for candidate in working_candidates for ident in candidate.breaks}
-        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_break_ids
-        return breaks if self.break_ids_to_remove is None else breaks & self.break_ids_to_remove
+        break_ids = (break_.id for break_ in self.runner.original.report.breaks)
+        return frozenset(filter(self._is_to_remove, break_ids)) - fixed_break_ids
+
+    def _is_to_remove(self, break_id: str) -> bool:
+        return self.break_ids_to_remove is None or break_id in self.break_ids_to_remove
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
@@ -408,9 +421,9 @@ class Search:
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
-        report = self.runner.original.report
-        library_break_count = sum(break_.owner != "own" for break_ in report.breaks)
-        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * library_break_count >= len(report.breaks)
+        breaks = self.runner.original.report.breaks
+        library_break_count = sum(break_.owner != "own" for break_ in breaks)
+        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * library_break_count >= len(breaks)
 
     def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
@@ -495,7 +508,7 @@ class Search:
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
         """Fix one more break of a changed program. Return the first better result, its step and all conditions, if any.
 
-        It looks at up to ``max_targets`` breaks of the program, by default at all of them.
+        At most ``max_targets`` breaks are considered, by default all of them.
         """
         report = result.report
         if report is None:
@@ -526,8 +539,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         change, merged_candidates = Change(), list[Candidate]()
         for candidate in candidates:
-            combined_change = merge_changes(texts, change, candidate.result.change)
-            if combined_change is not None:
+            if (combined_change := merge_changes(texts, change, candidate.result.change)) is not None:
                 change = combined_change
                 merged_candidates.append(candidate)
         if not merged_candidates or (len(merged_candidates) == 1 and goals <= set(merged_candidates[0].breaks)):
@@ -554,9 +566,8 @@ class Search:
             return
         families = [family for candidate in merged_candidates for family in candidate.families]
         families += [step.family for step in steps]
-        titles = [title for candidate in merged_candidates for title in candidate.titles] + [
-            step.title for step in steps
-        ]
+        titles = [title for candidate in merged_candidates for title in candidate.titles]
+        titles += [step.title for step in steps]
         kind = _common_kind([*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)])
         self.candidates.append(
             _new_candidate(families, titles, kind, result.removed_break_ids, watched_conditions, result)

@@ -139,7 +139,7 @@ class _ScriptSearch:
                     script = write_script(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried_scripts:  # the reason why a script cannot be written is more informative
+                    if not tried_scripts:  # the reason why a script that ran failed is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried_scripts:

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     index_predicate,
     looks_like_indices,
     numbers_in_code,
+    raises_to_variable_powers,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     fill_with,
@@ -157,8 +158,13 @@ class OriginalCall:
 
     @functools.cached_property
     def may_be_indices(self) -> Callable[[torch.Tensor], bool]:
-        """Tells whether code may use a tensor as indices or counts."""
+        """A function that tells whether code may use a tensor as indices or counts."""
         return index_predicate(self.arguments, self.fn)
+
+    @functools.cached_property
+    def may_be_exponents(self) -> bool:
+        """Whether code may raise a Python number to the power of a number that it reads."""
+        return raises_to_variable_powers(self.arguments, self.fn)
 
     def differs_from(self, arguments: Arguments) -> bool:
         """Return whether other arguments differ from the original ones."""

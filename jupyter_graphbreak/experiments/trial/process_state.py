@@ -20,7 +20,12 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.process_settings import CONFIGURATIONS, context_variables, process_settings
+from jupyter_graphbreak._torch_compat.process_settings import (
+    CONFIGURATIONS,
+    INDUCTOR_VARIABLE,
+    context_variables,
+    process_settings,
+)
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryModuleOrClass,
@@ -98,7 +103,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.description}", fault)
+        note_if_internal(f"reading the state that code changes if it {part.description}", fault)
         return MISSING
 
 
@@ -244,17 +249,19 @@ def _library_part(part: LibraryPart) -> StatePart:
             return StatePart(
                 f"changes the state of the module {part.title}",
                 lambda: _Globals(part.content()),
-                part.refill,
+                part.restore,
                 part.function_names,
             )
         case LibraryModuleOrClass():
-            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
+            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.restore,
                         (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
-            return StatePart(f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.refill)
+            return StatePart(
+                f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.restore
+            )
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
+                        lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
     return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
@@ -387,18 +394,14 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
-#: An environment variable that Inductor sets for itself when it first loads a kernel.
-_INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
-
-
 def _environment() -> dict[Any, Any]:
-    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings.
+    """Return the environment variables without the one that Inductor sets for itself.
 
-    The variable that Inductor sets for itself is left out.
+    They are encoded if possible, because decoding them takes longer than reading all settings.
     """
     encoded_variables = getattr(os.environ, "_data", None)
     variables = dict(os.environ if encoded_variables is None else encoded_variables)
-    for name in (_INDUCTOR_VARIABLE, os.fsencode(_INDUCTOR_VARIABLE)):
+    for name in (INDUCTOR_VARIABLE, os.fsencode(INDUCTOR_VARIABLE)):
         variables.pop(name, None)
     return variables
 
@@ -410,7 +413,7 @@ def _restore_environment(values: dict[Any, Any]) -> None:
 
 def set_environment(values: dict[str, str]) -> None:
     """Set the environment variables to saved values, except those that already have the right value."""
-    for name in os.environ.keys() - values.keys() - {_INDUCTOR_VARIABLE}:
+    for name in os.environ.keys() - values.keys() - {INDUCTOR_VARIABLE}:
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
@@ -533,7 +536,8 @@ def find_changing_line(
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
-    The code imports each library function, of a module and with an original name, under its name in the code.
+    ``imported_functions`` contains the module and the original name of each library function that the code imports, by
+    the function's name in the code.
     """
     aliases = {
         alias
@@ -562,7 +566,7 @@ def find_changing_line(
 
 #: The number of seconds between two checks of a thread that may be waiting for a lock.
 _WATCH_INTERVAL_S = 0.5
-_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
+_LEFTOVER_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 
 
 @contextlib.contextmanager
@@ -582,7 +586,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_code_objects(fn), {})
+                "state", _LEFTOVER_LOCK.description, find_changing_line(_LEFTOVER_LOCK, user_code_objects(fn), {})
             )
         )
 

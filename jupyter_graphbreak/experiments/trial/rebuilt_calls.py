@@ -57,7 +57,7 @@ def bind_arguments(
 ) -> Arguments:
     """Return the arguments of a call; those that the signature and ``keyword_names`` allow are positional.
 
-    Dynamo's wrapper around modules distinguishes the arguments to pass by keyword, which ``keyword_names`` contains.
+    ``keyword_names`` contains the arguments to pass by keyword, which Dynamo's wrapper around modules distinguishes.
     """
     try:
         signature = inspect.signature(getattr(fn, "forward", fn))

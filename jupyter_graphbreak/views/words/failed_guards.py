@@ -59,7 +59,7 @@ _DISPATCH_KEYS = re.compile(
     r"tensor '(?P<name>.+)' dispatch key set mismatch\. expected DispatchKeySet\((?P<old>[^)]*)\), "
     r"actual DispatchKeySet\((?P<new>[^)]*)\)"
 )
-#: A guard on where a tensor begins in its storage: "2 <= x.storage_offset()".
+#: A guard on the offset of a tensor in its storage: "2 <= x.storage_offset()".
 _OFFSET_GUARD = re.compile(r"(?:\d+ <= )?(?P<name>[\w.\[\]'\"]+)\.storage_offset\(\)(?: (?:==|!=|<=) \d+)?")
 #: A guard on whether a value is None: "mask is None", "mask is not None".
 _NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
@@ -163,6 +163,8 @@ class FailedGuard:
         The lines that created the guard, if PyTorch reports them.
     advice : str
         Advice on avoiding the recompiles; empty if there is none.
+    is_size : bool
+        Whether the guard checks a size of a tensor.
     is_about_number_from_break : bool
         Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
@@ -284,7 +286,8 @@ def _make_failed_guard(
 ) -> FailedGuard:
     """Return a failed guard.
 
-    If other guards show that the code computes constants from this size, the kinds of their lines are given.
+    ``heads_of_other_guards`` are the kinds of the lines on which the code computes constants from the size that this
+    guard checks, as other guards show.
     """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
@@ -634,8 +637,11 @@ def _tensor_variation(
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
     elif tensor_property == "rank" and not is_from_break and not (is_inner and is_library):
-        few = "nothing, if there are few: each number of dimensions has its own graph"
-        advice = few if is_inner else f"each number of dimensions has its own graph: reshape `{name}` before the call"
+        advice = (
+            "nothing, if there are few: each number of dimensions has its own graph"
+            if is_inner
+            else f"each number of dimensions has its own graph: reshape `{name}` before the call"
+        )
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]

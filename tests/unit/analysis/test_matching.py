@@ -28,13 +28,13 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
     """Return a report of a cell; each break is a reason and an expression, in the order of the cell's lines."""
     lines = text.split("\n")
-    reported: list[Break] = []
+    reported_breaks: list[Break] = []
     for number, (reason, code) in enumerate(breaks, start=1):
         line_numbers = [index for index, text_line in enumerate(lines, start=1) if code in text_line]
         earlier_equal_breaks = [other for other in breaks[: number - 1] if other == (reason, code)]
         line = line_numbers[len(earlier_equal_breaks)]
-        reported.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
-    return _report(reported, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
+        reported_breaks.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
+    return _report(reported_breaks, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
 
 def _break(number: int, reason: str, location: Location | None) -> Break:
@@ -55,7 +55,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 def library_run(
     *broken: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
-    """Return a run of a cell that calls functions of a library; those in `broken` were compiled and have a break."""
+    """Return the report of a cell that calls functions of a library; those in `broken` were compiled and break."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)
@@ -127,7 +127,7 @@ def test_a_caller_that_was_traced_to_its_end_would_have_reached_the_break(outcom
     assert [change.change for change in changes.breaks] == [change]
 
 
-def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
+def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_versions() -> None:
     recompiled_run = library_run("norm", held=("norm",))
     changes = library_run("norm").diff(msgspec.structs.replace(recompiled_run, breaks=[]))
     assert [change.change for change in changes.breaks] == ["unknown"]
@@ -151,7 +151,7 @@ def test_without_a_list_of_cached_functions_any_function_may_have_been_cached() 
     assert [change.change for change in library_run("norm", "scale").diff(without_list).breaks] == ["unknown"]
 
 
-def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> None:
+def test_a_break_in_a_skipped_function_is_gone_only_if_pytorch_had_not_cached_it() -> None:
     location = Location("s2", 3, 5, function="norm")
     skipped_run = msgspec.structs.replace(
         library_run(),

@@ -1,4 +1,4 @@
-"""A model that repeats blocks, compiled as a whole, block by block, and with nested regions."""
+"""A model that repeats blocks is compiled as a whole, block by block, and with nested regions."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import contextlib
 import functools
 import importlib
 import itertools
+import os
+import sys
 import threading
 import types
 import weakref
@@ -33,6 +35,8 @@ def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     return call(*args, **kwargs)
 
 
+#: The folder with the functions through which AOTAutograd calls graphs.
+_AOT_FOLDER = f"torch{os.sep}_functorch{os.sep}_aot_autograd{os.sep}"
 #: The name of the function that ``torch.compile`` puts around the compiled one.
 WRAPPER_NAME = "compile_wrapper"
 
@@ -59,6 +63,15 @@ def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
         if frame.f_code.co_name == WRAPPER_NAME and frame.f_code.co_filename.endswith("eval_frame.py"):
             yield frame
         frame = frame.f_back
+
+
+def _is_called_by_compiled_code(frame: FrameType | None) -> bool:
+    """Return whether a frame runs a graph of code that the program compiled, or the backward pass of such a graph."""
+    if next(enclosing_compiled_calls(frame), None) is not None:
+        return True
+    while frame is not None and _AOT_FOLDER not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
 
 
 class TraceableCallables:
@@ -248,6 +261,8 @@ def intercept_module_calls(
     is_in_run = current_run_check()
 
     def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
+        if is_instance(module, torch.fx.GraphModule) and _is_called_by_compiled_code(sys._getframe(1)):
+            return None
         reason = why_not_compiled(module)
         if reason is not None:
             state.reasons_not_compiled.setdefault(type(module).__name__, reason)

@@ -204,6 +204,21 @@ def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -
     assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_MANUAL_STEP
 
 
+def test_a_model_that_an_optimizer_calls_is_no_optimizer(library: ModuleType) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(3))], lr=0.1)
+
+    @torch.compile(backend="eager")
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return library.clip(x).sum()  # type: ignore[no-any-return]
+
+    with jupyter_graphbreak.capture() as run:
+        optimizer.step(lambda: float(loss(ONES)))
+    assert any("optim" in source.name for source in run.report.sources)
+    (graph_break,) = run.report.breaks
+    assert graph_break.owner == "library"
+    assert LIBRARY_OPTIMIZER_ADVICE not in [advice.text for advice in graph_break.advice]
+
+
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
     logger = logging.getLogger("graphbreak.tests")
 

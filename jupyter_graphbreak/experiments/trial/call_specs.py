@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     item_binding,
 )
 from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined, reachable_objects
-from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, stored_items
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -415,7 +415,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
         return [(PathStep("item", index), part) for index, part in enumerate(value)]
     if is_instance(value, Mapping):
         try:
-            return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
+            return [(PathStep("item", key), part) for key, part in stored_items(value) if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)

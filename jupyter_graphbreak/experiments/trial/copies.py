@@ -37,7 +37,14 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import error_headline
-from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxy_member, proxy_target
+from jupyter_graphbreak.records.attributes import (
+    WEAK_PROXIES,
+    attribute_of,
+    is_instance,
+    proxy_member,
+    proxy_target,
+    stored_items,
+)
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -268,7 +275,7 @@ class _Copier:
         if is_instance(value, dict):
             # Bypass the methods of a subclass, which may do more than store an item.
             set_item = OrderedDict.__setitem__ if is_instance(value, OrderedDict) else dict.__setitem__
-            for key, item in list(dict.items(value)):
+            for key, item in stored_items(value):
                 set_item(result, self.copy(key), self.copy(item))
         elif is_instance(value, list):
             list.extend(result, map(self.copy, list(value)))

@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_code_objects
-from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.attributes import is_instance, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -415,10 +415,10 @@ def _used_tensors(*values: Any) -> list[torch.Tensor]:
         elif depth > _MAX_DEPTH:
             return
         elif is_instance(value, dict):
-            for item in value.values():
+            for _, item in stored_items(value):
                 add(item, depth + 1)
         elif is_instance(value, list | tuple):
-            for item in value:
+            for item in (list if is_instance(value, list) else tuple).__iter__(value):
                 add(item, depth + 1)
 
     for value in (*values, *reachable_objects(*values)):

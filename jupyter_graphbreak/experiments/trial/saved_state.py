@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     is_plain_tensor,
     slot_descriptors,
 )
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -137,8 +138,9 @@ class SavedState:
                 self._slot_descriptors.append((value, descriptor, value_to_save(part)))
                 parts.append(part)
         if is_instance(value, dict):
-            self._contents.append((value, {key: value_to_save(part) for key, part in value.items()}))
-            parts += [*value.keys(), *value.values()]
+            items = stored_items(value)
+            self._contents.append((value, {key: value_to_save(part) for key, part in items}))
+            parts += itertools.chain.from_iterable(items)
         elif is_instance(value, list | deque):
             self._contents.append((value, list(map(value_to_save, value))))
             parts += value

@@ -20,7 +20,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import shape_of
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
-from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target, stored_items
 
 if TYPE_CHECKING:
     import io
@@ -425,7 +425,8 @@ def attributes(value: Any) -> dict[str, Any]:
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return a mapping's items, with positions instead of keys that equal only themselves, such as modules."""
     return [
-        (index if _is_compared_by_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())
+        (index if _is_compared_by_identity(key) else key, value)
+        for index, (key, value) in enumerate(stored_items(mapping))
     ]
 
 

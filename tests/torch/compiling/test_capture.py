@@ -60,6 +60,14 @@ def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None
     assert torch.nn.Module.__call__ is original_call
 
 
+def test_graphs_of_a_module_that_the_program_compiles_are_not_compiled_again() -> None:
+    model = torch.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)), backend="aot_eager")
+    with capture(compile=True) as run:
+        train(model, 2)
+    assert not run.report.compiled
+    assert len(run.report.graphs) == 1
+
+
 def test_an_error_has_the_same_traceback_as_in_an_uncompiled_run() -> None:
     model = Net()
     with pytest.raises(RuntimeError, match="cannot be multiplied") as caught, capture(compile=True) as run:

@@ -12,6 +12,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
+from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
@@ -54,6 +55,34 @@ def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
         value = run()
     assert recorded_entries.omission_reasons == []
     return recorded_entries.entries, value
+
+
+class LoadedOnFirstUse(dict[str, str]):
+    def __init__(self, items: dict[str, str]) -> None:
+        super().__init__(items)
+        self.loaded: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.loaded.append(name)
+        return super().__getitem__(name)
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+REGISTRY = LoadedOnFirstUse({"a": "module a", "b": "module b"})
+
+
+def test_recording_an_entry_loads_nothing_that_a_container_loads_on_first_use() -> None:
+    add_length: Callable[[torch.Tensor], torch.Tensor] = lambda x: x + len(REGISTRY)  # noqa: E731
+    function = torch.compile(add_length, backend="eager")
+    (entry,), _ = entries_of(lambda: function(torch.ones(2)))
+    subject = Subject(entry.call, entry.arguments)
+    subject.restore()
+    assert REGISTRY.loaded == []
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,12 @@ def test_all_kinds_of_containers_are_copied() -> None:
     assert next(iter(dict_by_tensor)) is not next(iter(arguments[4]))
 
 
+def test_copies_of_ordered_dicts_have_the_same_order() -> None:
+    cache = OrderedDict(a=1, b=2, c=3)
+    cache.move_to_end("a")
+    assert list(clone(cache)) == ["b", "c", "a"]
+
+
 class Pair(tuple[Any, ...]):
     """A tuple that is not a sequence."""
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _FILE = Path("build/architectures.jsonl")
-_PUBLISHED = Path(__file__).with_suffix(".jsonl")
+_PUBLISHED_FILE = Path(__file__).with_suffix(".jsonl")
 #: Bytes that a process may add to its memory: some architectures are large even in their smallest configuration.
 _MAX_MEMORY = 8 << 30
-_WORKING = ("works", "works on what ran", "works but differs")
+_WORKING_VERDICTS = ("works", "works on what ran", "works but differs")
 
 
 def main() -> None:
@@ -43,17 +43,19 @@ def main() -> None:
     parser.add_argument("--file", type=Path, default=_FILE)
     parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
     parser.add_argument("--table", action="store_true", help="print the contents of the file")
-    parser.add_argument("--publish", action="store_true", help=f"add the contents of the file to {_PUBLISHED.name}")
+    parser.add_argument(
+        "--publish", action="store_true", help=f"add the contents of the file to {_PUBLISHED_FILE.name}"
+    )
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.check is not None:
-        check(json.loads(chosen.check.read_text()))
-    elif chosen.table:
-        print_table(last_records(chosen.file))
-    elif chosen.publish:
-        publish(last_records(chosen.file))
+    options = parser.parse_args()
+    if options.check is not None:
+        check(json.loads(options.check.read_text()))
+    elif options.table:
+        print_table(last_records(options.file))
+    elif options.publish:
+        publish(last_records(options.file))
     else:
-        survey(chosen)
+        survey(options)
 
 
 def last_records(file: Path) -> dict[str, dict[str, Any]]:
@@ -62,7 +64,7 @@ def last_records(file: Path) -> dict[str, dict[str, Any]]:
     return {line["key"]: line for line in map(json.loads, lines)}
 
 
-def survey(chosen: argparse.Namespace) -> None:
+def survey(options: argparse.Namespace) -> None:
     """Compile each architecture in a separate process."""
     warnings.filterwarnings("ignore")
     import tiny_models  # type: ignore[import-not-found]
@@ -73,24 +75,24 @@ def survey(chosen: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     today = time.strftime("%Y-%m-%d")
     versions = {"torch": torch.__version__, "transformers": transformers.__version__, "date": today}
-    chosen.file.parent.mkdir(parents=True, exist_ok=True)
-    known = {} if chosen.again else last_records(chosen.file)
-    shown = {} if chosen.again else published_lines()
-    for model_type in chosen.types or tiny_models.architectures():
-        key = f"{model_type} training" if chosen.training else model_type
-        earlier_result = known.get(key)
-        if key in shown:
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    recorded_lines = {} if options.again else last_records(options.file)
+    page_lines = {} if options.again else published_lines()
+    for model_type in options.types or tiny_models.architectures():
+        key = f"{model_type} training" if options.training else model_type
+        earlier_result = recorded_lines.get(key)
+        if key in page_lines:
             continue
         if earlier_result is not None and (
-            "remedies" in earlier_result or not chosen.remedies or not earlier_result.get("breaks")
+            "remedies" in earlier_result or not options.remedies or not earlier_result.get("breaks")
         ):
             continue
-        line = run_in_fork(compile_and_try, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
+        line = run_in_fork(compile_and_try, model_type, options.remedies, options.training, seconds=options.timeout)
         claim = line.pop("claim", None)
         if claim is not None:
             line["check"] = check_in_processes(claim)
-        with chosen.file.open("a") as lines:
-            head = {"key": key, "type": model_type, "training": chosen.training}
+        with options.file.open("a") as lines:
+            head = {"key": key, "type": model_type, "training": options.training}
             lines.write(json.dumps({**head, **line, "versions": versions}) + "\n")
         print(key, summary(line), flush=True)
 
@@ -102,7 +104,7 @@ def summary(line: dict[str, Any]) -> str:
     text = f"{len(line['breaks'])} breaks, {line['events']} events"
     if "left" in line:
         verdicts = [entry["verdict"] for entry in line["breaks"]]
-        text += f"; {sum(verdict in _WORKING for verdict in verdicts)} with a remedy, {line['left']} left"
+        text += f"; {sum(verdict in _WORKING_VERDICTS for verdict in verdicts)} with a remedy, {line['left']} left"
         text += f", {line['seconds']} s; run again: {line['check']}"
     return text
 
@@ -134,14 +136,14 @@ def _send(pipe: Any, function: Callable[..., Iterator[dict[str, Any]]], *argumen
     with Path(os.devnull).open("w") as null_device:
         os.dup2(null_device.fileno(), 1)
         os.dup2(null_device.fileno(), 2)
-    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + _MAX_MEMORY, resource.RLIM_INFINITY))
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used_bytes + _MAX_MEMORY, resource.RLIM_INFINITY))
     try:
         for line in function(*arguments):
             pipe.send(line)
     except Exception as error:  # noqa: BLE001 - a model may raise anything for a configuration that is not its own
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        location = f"{Path(last.filename).name}:{last.lineno}"
+        last_frame = traceback.extract_tb(error.__traceback__)[-1]
+        location = f"{Path(last_frame.filename).name}:{last_frame.lineno}"
         pipe.send({"error": f"{type(error).__name__}: {str(error)[:200]} ({location})"})
 
 
@@ -152,7 +154,7 @@ def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: fl
 
     import jupyter_graphbreak
 
-    model, inputs = tiny_models.tiny(model_type, training=training)
+    model, inputs = tiny_models.make_tiny_model(model_type, training=training)
     with torch.no_grad():
         model(**inputs)
     start = time.perf_counter()
@@ -200,31 +202,34 @@ def _try_remedies(
 
     start = time.perf_counter()
     report = jupyter_graphbreak.try_remedies(torch.compile(model, backend="eager"), seconds=seconds, **inputs)
-    spent = time.perf_counter() - start
+    elapsed_s = time.perf_counter() - start
     remedies = report.remedies or []
-    working = [remedy for remedy in remedies if remedy.verdict in _WORKING]
-    best = {
+    working_remedies = [remedy for remedy in remedies if remedy.verdict in _WORKING_VERDICTS]
+    best_verdicts = {
         break_.id: min(
-            (remedy.verdict for remedy in working if break_.id in remedy.breaks), key=_WORKING.index, default=None
+            (remedy.verdict for remedy in working_remedies if break_.id in remedy.breaks),
+            key=_WORKING_VERDICTS.index,
+            default=None,
         )
         for break_ in report.breaks
     }
-    known = [(remedy, remedy.evidence) for remedy in working if remedy.evidence is not None]
-    furthest, evidence = max(
-        known, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
+    candidates = [(remedy, remedy.evidence) for remedy in working_remedies if remedy.evidence is not None]
+    furthest_remedy, evidence = max(
+        candidates, key=lambda pair: (-pair[1].breaks_after, pair[0].verdict == "works"), default=(None, None)
     )
     paths = {source.id: source.path or source.name for source in report.sources}
     return {
         "breaks": [
-            {**_break_fields(report, break_), "verdict": best[break_.id] or "stays"} for break_ in report.breaks
+            {**_break_fields(report, break_), "verdict": best_verdicts[break_.id] or "stays"}
+            for break_ in report.breaks
         ],
         "left": evidence.breaks_after if evidence else len(report.breaks),
-        "furthest": furthest and furthest.verdict,
-        "seconds": round(spent, 1),
+        "furthest": furthest_remedy and furthest_remedy.verdict,
+        "seconds": round(elapsed_s, 1),
         "remedies": [_remedy_fields(remedy) for remedy in remedies],
         **(
-            {"claim": _claim(model_type, furthest, paths, training=training)}
-            if furthest
+            {"claim": _claim(model_type, furthest_remedy, paths, training=training)}
+            if furthest_remedy
             else {"check": "nothing to run"}
         ),
     }
@@ -312,21 +317,21 @@ def check(task: dict[str, Any]) -> None:
     import jupyter_graphbreak
 
     torch.set_num_threads(1)
-    model, inputs = tiny_models.tiny(task["type"], training=task["training"])
-    called = model
+    model, inputs = tiny_models.make_tiny_model(task["type"], training=task["training"])
+    model_call = model
     if task["changed"]:
         exec(task["code"] or "", {"model": model})  # noqa: S102 - what the remedy tells the user to run
-        called = torch.compile(model, backend="eager")
+        model_call = torch.compile(model, backend="eager")
     torch.manual_seed(2)
     with jupyter_graphbreak.capture() as run:
-        output = called(**inputs)
+        output = model_call(**inputs)
     values = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
     total = sum(leaf.float().sum() for leaf in values if leaf.requires_grad)
     if isinstance(total, torch.Tensor):
         total.backward()
     gradients = [parameter.grad for parameter in model.parameters()]
-    saved = {"values": [leaf.detach() for leaf in values], "gradients": gradients, "breaks": len(run.report.breaks)}
-    torch.save(saved, task["results"])
+    results = {"values": [leaf.detach() for leaf in values], "gradients": gradients, "breaks": len(run.report.breaks)}
+    torch.save(results, task["results"])
 
 
 def _edit_on_import(edits: list[list[Any]]) -> None:
@@ -336,13 +341,13 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
     by_path: dict[str, list[list[Any]]] = {}
     for path, *edit in edits:
         by_path.setdefault(f"/{path.lstrip('/')}", []).append(edit)
-    read, code_of = SourceFileLoader.get_data, SourceFileLoader.get_code
+    read_file, compile_file = SourceFileLoader.get_data, SourceFileLoader.get_code
 
     def edits_of(path: str) -> list[list[Any]]:
         return next((edits_of_file for end, edits_of_file in by_path.items() if path.endswith(end)), [])
 
     def read_edited(self: Any, path: str) -> bytes:
-        data = read(self, path)
+        data = read_file(self, path)
         if not edits_of(path):
             return data
         lines = data.decode().split("\n")
@@ -356,7 +361,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
         path = self.get_filename(fullname)
         if edits_of(path):
             return self.source_to_code(self.get_data(path), path)
-        return code_of(self, fullname)
+        return compile_file(self, fullname)
 
     SourceFileLoader.get_data, SourceFileLoader.get_code = read_edited, compile_edited  # type: ignore[method-assign]
 
@@ -364,15 +369,18 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
 def print_table(lines: dict[str, dict[str, Any]]) -> None:
     """Print the breaks, and the breaks that remain after remedies."""
     working_lines = {key: line for key, line in lines.items() if "error" not in line}
-    breaking = {key: line for key, line in working_lines.items() if line["breaks"]}
-    for key, line in breaking.items():
+    breaking_lines = {key: line for key, line in working_lines.items() if line["breaks"]}
+    for key, line in breaking_lines.items():
         print(f"{key:28} {summary(line)}")
         for break_ in line["breaks"]:
             location = f"{break_['file']}:{break_['line']}"
             print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {location} {break_['code']}")
-    locations = [break_ for line in breaking.values() for break_ in line["breaks"]]
-    tried_lines = [line for line in breaking.values() if "left" in line]
-    print(f"{len(lines)} architectures, {len(working_lines)} ran, {len(breaking)} break at {len(locations)} locations")
+    locations = [break_ for line in breaking_lines.values() for break_ in line["breaks"]]
+    tried_lines = [line for line in breaking_lines.values() if "left" in line]
+    print(
+        f"{len(lines)} architectures, {len(working_lines)} ran, "
+        f"{len(breaking_lines)} break at {len(locations)} locations"
+    )
     print(f"{len(tried_lines)} tried, {sum(line['left'] == 0 for line in tried_lines)} end without a break, "
           f"{sum(line['check'] == 'holds' for line in tried_lines)} claims hold")  # fmt: skip
     verdicts = [break_["verdict"] for line in tried_lines for break_ in line["breaks"]]
@@ -381,53 +389,57 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
 
 def published_lines() -> dict[str, dict[str, Any]]:
     """Return the published lines by architecture, without the versions."""
-    _, *texts = _PUBLISHED.read_text().splitlines() if _PUBLISHED.exists() else [""]
+    _, *texts = _PUBLISHED_FILE.read_text().splitlines() if _PUBLISHED_FILE.exists() else [""]
     return {f"{line['type']} training" if line["training"] else line["type"]: line for line in map(json.loads, texts)}
 
 
 def publish(lines: dict[str, dict[str, Any]]) -> None:
     """Update the published file: the versions, then one line per architecture, sorted by name."""
     versions = {json.dumps(line["versions"]) for line in lines.values()}
-    if _PUBLISHED.exists():
-        versions.add(_PUBLISHED.read_text().partition("\n")[0])
+    if _PUBLISHED_FILE.exists():
+        versions.add(_PUBLISHED_FILE.read_text().partition("\n")[0])
     libraries = {tuple(json.loads(version)[name] for name in ("torch", "transformers")) for version in versions}
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
     texts = [max(versions, key=lambda version: str(json.loads(version)["date"]))]
-    shown = published_lines() | {key: _published_fields(line) for key, line in lines.items()}
-    texts += [json.dumps(shown[key]) for key in sorted(shown)]
-    _PUBLISHED.write_text("\n".join(texts) + "\n")
-    print(f"{_PUBLISHED}: {len(shown)} architectures")
+    page_lines = published_lines() | {key: _published_fields(line) for key, line in lines.items()}
+    texts += [json.dumps(page_lines[key]) for key in sorted(page_lines)]
+    _PUBLISHED_FILE.write_text("\n".join(texts) + "\n")
+    print(f"{_PUBLISHED_FILE}: {len(page_lines)} architectures")
 
 
 def _published_fields(line: dict[str, Any]) -> dict[str, Any]:
     """Return the published data of one architecture, with the best remedy per break and the furthest-reaching one."""
     names = ("type", "training", "class", "error", "graphs", "events", "left", "furthest", "check", "seconds")
-    shown = {name: line[name] for name in names if name in line}
+    fields = {name: line[name] for name in names if name in line}
     if "error" in line:
-        return shown
-    kept = ("gb_id", "gb_type", "file", "function", "line", "code", "verdict")
+        return fields
+    break_names = ("gb_id", "gb_type", "file", "function", "line", "code", "verdict")
     breaks = []
     for break_ in line["breaks"]:
-        working = [remedy for remedy in line.get("remedies", []) if remedy["verdict"] in _WORKING]
-        fixing = [remedy for remedy in working if break_["id"] in remedy["breaks"]]
-        best = min(fixing, key=lambda remedy: (_WORKING.index(remedy["verdict"]), len(remedy["title"])), default=None)
+        working_remedies = [remedy for remedy in line.get("remedies", []) if remedy["verdict"] in _WORKING_VERDICTS]
+        remedies_of_break = [remedy for remedy in working_remedies if break_["id"] in remedy["breaks"]]
+        best_of_break = min(
+            remedies_of_break,
+            key=lambda remedy: (_WORKING_VERDICTS.index(remedy["verdict"]), len(remedy["title"])),
+            default=None,
+        )
         persons = [remedy["person"] for remedy in line.get("remedies", []) if break_["id"] in remedy["breaks"]]
         breaks.append(
             {
-                **{name: break_.get(name) for name in kept},
+                **{name: break_.get(name) for name in break_names},
                 "code": " ".join((break_["code"] or "").split()),
-                "remedy": best and best["title"],
+                "remedy": best_of_break and best_of_break["title"],
                 "person": next((person for person in persons if person), None),
             }
         )
     best_remedy = _best_remedy(line.get("remedies", []))
-    return {**shown, "breaks": breaks, "remedy": best_remedy and best_remedy["title"]}
+    return {**fields, "breaks": breaks, "remedy": best_remedy and best_remedy["title"]}
 
 
 def _best_remedy(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    working = [remedy for remedy in remedies if remedy["verdict"] in _WORKING and "after" in remedy]
-    return max(working, key=lambda remedy: (-remedy["after"], remedy["verdict"] == "works"), default=None)
+    working_remedies = [remedy for remedy in remedies if remedy["verdict"] in _WORKING_VERDICTS and "after" in remedy]
+    return max(working_remedies, key=lambda remedy: (-remedy["after"], remedy["verdict"] == "works"), default=None)
 
 
 if __name__ == "__main__":

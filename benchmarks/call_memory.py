@@ -63,7 +63,7 @@ class Convolutions(nn.Module):
         return loss
 
 
-class Recurrent(nn.Module):
+class RecurrentNet(nn.Module):
     """A GRU cell in a loop."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Recurrent(nn.Module):
 MODELS: list[tuple[type[nn.Module], tuple[int, ...]]] = [
     (Encoder, (8, 64, 128)),
     (Convolutions, (8, 3, 32, 32)),
-    (Recurrent, (64, 12, 64)),
+    (RecurrentNet, (64, 12, 64)),
 ]
 
 
@@ -100,13 +100,13 @@ def peak(call: Callable[[], object]) -> int:
     return max(total["Total Allocated"] for total in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
 
 
-def saved_bytes(call: Callable[[], object], known: set[int]) -> int:
+def saved_bytes(call: Callable[[], object], known_pointers: set[int]) -> int:
     """Return the bytes of all memory that a forward pass saves, except known memory."""
     sizes: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
+        if storage.data_ptr() not in known_pointers:
             sizes[storage.data_ptr()] = storage.nbytes()
         return tensor
 
@@ -118,7 +118,7 @@ def saved_bytes(call: Callable[[], object], known: set[int]) -> int:
 
 def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
     """Return the peak of the eager and of the compiled call, and the bytes that each keeps for the backward pass."""
-    known = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
+    known_pointers = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
     peaks, results = [], []
     for call in (model, torch.compile(model)):
 
@@ -130,7 +130,7 @@ def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
         step()
         model.zero_grad(set_to_none=True)
         peaks.append(peak(step))
-        results.append(saved_bytes(functools.partial(call, x), known))
+        results.append(saved_bytes(functools.partial(call, x), known_pointers))
     return [*peaks, *results]
 
 
@@ -144,17 +144,19 @@ def main() -> None:
     for kind, shape in MODELS:
         torch.manual_seed(0)
         model, x = kind(), torch.randn(shape)
-        expected = measure_independently(model, x)
+        plain_values = measure_independently(model, x)
         with no_time_limit:
             report = jupyter_graphbreak.measure(torch.compile(model), x)
         memory = report.cost.entries[0].memory if report.cost is not None else None
         if memory is None:
             print(f"{kind.__name__}: not measured")
             continue
-        actual = [getattr(memory, f"{name.replace(' ', '_')}_bytes") for name in names]
-        for name, our_value, plain in zip(names, actual, expected, strict=True):
-            ratio = our_value / plain
-            print(f"{kind.__name__:14} {name:14} {memory_text(our_value):>10} {memory_text(plain):>10} {ratio:6.3f}")
+        our_values = [getattr(memory, f"{name.replace(' ', '_')}_bytes") for name in names]
+        for name, our_value, plain_value in zip(names, our_values, plain_values, strict=True):
+            ratio = our_value / plain_value
+            print(
+                f"{kind.__name__:14} {name:14} {memory_text(our_value):>10} {memory_text(plain_value):>10} {ratio:6.3f}"
+            )
         for finding in cost_findings(report) if arguments.changes else []:
             print(f"    {finding.sentence}")
         for change in memory.changes if arguments.changes else []:

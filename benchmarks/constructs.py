@@ -30,22 +30,22 @@ def main() -> None:
     torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - not exported
     release = torch.__version__.partition("+")[0]
     outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
-    changed = False
+    has_changed = False
     names = [construct.name for group in constructs().values() for construct in group]
     for file in options.files or constructs():
         for construct in constructs()[file]:
-            known = outcomes.setdefault(construct.name, {})
-            if options.new and release in known:
+            known_outcomes = outcomes.setdefault(construct.name, {})
+            if options.new and release in known_outcomes:
                 continue
             new_outcome = outcome(construct)
-            if known.get(release) != new_outcome:
-                changed = True
-                print(f"{construct.name}: {known.get(release, 'not run')} -> {new_outcome}", flush=True)
-            known[release] = new_outcome
+            if known_outcomes.get(release) != new_outcome:
+                has_changed = True
+                print(f"{construct.name}: {known_outcomes.get(release, 'not run')} -> {new_outcome}", flush=True)
+            known_outcomes[release] = new_outcome
     if options.check:
-        sys.exit(changed)
-    ordered = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in names if name in outcomes}
-    OUTCOMES.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        sys.exit(has_changed)
+    sorted_outcomes = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in names if name in outcomes}
+    OUTCOMES.write_text(json.dumps(sorted_outcomes, indent=1) + "\n", encoding="utf-8")
 
 
 def _version(item: tuple[str, str]) -> tuple[int, ...]:

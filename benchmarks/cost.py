@@ -1,4 +1,4 @@
-"""Measure the cost and benefit of compiling BART's decoder, and whether known costs are found.
+"""Measure the cost and benefit of compiling BART's decoder, and compare known costs with the measured ones.
 
 Run it by hand on a quiet machine: ``python benchmarks/cost.py``.
 """
@@ -86,9 +86,9 @@ def print_search(backend: str) -> None:
     for entry in report.cost.entries if report.cost is not None else []:
         print(f"  eager            {format_quartiles(entry.eager)}")
         print(f"  compiled         {format_quartiles(entry.compiled)}")
-        for remedied in entry.remedied:
-            names = ", ".join(titles[ident] for ident in remedied.remedies)
-            print(f"  {'/'.join(remedied.remedies):16} {format_quartiles(remedied.time)}  {names}")
+        for remedied_cost in entry.remedied:
+            names = ", ".join(titles[ident] for ident in remedied_cost.remedies)
+            print(f"  {'/'.join(remedied_cost.remedies):16} {format_quartiles(remedied_cost.time)}  {names}")
 
 
 def measure_bart(backend: str, budget: Budget) -> None:
@@ -99,7 +99,7 @@ def measure_bart(backend: str, budget: Budget) -> None:
     ids = torch.randint(0, config.vocab_size, (2, 32), generator=torch.Generator().manual_seed(0))
 
     class MaybeLayer(torch.nn.Module):
-        """Apply a layer, or return the input unchanged with some probability."""
+        """A layer that is left out with some probability."""
 
         def __init__(self, layer: torch.nn.Module, probability: float) -> None:
             super().__init__()
@@ -154,14 +154,14 @@ def show_parts(measured_entry: MeasuredEntry) -> None:
         print(f"  operations       {cost.coverage.compiled_ops} compiled, {cost.coverage.eager_ops} eager")
 
 
-def busy(us: float) -> None:
+def keep_busy(us: float) -> None:
     """Wait outside graphs."""
     end = time.perf_counter() + us * 1e-6
     while time.perf_counter() < end:
         pass
 
 
-wait = torch.compiler.disable(busy)
+wait = torch.compiler.disable(keep_busy)
 
 
 def wait_three_times(x: torch.Tensor) -> torch.Tensor:
@@ -177,16 +177,16 @@ def wait_three_times(x: torch.Tensor) -> torch.Tensor:
 
 def measure_known_waits(backend: str, budget: Budget) -> None:
     """Measure a program whose breaks take known times."""
-    measured = measure_entry(
+    measured_entry = measure_entry(
         Entry("wait_three_times", None, wait_three_times, Arguments(torch.rand(1000)), backend), budget=budget
     )
     print(f"\nBreaks of {', '.join(map(str, KNOWN_US))} us, backend {backend}")
-    lines = {break_.id: break_.location.line for break_ in measured.report.breaks if break_.location is not None}
-    parts = [part for part in measured.cost.parts if part.kind == "outside" and part.break_ is not None]
-    for part, expected in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
-        print(f"  {expected:5} us found as {format_quartiles(part.time)}: {part.time.median_us / expected - 1:+.0%}")
-    show_parts(measured)
-    print_uninstrumented(measured, backend)
+    lines = {break_.id: break_.location.line for break_ in measured_entry.report.breaks if break_.location is not None}
+    parts = [part for part in measured_entry.cost.parts if part.kind == "outside" and part.break_ is not None]
+    for part, known_us in zip(sorted(parts, key=lambda part: lines[part.break_ or ""]), KNOWN_US, strict=True):
+        print(f"  {known_us:5} us found as {format_quartiles(part.time)}: {part.time.median_us / known_us - 1:+.0%}")
+    show_parts(measured_entry)
+    print_uninstrumented(measured_entry, backend)
 
 
 def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
@@ -197,9 +197,9 @@ def print_uninstrumented(measured_entry: MeasuredEntry, backend: str) -> None:
         start = time.perf_counter()
         compiled(x)
         times.append((time.perf_counter() - start) * 1e6)
-    whole = statistics.median(times[100:])
-    parts = sum(part.time.median_us for part in measured_entry.cost.parts)
-    print(f"  uninstrumented   {whole:8,.0f} us; the parts add up to {parts / whole:.1%} of it")
+    whole_us = statistics.median(times[100:])
+    parts_us = sum(part.time.median_us for part in measured_entry.cost.parts)
+    print(f"  uninstrumented   {whole_us:8,.0f} us; the parts add up to {parts_us / whole_us:.1%} of it")
 
 
 def main() -> None:

@@ -34,8 +34,8 @@ class Describer:
 
     def describe(self, value: Any, depth: int = 0) -> str:
         """Return a description; a value that was described before is only mentioned."""
-        simple = value is None or isinstance(value, bool | int | float | complex | str | bytes)
-        if simple and type(value).__module__ == "builtins":
+        is_simple = value is None or isinstance(value, bool | int | float | complex | str | bytes)
+        if is_simple and type(value).__module__ == "builtins":
             return f"{type(value).__name__} {value!r}"
         if id(value) in self._number_by_id:
             return f"#{self._number_by_id[id(value)]}"
@@ -45,10 +45,10 @@ class Describer:
         if depth > MAX_DEPTH:
             return head
         with contextlib.suppress(RuntimeError, ReferenceError):
-            return f"{head}({self._inside(value, lambda part: self.describe(part, depth + 1))})"
+            return f"{head}({self._describe_parts(value, lambda part: self.describe(part, depth + 1))})"
         return head
 
-    def _inside(self, value: Any, part: Callable[[Any], str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
+    def _describe_parts(self, value: Any, part: Callable[[Any], str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
         attributes = ""
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type | types.ModuleType):
             items = vars(value).items()
@@ -91,7 +91,7 @@ class Describer:
             case _ if isinstance(value, torch.nn.Module | types.SimpleNamespace):
                 return attributes
             case _:
-                return _without_addresses(repr(value))
+                return _remove_addresses(repr(value))
 
     def _storage(self, value: torch.Tensor) -> str:
         """Return a key that is equal for tensors with shared memory."""
@@ -152,18 +152,18 @@ def _error(error: BaseException, part: Callable[[Any], str]) -> str:
         for entry in traceback.extract_tb(error.__traceback__)
         if not any(part in entry.filename for part in ("IPython", "user_view.py", "/jupyter_graphbreak/"))
     ]
-    inner = [part(error.__cause__), part(error.__context__)]
-    inner += [part(inner_error) for inner_error in getattr(error, "exceptions", ())]
-    return f"{properties} {frames} {inner}"
+    inner_errors = [part(error.__cause__), part(error.__context__)]
+    inner_errors += [part(inner_error) for inner_error in getattr(error, "exceptions", ())]
+    return f"{properties} {frames} {inner_errors}"
 
 
-def _without_addresses(text: str) -> str:
+def _remove_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+|(?<= at )[0-9a-f]{9,}", "0x", text)
 
 
 def normalize(text: str) -> str:
     """Return a string without the parts that differ between identical runs."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", _without_addresses(text))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", _remove_addresses(text))
     text = re.sub(r"(?:\\?')?(?:# no magic|%%compile_explain[-\w ]*)(?:\\?')?", "MAGIC", text)
     text = re.sub(r"ipython-input-\d+-\w+|ipykernel_\d+/\d+", "ipython-input", text)
     text = re.sub(r"(__compiled_fn|__builtins_dict_|<eval_with_key>|__resume_at)[\w.]*", r"\1", text)

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, Seen, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
+from benchmarks.user_view import Cell, CellView, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ FAULT_MESSAGE = "a fault that was put here"
 COMPILING_CELL = """
 import logging, torch
 @torch.compiler.disable
-def aside(x):
+def add_one(x):
     return x + 1
 def helper(x):
     print("in the helper")
@@ -55,7 +55,7 @@ def helper(x):
 @torch.compile(backend="eager")
 def step(x, n):
     if x.sum() > 0:
-        x = aside(x)
+        x = add_one(x)
     with torch._dynamo.error_on_graph_break(False):
         x = helper(x)
     try:
@@ -80,7 +80,7 @@ def scale(x, factor):
     if x.sum() > 0:
         x = x * factor
     return x + 1
-def failing(x):
+def fail(x):
     y = x * 2
     torch._dynamo.graph_break()
     raise ValueError(f"too large: {tuple(y.shape)}")
@@ -97,7 +97,7 @@ net = Net()
 losses = drive(net, [torch.ones(2, 3), torch.zeros(4, 3)], torch.optim.SGD(net.parameters(), 0.1))
 scaled = functools.partial(scale, factor=3)(torch.ones(2))
 try:
-    failing(scaled)
+    fail(scaled)
 except ValueError as error:
     print(error, [entry.name for entry in traceback.extract_tb(error.__traceback__)])
 warnings.warn("a warning of the cell")
@@ -116,15 +116,15 @@ CELL_AFTER_COMPUTING = "x + y, torch.randn(2)"
 #: A cell whose compiled call raises.
 RAISING_CELL = """
 import torch
-def checked(x):
+def double_negative(x):
     y = x * 2
-    print("checked")
+    print("doubled")
     if y.sum() > 0:
         raise ValueError("the sum is positive")
     return y
-before = checked(-torch.ones(2))
-after = checked(torch.ones(2))"""
-CELL_AFTER_RAISING = "before + 1, torch.randn(2)"
+negative = double_negative(-torch.ones(2))
+positive = double_negative(torch.ones(2))"""
+CELL_AFTER_RAISING = "negative + 1, torch.randn(2)"
 SECOND_CELL = """
 import torch
 @torch.compile(backend="eager")
@@ -158,7 +158,7 @@ class Outcome(NamedTuple):
 
     location: FunctionLocation
     #: Differences that the user sees, apart from our own messages.
-    seen: list[str]
+    visible_differences: list[str]
     has_report: bool
     is_reported: bool
     #: Whether the report of the next run is the same as without a fault.
@@ -200,12 +200,12 @@ def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
         constants = list(code.co_consts)
         constants[path[0]] = raising_code(constants[path[0]], path[1:])
         return code.replace(co_consts=tuple(constants))
-    free = code.co_freevars
-    body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({FAULT_MESSAGE!r})"
-    text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
+    free_variables = code.co_freevars
+    body = f"  if False: {', '.join(free_variables) or 'pass'}\n  raise RuntimeError({FAULT_MESSAGE!r})"
+    text = f"def around({', '.join(free_variables)}):\n def f(*a, **k):\n{body}"
     wrapper_code = compile(text, "fault", "exec").co_consts[0]
-    raising = next(constant for constant in wrapper_code.co_consts if isinstance(constant, types.CodeType))
-    return raising.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
+    function_code = next(constant for constant in wrapper_code.co_consts if isinstance(constant, types.CodeType))
+    return function_code.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 @contextlib.contextmanager
@@ -247,26 +247,26 @@ def run(
     options: str,
     fault_context: AbstractContextManager[None] | None,
     *,
-    plain: bool,
-) -> list[Seen]:
+    is_plain: bool,
+) -> list[CellView]:
     """Run the cells, the first one with a fault in one of our functions."""
-    before = attribute_ids()
-    session = Session(shell, options, plain=plain)
-    seen = []
+    old_ids = attribute_ids()
+    session = Session(shell, options, is_plain=is_plain)
+    views = []
     for number, cell in enumerate(cells):
         seed()
         with fault_context if number == 0 and fault_context is not None else contextlib.nullcontext():
-            seen.append(session.run(cell))
-        seen[-1].parts["report"] = [_brief(report) for report in session.reports]
-        seen[-1].parts["messages"] = [text for text in session.shown_data if FAULT_MESSAGE in text] + [
+            views.append(session.run(cell))
+        views[-1].parts["report"] = [_brief(report) for report in session.reports]
+        views[-1].parts["messages"] = [text for text in session.shown_data if FAULT_MESSAGE in text] + [
             report_note["message"]
             for report in session.reports
             for report_note in report["diagnostics"]
             if report_note["level"] != "info"
         ]
-    after = attribute_ids()
-    changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
-    return [*seen, Seen({"replaced attributes": changed})]
+    new_ids = attribute_ids()
+    replaced_names = sorted(name for name, identity in old_ids.items() if name in new_ids and new_ids[name] != identity)
+    return [*views, CellView({"replaced attributes": replaced_names})]
 
 
 def _brief(report: dict[str, Any]) -> str:
@@ -287,15 +287,15 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
         if event == "call" and code not in is_wrapper_by_code and _is_ours(code):
             is_wrapper_by_code[code] = is_wrapper(code)
 
-    def record_places() -> list[Seen]:
+    def record_places() -> list[CellView]:
         threading.setprofile(note)
         sys.setprofile(note)
         try:
-            Session(shell, options, plain=False).run(cells[0])
+            Session(shell, options, is_plain=False).run(cells[0])
         finally:
             sys.setprofile(None)
         return [
-            Seen(
+            CellView(
                 {
                     "locations": [
                         json.dumps(_location_of(code))
@@ -323,40 +323,52 @@ def is_wrapper(code: types.CodeType) -> bool:
         return True
     if "<locals>" not in code.co_qualname:
         return False
-    known = (function for function, path in functions().get(_location_of(code), ()) if not path)
-    others = (function for function in gc.get_referrers(code) if type(function) is types.FunctionType)
-    return any("__wrapped__" in vars(function) for function in (*known, *others))
+    known_functions = (function for function, path in functions().get(_location_of(code), ()) if not path)
+    other_functions = (function for function in gc.get_referrers(code) if type(function) is types.FunctionType)
+    return any("__wrapped__" in vars(function) for function in (*known_functions, *other_functions))
 
 
 def outcome(
-    location: FunctionLocation, plain: list[Seen], without_fault: list[Seen], faulty: list[Seen] | str
+    location: FunctionLocation,
+    plain_run: list[CellView],
+    faultless_run: list[CellView],
+    faulty_run: list[CellView] | str,
 ) -> Outcome:
     """Compare a run with a fault with runs without one."""
-    if isinstance(faulty, str):
-        return Outcome(location, [faulty], has_report=False, is_reported=False, is_next_report_right=False)
-    our_lines = [line for line in faulty[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
-    for seen in faulty:
-        seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in our_lines]
-    messages, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("messages", "report"))
-    is_reported = bool(our_lines or set(messages[0]).difference(without_fault[0].parts["messages"]))
-    lines = [line for line in differences(plain, faulty) if not line.partition(" fault")[1]]
-    return Outcome(location, lines, bool(reports[0]), is_reported, reports[1] == without_fault[1].parts["report"])
+    if isinstance(faulty_run, str):
+        return Outcome(location, [faulty_run], has_report=False, is_reported=False, is_next_report_right=False)
+    our_lines = [line for line in faulty_run[0].parts["output"] if "compile_explain" in line or FAULT_MESSAGE in line]
+    for view in faulty_run:
+        view.parts["output"] = [line for line in view.parts.get("output", []) if line not in our_lines]
+    messages, reports = ([view.parts.pop(name, []) for view in faulty_run] for name in ("messages", "report"))
+    is_reported = bool(our_lines or set(messages[0]).difference(faultless_run[0].parts["messages"]))
+    lines = [line for line in differences(plain_run, faulty_run) if not line.partition(" fault")[1]]
+    return Outcome(location, lines, bool(reports[0]), is_reported, reports[1] == faultless_run[1].parts["report"])
 
 
 def outcome_of_interrupt(
-    location: FunctionLocation, plain: list[Seen], without_fault: list[Seen], seen: list[Seen] | str
+    location: FunctionLocation,
+    plain_run: list[CellView],
+    faultless_run: list[CellView],
+    interrupted_run: list[CellView] | str,
 ) -> Outcome:
     """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
-    if isinstance(seen, str):
-        return Outcome(location, [seen], has_report=False, is_reported=False, is_next_report_right=False)
-    is_reported = "KeyboardInterrupt" in str(seen[0].parts["error"])
-    after = [
-        Seen({name: run_seen[1].parts[name] for name in ("output", "result", "error", "settings")} | run_seen[3].parts)
-        for run_seen in (plain, seen)
+    if isinstance(interrupted_run, str):
+        return Outcome(location, [interrupted_run], has_report=False, is_reported=False, is_next_report_right=False)
+    is_reported = "KeyboardInterrupt" in str(interrupted_run[0].parts["error"])
+    later_views = [
+        CellView(
+            {name: run_views[1].parts[name] for name in ("output", "result", "error", "settings")} | run_views[3].parts
+        )
+        for run_views in (plain_run, interrupted_run)
     ]
-    is_next_report_right = seen[1].parts["report"] == without_fault[1].parts["report"]
+    is_next_report_right = interrupted_run[1].parts["report"] == faultless_run[1].parts["report"]
     return Outcome(
-        location, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_report_right
+        location,
+        differences(later_views[:1], later_views[1:]),
+        bool(interrupted_run[0].parts["report"]),
+        is_reported,
+        is_next_report_right,
     )
 
 
@@ -385,7 +397,7 @@ def main() -> None:
         cells = PROGRAMS[name]
         outcomes += outcomes_of_faults(shell, cells, arguments, cause_fault, judge, name)
     late_results = [result for result in outcomes if result.location.file.startswith(("analysis", "views"))]
-    unchanged_count = sum(not result.seen for result in outcomes)
+    unchanged_count = sum(not result.visible_differences for result in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {unchanged_count} times,")
     print(f"the next report was right {sum(result.is_next_report_right for result in outcomes)} times,")
     print(f"and the fault was noted {sum(result.is_reported for result in outcomes)} times.")
@@ -403,11 +415,14 @@ def outcomes_of_faults(
 ) -> list[Outcome]:
     """Return the outcome of each fault in a program, and print the bad ones."""
     options = arguments.options
-    runs = [run_in_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
-    plain, without_fault = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
-    for seen in plain:
+    runs = [
+        run_in_fork(functools.partial(run, shell, cells, options, None, is_plain=is_plain))
+        for is_plain in (True, False)
+    ]
+    plain_run, faultless_run = (views if not isinstance(views, str) else sys.exit(views) for views in runs)
+    for view in plain_run:
         for part in ("messages", "report"):
-            seen.parts.pop(part, None)
+            view.parts.pop(part, None)
     outcomes = []
     locations = [
         location
@@ -416,17 +431,17 @@ def outcomes_of_faults(
     ]
     for number, location in enumerate(locations[arguments.part :: arguments.parts]):
         print(f"\r{name}: {number} of {len(locations)}", end="", file=sys.stderr, flush=True)
-        faulty = run_in_fork(functools.partial(run, shell, cells, options, cause_fault(location), plain=False))
-        result = judge(location, plain, without_fault, faulty)
+        faulty_run = run_in_fork(functools.partial(run, shell, cells, options, cause_fault(location), is_plain=False))
+        result = judge(location, plain_run, faultless_run, faulty_run)
         outcomes.append(result)
-        if result.seen or not result.is_next_report_right or not result.is_reported:
+        if result.visible_differences or not result.is_next_report_right or not result.is_reported:
             print(f"\n{name}, {location.file}:{location.line} {location.name}: {', '.join(_problems(result))}")
-            print("\n".join(result.seen[: arguments.lines]), flush=True)
+            print("\n".join(result.visible_differences[: arguments.lines]), flush=True)
     return outcomes
 
 
 def _problems(result: Outcome) -> Iterator[str]:
-    if result.seen:
+    if result.visible_differences:
         yield "the user saw something else"
     if not result.is_next_report_right:
         yield "the next report was wrong"

@@ -14,7 +14,7 @@ PINS = ROOT / "constraints.txt"
 HASHED_REQUIREMENTS = ROOT / "requirements-dev.txt"
 
 #: Machines install different builds of torch, for CUDA or only the CPU, some of them built locally.
-_WITHOUT_HASH = "torch"
+_UNHASHED_PACKAGE = "torch"
 
 _HEADER = """\
 # The pins of constraints.txt with the hashes of all files of each release; `make` installs them with --require-hashes.
@@ -25,16 +25,16 @@ _HEADER = """\
 def main() -> int:
     """Write the file."""
     command = [sys.executable, "-m", "uv", "--no-config", "pip", "compile", str(PINS), "--no-deps", "--generate-hashes"]
-    command += ["--no-emit-package", _WITHOUT_HASH, "--no-annotate", "--no-header", "--quiet"]
-    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
-    if compiled.returncode:
-        print(compiled.stderr or "uv is missing: pip install uv", file=sys.stderr)
+    command += ["--no-emit-package", _UNHASHED_PACKAGE, "--no-annotate", "--no-header", "--quiet"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        print(process.stderr or "uv is missing: pip install uv", file=sys.stderr)
         return 1
-    HASHED_REQUIREMENTS.write_text(_HEADER + _without_comments(compiled.stdout), encoding="utf-8")
+    HASHED_REQUIREMENTS.write_text(_HEADER + _remove_comments(process.stdout), encoding="utf-8")
     return 0
 
 
-def _without_comments(text: str) -> str:
+def _remove_comments(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
 
 

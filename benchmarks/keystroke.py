@@ -18,26 +18,26 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
 from tests.support.lab_server import jupyterlab  # noqa: E402
-from tests.support.sample_reports import big  # noqa: E402
+from tests.support.sample_reports import big_report  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page
 
 _MARKS = ".jp-Notebook .jp-GraphBreakMark"
-_SHOW = """async isOn => {
+_SET_MARKS = """async isOn => {
   const { commands } = jupyterapp;
   if (commands.isToggled('jupyter-graphbreak:toggle-marks') !== isOn) {
     await commands.execute('jupyter-graphbreak:toggle-marks');
   }
 }"""
 #: Restores the text, and puts the cursor at the end of the line of the first break.
-_START = """([text, line]) => {
+_RESTORE_TEXT = """([text, line]) => {
   const { activeCell } = jupyterapp.shell.currentWidget.content;
   activeCell.model.sharedModel.setSource(text);
   activeCell.editor.focus();
   activeCell.editor.setCursorPosition({ line, column: activeCell.editor.getLine(line).length });
 }"""
-_DRAWN = "() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
+_WAIT_FOR_FRAMES = "() => new Promise(resolve => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    report = big(breaks=arguments.breaks, ops=arguments.breaks * 10)
+    report = big_report(breaks=arguments.breaks, ops=arguments.breaks * 10)
     location = report.breaks[0].location
     if location is None:
         raise RuntimeError("the break has no location")
@@ -81,27 +81,30 @@ def _compare(page: Page, session: CDPSession, start: tuple[str, int], key_count:
     times: dict[bool, list[float]] = {False: [], True: []}
     for pair in range(pair_count + 1):
         for is_on in (False, True) if pair % 2 else (True, False):
-            page.evaluate(_SHOW, is_on)
-            page.evaluate(_START, start)
+            page.evaluate(_SET_MARKS, is_on)
+            page.evaluate(_RESTORE_TEXT, start)
             page.wait_for_timeout(500)
             if (page.locator(_MARKS).count() > 0) != is_on:
                 raise RuntimeError(f"the marks are {'hidden' if is_on else 'shown'}")
-            measured = _per_key(page, session, key_count)
+            key_ms = _ms_per_key(page, session, key_count)
             if pair:  # the first pair is a warm-up
-                times[is_on].append(measured)
-    differences = [with_marks - without for without, with_marks in zip(times[False], times[True], strict=True)]
+                times[is_on].append(key_ms)
+    differences = [
+        ms_with_marks - ms_without_marks
+        for ms_without_marks, ms_with_marks in zip(times[False], times[True], strict=True)
+    ]
     print(f"main-thread time per key in ms: median, minimum and maximum of {pair_count} rounds of {key_count} keys")
     for name, measures in (("without marks", times[False]), ("with marks", times[True]), ("more", differences)):
         print(f"  {name:<14} {statistics.median(measures):6.2f} {min(measures):6.2f} {max(measures):6.2f}")
 
 
-def _per_key(page: Page, session: CDPSession, key_count: int) -> float:
-    before = _task_ms(session)
+def _ms_per_key(page: Page, session: CDPSession, key_count: int) -> float:
+    start_ms = _task_ms(session)
     for _ in range(key_count):
         page.keyboard.press("x")
         # Each key gets its own frame; otherwise slow keys would share frames and seem cheap.
-        page.evaluate(_DRAWN)
-    return (_task_ms(session) - before) / key_count
+        page.evaluate(_WAIT_FOR_FRAMES)
+    return (_task_ms(session) - start_ms) / key_count
 
 
 def _task_ms(session: CDPSession) -> float:

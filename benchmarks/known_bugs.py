@@ -27,18 +27,18 @@ def main() -> None:
     torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - not exported
     release = torch.__version__.partition("+")[0]
     outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
-    changed = False
+    has_changed = False
     for name in PROGRAMS:
-        known = outcomes.setdefault(name, {})
+        known_outcomes = outcomes.setdefault(name, {})
         new_outcome = outcome(name)
-        if known.get(release) != new_outcome:
-            changed = True
-            print(f"{name}: {known.get(release, 'not run')} -> {new_outcome}", flush=True)
-        known[release] = new_outcome
+        if known_outcomes.get(release) != new_outcome:
+            has_changed = True
+            print(f"{name}: {known_outcomes.get(release, 'not run')} -> {new_outcome}", flush=True)
+        known_outcomes[release] = new_outcome
     if check:
-        sys.exit(changed)
-    ordered = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in PROGRAMS}
-    OUTCOMES.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        sys.exit(has_changed)
+    sorted_outcomes = {name: dict(sorted(outcomes[name].items(), key=_version)) for name in PROGRAMS}
+    OUTCOMES.write_text(json.dumps(sorted_outcomes, indent=1) + "\n", encoding="utf-8")
 
 
 def _version(item: tuple[str, str]) -> tuple[int, ...]:

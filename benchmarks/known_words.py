@@ -64,15 +64,15 @@ def main() -> None:
         "causes": causes,
         "texts": {" ".join(text.split()) for text in texts if text.strip()},
     }
-    known: dict[str, set[str]] = {name: set() for name in sections}
+    old_words: dict[str, set[str]] = {name: set() for name in sections}
     section = ""
     for line in LIST_FILE.read_text(encoding="utf-8").splitlines() if LIST_FILE.exists() else []:
         if line.startswith("["):
             section = line.strip("[]")
         elif line:
-            known[section].add(line)
-    written = (f"[{name}]\n" + "\n".join(sorted(words | known[name])) for name, words in sections.items())
-    LIST_FILE.write_text("\n".join(written) + "\n", encoding="utf-8")
+            old_words[section].add(line)
+    section_texts = (f"[{name}]\n" + "\n".join(sorted(words | old_words[name])) for name, words in sections.items())
+    LIST_FILE.write_text("\n".join(section_texts) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from jupyter_client.manager import start_new_kernel
 
 ROOT = Path(__file__).parents[1]
 
-_SET_UP = """
+_SETUP_CELL = """
 import sys, time
 sys.path.insert(0, {root!r})
 import torch
@@ -33,8 +33,8 @@ _clocks = time.perf_counter, time.process_time, time.thread_time
 _start = [clock() for clock in _clocks]
 _ = f(torch.ones(3))
 print(*(clock() - start for clock, start in zip(_clocks, _start)))"""
-_LIVE = "%%compile_explain" + _CODE
-_QUIET = "import jupyter_graphbreak\nwith jupyter_graphbreak.capture():" + _CODE.replace("\n", "\n    ")
+_LIVE_CELL = "%%compile_explain" + _CODE
+_QUIET_CELL = "import jupyter_graphbreak\nwith jupyter_graphbreak.capture():" + _CODE.replace("\n", "\n    ")
 
 
 class Result(NamedTuple):
@@ -50,26 +50,31 @@ def run(cell: str, op_count: int) -> Result:
     """Compile a graph of many operations."""
     manager, client = start_new_kernel(kernel_name="python3")
     states: list[str] = []
-    printed: list[str] = []
+    printed_texts: list[str] = []
 
     def on_message(message: dict[str, Any]) -> None:
         content = message["content"]
         if message["msg_type"] == "stream":
-            printed.append(content["text"])
+            printed_texts.append(content["text"])
         progress = content.get("data", {}).get("state", {}).get("_progress")
         if progress is not None:
             states.append(str(progress))
 
     try:
-        for code in (_SET_UP.format(root=str(ROOT)), cell.format(op_count=op_count)):
+        for code in (_SETUP_CELL.format(root=str(ROOT)), cell.format(op_count=op_count)):
             reply = client.execute_interactive(code, output_hook=on_message, timeout=600)
             if reply["content"]["status"] != "ok":
                 raise SystemExit("\n".join(reply["content"]["traceback"]))
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-    wall, cpu, thread = (float(number) for number in printed[0].split())
-    return Result(wall, cpu, thread, sum(state != before for before, state in zip(["", *states], states, strict=False)))
+    wall, cpu, thread = (float(number) for number in printed_texts[0].split())
+    return Result(
+        wall,
+        cpu,
+        thread,
+        sum(state != previous_state for previous_state, state in zip(["", *states], states, strict=False)),
+    )
 
 
 def main() -> int:
@@ -81,9 +86,9 @@ def main() -> int:
     figures: dict[str, list[float]] = {"wall ratio": [], "cpu ratio": [], "share of the cpu time in other threads": []}
     for pair in range(arguments.pairs):
         results = {}
-        for cell in (_LIVE, _QUIET) if pair % 2 == 0 else (_QUIET, _LIVE):
+        for cell in (_LIVE_CELL, _QUIET_CELL) if pair % 2 == 0 else (_QUIET_CELL, _LIVE_CELL):
             results[cell] = run(cell, arguments.ops)
-        live_result, quiet_result = results[_LIVE], results[_QUIET]
+        live_result, quiet_result = results[_LIVE_CELL], results[_QUIET_CELL]
         if quiet_result.change_count:
             raise SystemExit("the quiet run showed a live line: nothing was measured")
         print(

@@ -31,19 +31,19 @@ def count(event):
 watches = sys.argv[1] == "watched"
 program, x = torch.compile(step, backend="eager"), torch.ones(4)
 
-def resident():
+def resident_bytes():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 with jupyter_graphbreak.capture(on_event=count) if watches else contextlib.nullcontext():
     program(x)
     for line in sys.stdin:
-        begun = time.process_time_ns()
+        start_ns = time.process_time_ns()
         for _ in range(int(line)):
             program(x)
-        spent = time.process_time_ns() - begun
+        spent_ns = time.process_time_ns() - start_ns
         gc.collect()
-        print(json.dumps([spent, resident(), events]), flush=True)
+        print(json.dumps([spent_ns, resident_bytes(), events]), flush=True)
 """
 
 
@@ -71,18 +71,22 @@ def main() -> None:
             answers[name].append(json.loads(process.stdout.readline()))
     for process in processes.values():
         process.communicate()
-    watched, plain = answers["watched"], answers["plain"]
+    watched_blocks, plain_blocks = answers["watched"], answers["plain"]
     ratios = sorted(
-        watched_block[0] / plain_block[0] for watched_block, plain_block in zip(watched, plain, strict=True)
+        watched_block[0] / plain_block[0]
+        for watched_block, plain_block in zip(watched_blocks, plain_blocks, strict=True)
     )
     quarter = len(ratios) // 4
-    first, last = watched[len(watched) // 10], watched[-1]
-    print(f"{arguments.calls} calls in {arguments.blocks} blocks, {last[2]} events")
-    print(f"processor time of a call: {statistics.median(block[0] for block in plain) / calls / 1000:.1f} us plain")
+    early_block, last_block = watched_blocks[len(watched_blocks) // 10], watched_blocks[-1]
+    print(f"{arguments.calls} calls in {arguments.blocks} blocks, {last_block[2]} events")
+    print(
+        f"processor time of a call: {statistics.median(block[0] for block in plain_blocks) / calls / 1000:.1f} us plain"
+    )
     print(f"ratio watched / plain: median {statistics.median(ratios):.3f}, "
           f"middle half {ratios[quarter]:.3f} to {ratios[-1 - quarter]:.3f}")  # fmt: skip
     print(
-        f"resident memory after a tenth of the calls, and at the end: {first[1] / 1e6:.1f} MB, {last[1] / 1e6:.1f} MB"
+        "resident memory after a tenth of the calls, and at the end: "
+        f"{early_block[1] / 1e6:.1f} MB, {last_block[1] / 1e6:.1f} MB"
     )
 
 

@@ -89,9 +89,9 @@ PROGRAMS = {
     "first compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True, is_first_step=True),
 }
 #: The cell without the package, and the magic on a line, which copies the model before the call.
-WITHOUT, LINE = "without", "--frontends on a line"
+BASELINE_WAY, LINE_WAY = "without", "--frontends on a line"
 MAGIC = (
-    *("--try", "--try again", "--check", "--cost", "--values", "--repro", "--frontends", LINE),
+    *("--try", "--try again", "--check", "--cost", "--values", "--repro", "--frontends", LINE_WAY),
     *("--patch", "an edited cell", "--try --check --cost"),
 )
 CAPTURES = ("capture(entries=True)", "capture, try_remedies")
@@ -123,9 +123,9 @@ def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
     )
-    if way == WITHOUT:
+    if way == BASELINE_WAY:
         run_cell(shell, cell)
-    elif way == LINE:
+    elif way == LINE_WAY:
         run_cell(shell, f"%compile_explain --frontends --output report {names[0]}({names[1]})")
     elif way == "an edited cell":
         run_cell(shell, cell, explain="--try --output report", edited=((MODEL, MODEL.replace(*EDIT)),))
@@ -206,9 +206,9 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
-        before = reset_peak()
+        start_bytes = reset_peak()
         ask(shell, program, way, backend)
-    return held_bytes, status_bytes("VmHWM") - before
+    return held_bytes, status_bytes("VmHWM") - start_bytes
 
 
 def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
@@ -228,24 +228,24 @@ def main() -> None:
     parser.add_argument(
         "--program", choices=PROGRAMS, action="append", help="only this one; may be given several times"
     )
-    parser.add_argument("--way", choices=(WITHOUT, *WAYS), action="append", help="only this way; likewise")
+    parser.add_argument("--way", choices=(BASELINE_WAY, *WAYS), action="append", help="only this way; likewise")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
         print(*measure(PROGRAMS[arguments.program[0]], arguments.way[0], arguments.mib, arguments.backend))
         return
     for name in arguments.program or PROGRAMS:
-        held_bytes, plain = measure_in_process(name, WITHOUT, arguments)
+        held_bytes, plain_growth = measure_in_process(name, BASELINE_WAY, arguments)
         print(
-            f"{name}: the call holds {held_bytes / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB",
+            f"{name}: the call holds {held_bytes / 2**20:.0f} MiB, the cell alone adds {plain_growth / 2**20:.0f} MiB",
             flush=True,
         )
         for way in arguments.way or WAYS:
             if way in CALL_KINDS and not PROGRAMS[name].arguments:
                 continue
             growth = measure_in_process(name, way, arguments)[1]
-            more = growth - (0 if way in CALL_KINDS else plain)
-            ratio = f"{more / held_bytes:6.2f} times the call's tensors, without what the cell alone adds"
+            net_growth = growth - (0 if way in CALL_KINDS else plain_growth)
+            ratio = f"{net_growth / held_bytes:6.2f} times the call's tensors, without what the cell alone adds"
             print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 
 

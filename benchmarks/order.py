@@ -70,16 +70,16 @@ CODE_BETWEEN_BREAKS = "    y = torch.tanh(y @ w) + x\n"
 class Break(NamedTuple):
     """Lines that break, and their version fixed by hand."""
 
-    broken: str
-    fixed: str
+    code: str
+    fixed_code: str
 
 
-def spins(us: int) -> Break:
+def break_by_waiting(us: int) -> Break:
     """Return code that calls a function that only waits."""
     return Break(f"    spin({us})\n", "")
 
 
-def eager_steps(count: int) -> Break:
+def break_by_steps(count: int) -> Break:
     """Return code with operations that run eagerly."""
     lines = "    for _ in range({count}):\n        y = y * 1.01 + 0.01\n"
     return Break(f"    y = steps(y, {count})\n", lines.format(count=count))
@@ -96,16 +96,16 @@ SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * 
 
 #: The breaks of each program, in the order of their lines, and the size of its tensors.
 PROGRAMS: dict[str, tuple[int, list[Break]]] = {
-    "cheap, expensive, between": (64, [spins(30), spins(900), spins(250)]),
-    "time, operations, a plain break": (64, [spins(400), eager_steps(12), PLAIN_BREAK]),
-    "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINT_BREAK]),
-    "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY_BREAK, spins(300)]),
-    "two branches and time": (64, [BRANCH, spins(500), BRANCH]),
-    "operations, few and many": (64, [eager_steps(4), eager_steps(80), eager_steps(25)]),
-    "large tensors": (512, [eager_steps(4), PLAIN_BREAK, spins(150)]),
-    "a scalar, a print, time": (64, [SCALAR, PRINT_BREAK, spins(700)]),
-    "numpy, a scalar, operations": (128, [NUMPY_BREAK, SCALAR, eager_steps(50)]),
-    "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY_BREAK]),
+    "cheap, expensive, between": (64, [break_by_waiting(30), break_by_waiting(900), break_by_waiting(250)]),
+    "time, operations, a plain break": (64, [break_by_waiting(400), break_by_steps(12), PLAIN_BREAK]),
+    "a branch, eager operations, a print": (64, [BRANCH, break_by_steps(60), PRINT_BREAK]),
+    "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY_BREAK, break_by_waiting(300)]),
+    "two branches and time": (64, [BRANCH, break_by_waiting(500), BRANCH]),
+    "operations, few and many": (64, [break_by_steps(4), break_by_steps(80), break_by_steps(25)]),
+    "large tensors": (512, [break_by_steps(4), PLAIN_BREAK, break_by_waiting(150)]),
+    "a scalar, a print, time": (64, [SCALAR, PRINT_BREAK, break_by_waiting(700)]),
+    "numpy, a scalar, operations": (128, [NUMPY_BREAK, SCALAR, break_by_steps(50)]),
+    "time, a branch, numpy": (384, [break_by_waiting(60), BRANCH, NUMPY_BREAK]),
 }
 # The same programs with small tensors and in reverse order.
 PROGRAMS |= {f"{title}; small, backwards": (32, breaks[::-1]) for title, (_, breaks) in PROGRAMS.items()}
@@ -115,9 +115,9 @@ TOLERANCE = 0.05
 TIE_SHARE = 0.01
 
 
-def source_of(breaks: list[Break], fixed: int | None = None) -> str:
+def source_of(breaks: list[Break], fixed_index: int | None = None) -> str:
     """Return the source text of a program, optionally with one of its breaks fixed."""
-    lines = [part.fixed if index == fixed else part.broken for index, part in enumerate(breaks)]
+    lines = [part.fixed_code if index == fixed_index else part.code for index, part in enumerate(breaks)]
     body = "".join(f"{line}{CODE_BETWEEN_BREAKS}" for line in lines)
     return f"{HEAD}def f(x, w):\n    y = x\n{CODE_BETWEEN_BREAKS}{body}    return y\n"
 
@@ -136,7 +136,7 @@ def load_program(folder: Path, text: str, file_numbers: itertools.count[int]) ->
     return function
 
 
-def saved_us(programs: list[Callable[[], Any]], round_count: int) -> list[tuple[float, float]]:
+def measure_savings(programs: list[Callable[[], Any]], round_count: int) -> list[tuple[float, float]]:
     """Return the savings of each program relative to the first, in microseconds, and their uncertainty."""
     times: list[list[float]] = [[] for _ in programs]
     for program in programs:
@@ -147,13 +147,13 @@ def saved_us(programs: list[Callable[[], Any]], round_count: int) -> list[tuple[
             start = time.perf_counter()
             program()
             program_times.append((time.perf_counter() - start) * 1e6)
-    saved = []
+    savings = []
     for changed_times in times[1:]:
         differences = sorted(first - part for first, part in zip(times[0], changed_times, strict=True))
         quarter = len(differences) // 4
         spread = (differences[-quarter] - differences[quarter]) / 2
-        saved.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))
-    return saved
+        savings.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))
+    return savings
 
 
 def median_us(call: Callable[[], Any], call_count: int = 300) -> float:
@@ -166,10 +166,10 @@ def median_us(call: Callable[[], Any], call_count: int = 300) -> float:
     return statistics.median(times)
 
 
-def is_right(order: list[int], saved: list[tuple[float, float]], call_us: float) -> bool:
+def is_right(order: list[int], savings: list[tuple[float, float]], call_us: float) -> bool:
     """Return whether no break comes before one that saves significantly more."""
     return all(
-        saved[later][0] - saved[earlier][0] <= max(saved[later][1] + saved[earlier][1], TIE_SHARE * call_us)
+        savings[later][0] - savings[earlier][0] <= max(savings[later][1] + savings[earlier][1], TIE_SHARE * call_us)
         for earlier, later in itertools.combinations(order, 2)
     )
 
@@ -178,7 +178,7 @@ def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int
     """Return the indexes of a program's breaks in the order of its report."""
     lines = source_of(breaks).split("\n")
     line_indexes = [
-        index for index, line in enumerate(lines) for part in breaks if line and line in part.broken.split("\n")[:1]
+        index for index, line in enumerate(lines) for part in breaks if line and line in part.code.split("\n")[:1]
     ]
     by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(line_indexes))}
     by_id = {break_.id: break_ for break_ in report.breaks}
@@ -199,37 +199,43 @@ def main() -> int:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     file_numbers = itertools.count()
-    right_count = within_tolerance = 0
+    right_count = right_sum_count = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for title, (size, breaks) in PROGRAMS.items():
             torch.manual_seed(0)
             x, w = torch.rand(size, size), torch.randn(size, size) / size
             variants = [None, *range(len(breaks))]
-            functions = [load_program(folder, source_of(breaks, fixed), file_numbers) for fixed in variants]
-            compiled = [torch.compile(function, backend=arguments.backend) for function in functions]
-            saved = saved_us([functools.partial(call, x, w) for call in compiled], arguments.rounds)
-            call = functools.partial(compiled[0], x, w)
-            before = median_us(call)
+            functions = [load_program(folder, source_of(breaks, fixed_index), file_numbers) for fixed_index in variants]
+            compiled_functions = [torch.compile(function, backend=arguments.backend) for function in functions]
+            savings = measure_savings([functools.partial(call, x, w) for call in compiled_functions], arguments.rounds)
+            call = functools.partial(compiled_functions[0], x, w)
+            first_us = median_us(call)
             report = jupyter_graphbreak.measure(torch.compile(functions[0], backend=arguments.backend), x, w)
-            after = median_us(call)
-            parts = sum(part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts)
+            second_us = median_us(call)
+            parts_us = sum(
+                part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts
+            )
             # The two times of the unchanged program show how steady the machine was.
-            adds_up = min(before, after) * (1 - TOLERANCE) <= parts <= max(before, after) * (1 + TOLERANCE)
-            within_tolerance += adds_up
+            adds_up = (
+                min(first_us, second_us) * (1 - TOLERANCE) <= parts_us <= max(first_us, second_us) * (1 + TOLERANCE)
+            )
+            right_sum_count += adds_up
             order = order_of(report, breaks)
-            is_right_order = len(order) == len(breaks) and is_right(order, saved, before)
+            is_right_order = len(order) == len(breaks) and is_right(order, savings, first_us)
             right_count += is_right_order
-            words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
+            words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(savings))
             numbers_text = " ".join(str(number + 1) for number in order)
             print(
                 f"{'right' if is_right_order else 'WRONG'}  {title}: listed {numbers_text}; fixing saves {words}",
                 flush=True,
             )
             verdict = f"{'within' if adds_up else 'NOT within'} {TOLERANCE:.0%}"
-            print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
+            print(
+                f"  {verdict}: parts {parts_us:,.0f} us, whole call {first_us:,.0f} to {second_us:,.0f} us", flush=True
+            )
             torch.compiler.reset()
-    print(f"the parts of {within_tolerance} of {len(PROGRAMS)} calls add up to the whole call, within {TOLERANCE:.0%}")
+    print(f"the parts of {right_sum_count} of {len(PROGRAMS)} calls add up to the whole call, within {TOLERANCE:.0%}")
     print(f"{right_count} of {len(PROGRAMS)} orders are right; torch {torch.__version__}, {os.cpu_count()} cores")
     return 0
 

@@ -132,9 +132,9 @@ def _explain(program: Program) -> ToolResult:
     result = ToolResult(count=0)
 
     def use(function: Any, arguments: list[Any]) -> None:
-        explained = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
-        result.count = (result.count or 0) + explained.graph_break_count
-        for reason in explained.break_reasons:
+        explanation = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
+        result.count = (result.count or 0) + explanation.graph_break_count
+        for reason in explanation.break_reasons:
             line_numbers = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
             result.lines += [line for line in line_numbers[-1:] if line]
 
@@ -162,7 +162,7 @@ def _compile_only(program: Program) -> ToolResult:
     return ToolResult()
 
 
-_IN_PROCESS = {"ours": _capture, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
+_TOOLS = {"ours": _capture, "explain": _explain, "fullgraph": _fullgraph, "compile": _compile_only}
 
 
 def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, ToolResult], str]:
@@ -197,23 +197,23 @@ def _tlparse(folder: Path, command: str) -> dict[str, ToolResult]:
 
 
 def _table(results: dict[str, dict[str, ToolResult]]) -> str:
-    named_by = Counter(
+    tool_counts = Counter(
         broken_line
         for items in results.values()
         for broken_line in {(name, line) for name, item in items.items() for line in item.lines}
     )
-    broken_lines = {broken_line for broken_line, tools in named_by.items() if tools > 1}
+    broken_lines = {broken_line for broken_line, tools in tool_counts.items() if tools > 1}
     programs = {name for name, _ in broken_lines}
     rows = []
     for tool, items in results.items():
         named_lines = {(name, line) for name, item in items.items() for line in item.lines} & broken_lines
         counts = [items[name].count for name in programs if name in items]
         stated_counts = [count for count in counts if count is not None]
-        nested = len(items.get("nested", ToolResult()).lines)
-        none = (
+        nested_count = len(items.get("nested", ToolResult()).lines)
+        zero_count = (
             f"{sum(count <= 0 for count in stated_counts)} of {len(programs)}" if stated_counts else "states no number"
         )
-        rows.append(f"| {tool} | {len(named_lines)} of {len(broken_lines)} | {nested} | {none} |")
+        rows.append(f"| {tool} | {len(named_lines)} of {len(broken_lines)} | {nested_count} | {zero_count} |")
     heading = "| tool | lines with a break that it names | names a print three calls deep | counts no break |"
     return "\n".join([heading, "| --- | --- | --- | --- |", *rows])
 
@@ -221,16 +221,16 @@ def _table(results: dict[str, dict[str, ToolResult]]) -> str:
 def main() -> None:
     """Run every tool and print the table; with ``--tool`` run one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tool", choices=_IN_PROCESS)
+    parser.add_argument("--tool", choices=_TOOLS)
     parser.add_argument("--tlparse", default=shutil.which("tlparse"), help="the command, if it is not on the path")
     parser.add_argument("folder", nargs="?", type=Path)
     arguments = parser.parse_args()
     if arguments.tool:
         programs = [Program(path) for path in sorted(arguments.folder.glob("*.py"))]
-        print(json.dumps({program.name: vars(_IN_PROCESS[arguments.tool](program)) for program in programs}))
+        print(json.dumps({program.name: vars(_TOOLS[arguments.tool](program)) for program in programs}))
         return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        folder = Path(temporary_folder)
         for example in cause_pages.examples():
             Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
         Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")

@@ -38,7 +38,7 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
+def run_step(*, is_watched: bool, backend: str, size: str) -> dict[str, Any]:
     """Compile and run one training step of BART's decoder, and return its times and results."""
     import torch
     from transformers import BartConfig, BartForCausalLM
@@ -62,7 +62,7 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
 
     # Exclude the first compilation of a process, which imports the compiler and probes the C++ toolchain.
     torch.compile(torch.sin, backend=backend)(torch.ones(3))
-    observer = jupyter_graphbreak.capture() if watched else contextlib.nullcontext()
+    observer = jupyter_graphbreak.capture() if is_watched else contextlib.nullcontext()
     torch.manual_seed(1)
 
     cpu, wall = cpu_seconds(), time.perf_counter()
@@ -83,7 +83,7 @@ def run_step(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
     return result
 
 
-def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
+def run_process(*, is_watched: bool, backend: str, size: str) -> dict[str, Any]:
     """Run the step in a fresh process with empty compiler caches."""
     with tempfile.TemporaryDirectory() as cache:
         environment = {
@@ -95,9 +95,9 @@ def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
             "TORCHINDUCTOR_CACHE_DIR": cache,
         }
         command = [sys.executable, __file__, "--backend", backend, "--size", size]
-        command += ["--step", "watched" if watched else "plain"]
-        printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    result: dict[str, Any] = json.loads(printed.splitlines()[-1])
+        command += ["--step", "watched" if is_watched else "plain"]
+        output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
     return result
 
 
@@ -110,24 +110,26 @@ def format_spread(values: list[float], number_format: str = ".3f") -> str:
 
 def compare(backend: str, size: str, pair_count: int) -> None:
     """Run pairs of processes and print their ratios."""
-    plain, watched, shares = [], [], []
+    plain_costs, watched_costs, shares = [], [], []
     for pair in range(pair_count):
         results = {}
         # The order alternates, so that a gradual change in the machine's speed affects both equally.
         for mode in (False, True) if pair % 2 == 0 else (True, False):
-            results[mode] = run_process(watched=mode, backend=backend, size=size)
+            results[mode] = run_process(is_watched=mode, backend=backend, size=size)
         if results[False]["loss"] != results[True]["loss"]:
             raise SystemExit(f"the two runs did different work: {results}")
-        plain.append(Cost(results[False]["wall"], results[False]["cpu"]))
-        watched.append(Cost(results[True]["wall"], results[True]["cpu"]))
+        plain_costs.append(Cost(results[False]["wall"], results[False]["cpu"]))
+        watched_costs.append(Cost(results[True]["wall"], results[True]["cpu"]))
         shares.append(results[True]["capture_s"] / results[True]["wall_s"])
 
     print(f"\nbackend {backend}, size {size}, {pair_count} pairs: median  [quartiles]  (least .. most)")
     for clock in Cost._fields:
-        with_us, without = ([getattr(cost, clock) for cost in costs] for costs in (watched, plain))
-        ratios = [a / b for a, b in zip(with_us, without, strict=True)]
-        print(f"  {clock:4} without  {format_spread(without)} s")
-        print(f"  {clock:4} with     {format_spread(with_us)} s")
+        watched_values, plain_values = (
+            [getattr(cost, clock) for cost in costs] for costs in (watched_costs, plain_costs)
+        )
+        ratios = [a / b for a, b in zip(watched_values, plain_values, strict=True)]
+        print(f"  {clock:4} without  {format_spread(plain_values)} s")
+        print(f"  {clock:4} with     {format_spread(watched_values)} s")
         print(f"  {clock:4} ratio    {format_spread(ratios)}")
     print(f"  capture_s/wall_s {format_spread(shares, '.2%')}", flush=True)
 
@@ -143,8 +145,8 @@ def main() -> None:
     parser.add_argument("--step", choices=["plain", "watched"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
-        watched = arguments.step == "watched"
-        print(json.dumps(run_step(watched=watched, backend=arguments.backend, size=arguments.size)))
+        is_watched = arguments.step == "watched"
+        print(json.dumps(run_step(is_watched=is_watched, backend=arguments.backend, size=arguments.size)))
         return
     if arguments.pairs < 2:  # noqa: PLR2004  # a spread needs two
         parser.error("--pairs must be at least 2")

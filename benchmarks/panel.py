@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.support.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
 from tests.support.lab_server import Lab, jupyterlab  # noqa: E402
-from tests.support.sample_reports import big  # noqa: E402
+from tests.support.sample_reports import big_report  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Report
 
 #: Waits until the page has rendered everything and is idle.
-_SETTLED = """
+_WAIT_UNTIL_IDLE = """
 () => new Promise(resolve => {
   let quiet = 0;
   const look = deadline => {
@@ -88,7 +88,7 @@ def _save(lab: Lab, name: str, cell_count: int, report_count: int, break_count: 
 
 def _make_report(title: str, break_count: int) -> Report:
     """Return a report of a cell whose first line has a comment of its own."""
-    report = big(breaks=break_count, ops=break_count * 10)
+    report = big_report(breaks=break_count, ops=break_count * 10)
     (source,) = report.sources
     (segment,) = source.segments
     text = segment.text.replace("%%compile_explain", f"%%compile_explain  # {title}")
@@ -106,18 +106,18 @@ def _open_notebook(page: Page, name: str) -> str:
         arg=f"{name}.ipynb",
         timeout=60_000,
     )
-    page.evaluate(_SETTLED)
+    page.evaluate(_WAIT_UNTIL_IDLE)
     return str(page.evaluate("jupyterapp.shell.currentWidget.id"))
 
 
 def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], run_count: int) -> None:
     def work(act: Callable[[], object]) -> float:
         """Return the milliseconds of main-thread work caused by an action."""
-        page.evaluate(_SETTLED)
-        before = _task_ms(session)
+        page.evaluate(_WAIT_UNTIL_IDLE)
+        start_ms = _task_ms(session)
         act()
-        page.evaluate(_SETTLED)
-        return _task_ms(session) - before
+        page.evaluate(_WAIT_UNTIL_IDLE)
+        return _task_ms(session) - start_ms
 
     times: dict[str, list[float]] = {}
 
@@ -140,8 +140,8 @@ def _measure(page: Page, session: CDPSession, notebooks: tuple[str, str], run_co
         page.evaluate(_HIDE)
         note_work("switch notebooks, panel hidden", _SWITCH, notebooks[1])
     print(f"main-thread work in ms, median and maximum of {run_count}; the first time is listed separately")
-    for name, measured in times.items():
-        first, *others = measured
+    for name, measured_times in times.items():
+        first, *others = measured_times
         print(f"  {name:<32} {statistics.median(others):6.0f} {max(others):6.0f}   first {first:6.0f}")
 
 

@@ -29,22 +29,22 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="the number of the only program to run, which is printed")
     parser.add_argument("--options", default="-b eager", help="of the magic")
     arguments = parser.parse_args()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     shell = make_shell()
     plans: collections.Counter[str] = collections.Counter()
     differing_programs = []
     numbers = [arguments.only] if arguments.only is not None else range(arguments.programs)
     for number in numbers:
         cells = Writer(arguments.seed * 1_000_000 + number).program()
-        plain, explained = (
-            run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=plain))
-            for plain in (True, False)
+        plain_run, explained_run = (
+            run_in_fork(functools.partial(run_program, shell, cells, arguments.options, is_plain=is_plain))
+            for is_plain in (True, False)
         )
-        plans.update([explained] if isinstance(explained, str) else [seen.plan for seen in explained[:-1]])
-        differing_lines = differences(plain, explained)
+        plans.update([explained_run] if isinstance(explained_run, str) else [view.plan for view in explained_run[:-1]])
+        differing_lines = differences(plain_run, explained_run)
         if differing_lines:  # check whether it differs from itself
-            second_run = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, plain=True))
-            varying_lines = set(differences(plain, second_run))
+            second_run = run_in_fork(functools.partial(run_program, shell, cells, arguments.options, is_plain=True))
+            varying_lines = set(differences(plain_run, second_run))
             differing_lines = [line for line in differing_lines if line not in varying_lines]
             if not any(":" in line or line.startswith("  ") for line in differing_lines):
                 differing_lines = []
@@ -55,7 +55,7 @@ def main() -> None:
             text = "\n".join([*itertools.starmap(_list_cell, enumerate(cells[1:], start=2)), *differing_lines])
             print(text.encode(errors="replace").decode(), flush=True)
     print(f"\n{len(numbers)} programs, {len(differing_programs)} differ: {differing_programs}")
-    print(f"cells: {dict(plans)}; {time.perf_counter() - begun:.0f} s")
+    print(f"cells: {dict(plans)}; {time.perf_counter() - start:.0f} s")
 
 
 def _list_cell(number: int, cell: Cell) -> str:

@@ -92,24 +92,26 @@ class Writer:
 
     def _fill(self, template: str) -> str:
         references: dict[str, str] = {}
-        bound: list[tuple[str, str]] = []
+        bindings: list[tuple[str, str]] = []
         lines = []
         for line in template.split("\n"):
             block = re.fullmatch(r"( *)<(body|function)((?: \w+:\w+)*)>", line)
             if block is not None:
-                for kind, name in bound:
+                for kind, name in bindings:
                     self._bind(kind, name)
-                bound.clear()
+                bindings.clear()
                 lines.append(self._block(*block.groups()))
             else:
-                lines.append(re.sub(r"<(\.?)(\w+)(=?)(\d?)>", functools.partial(self._slot, references, bound), line))
-        for kind, name in bound:
+                lines.append(
+                    re.sub(r"<(\.?)(\w+)(=?)(\d?)>", functools.partial(self._slot, references, bindings), line)
+                )
+        for kind, name in bindings:
             self._bind(kind, name)
         return "\n".join(lines)
 
     def _block(self, indent: str, block: str, locals_: str) -> str:
         self._depth += 1
-        before = {kind: list(names) for kind, names in self._names.items()}
+        outer_names = {kind: list(names) for kind, names in self._names.items()}
         for name, kind in (pair.split(":") for pair in locals_.split()):
             self._names[kind] += [name] * 4
         kinds = ["common", "common", "inside"] if block == "function" else ["common"]
@@ -119,20 +121,20 @@ class Writer:
         statements = [self._statement(kinds) for _ in range(count)] or ["pass"]
         self._depth -= 1
         if block == "function":
-            self._names = collections.defaultdict(list, before)
+            self._names = collections.defaultdict(list, outer_names)
         return "\n".join(indent + line for statement in statements for line in statement.split("\n"))
 
     def _bind(self, kind: str, name: str) -> None:
         if name not in self._names[kind]:
             self._names[kind].append(name)
 
-    def _slot(self, references: dict[str, str], bound: list[tuple[str, str]], match: re.Match[str]) -> str:
+    def _slot(self, references: dict[str, str], bindings: list[tuple[str, str]], match: re.Match[str]) -> str:
         is_name, kind, binds, number = match.groups()
         if kind.isdigit():
             return references[kind]
         if binds:
             name = f"{kind[0] if len(kind) < 7 else kind[:4]}{self._random.randint(1, 4)}"
-            bound.append((kind, name))
+            bindings.append((kind, name))
             if number:
                 references[number] = name
             return name

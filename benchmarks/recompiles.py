@@ -1,4 +1,4 @@
-"""Count whether changes for recompiles do what ``--try`` claims: apply them, and count in fresh processes.
+"""Check whether changes for recompiles do what ``--try`` claims: apply them, and count in fresh processes.
 
 Run it by hand: ``python benchmarks/recompiles.py``, or with the names of some programs of ``recompile_programs.txt``.
 It exits with 1 if a claim is wrong, or if a program is compiled more often than necessary.
@@ -56,8 +56,8 @@ def best_remedy(path: Path) -> Remedy | None:
     command = ["graphbreak", "script", "--try", "--format", "json", str(path)]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     report = msgspec.json.decode(process.stdout[process.stdout.index("{") :], type=Report)
-    working = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING)
-    return next(working, None)
+    working_remedies = (remedy for remedy in report.remedies or [] if remedy.recompiles and remedy.verdict in WORKING)
+    return next(working_remedies, None)
 
 
 def count_compilations(text: str, folder: Path) -> tuple[int, int]:
@@ -81,17 +81,18 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
     path = folder / f"{program.name}.py"
     path.write_text(program.text + "\ncalls(SEEN)\n", encoding="utf-8")
     remedy = best_remedy(path)
-    plain, _ = count_compilations(program.text, folder)
+    plain_count, _ = count_compilations(program.text, folder)
     if remedy is None or remedy.evidence is None:
-        print(f"{program.name:24} {plain} compilations, and no change claims to prevent recompiles", flush=True)
+        print(f"{program.name:24} {plain_count} compilations, and no change claims to prevent recompiles", flush=True)
         return program.smallest is None
     claim = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0
     text = apply_change(program.text + "\ncalls(SEEN)\n", remedy).replace("\ncalls(SEEN)\n", "\n")
-    fixed, further = count_compilations(text, folder)
-    is_right = claim == (plain, fixed) and unseen == further == 0 and fixed == program.smallest
+    fixed_count, further_count = count_compilations(text, folder)
+    is_right = claim == (plain_count, fixed_count) and unseen == further_count == 0 and fixed_count == program.smallest
     print(
-        f"{program.name:24} claimed {claim[0]} -> {claim[1]}, counted {plain} -> {fixed}, {further} for further values"
+        f"{program.name:24} claimed {claim[0]} -> {claim[1]}, counted {plain_count} -> {fixed_count}, "
+        f"{further_count} for further values"
         f" ({remedy.title}){'' if is_right else f' WRONG: the smallest number is {program.smallest}'}",
         flush=True,
     )
@@ -105,9 +106,9 @@ def main() -> None:
     names = parser.parse_args().names
     with tempfile.TemporaryDirectory() as folder:
         chosen_programs = [program for program in programs() if not names or program.name in names]
-        good = [is_as_claimed(program, Path(folder)) for program in chosen_programs]
-    print(f"{sum(good)} of {len(good)} programs are as claimed")
-    sys.exit(0 if all(good) else 1)
+        agreements = [is_as_claimed(program, Path(folder)) for program in chosen_programs]
+    print(f"{sum(agreements)} of {len(agreements)} programs are as claimed")
+    sys.exit(0 if all(agreements) else 1)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class Model(torch.nn.Module):
 
 
 def main() -> None:
-    """Print what each way costs, and what the report says."""
+    """Print the cost of each way, and the findings of the report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--differ", action="store_true", help="give each layer a different scale")

@@ -96,8 +96,8 @@ def newest_source() -> float:
 
 def interpreter(python: str) -> str | None:
     """Return the interpreter of a version of Python, if installed."""
-    known = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"))
-    return str(known[-1]) if known else shutil.which(f"python{python}")
+    interpreters = sorted((Path.home() / ".pyenv" / "versions").glob(f"{python}.*/bin/python"))
+    return str(interpreters[-1]) if interpreters else shutil.which(f"python{python}")
 
 
 def find_or_create_python(run: Run) -> Path:
@@ -113,8 +113,8 @@ def find_or_create_python(run: Run) -> Path:
     base = interpreter(run.python) if run.python else sys.executable
     subprocess.run([str(base), "-m", "venv", str(venv_folder)], check=True)
     constraints = venv_folder / "constraints.txt"
-    pinned = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    constraints.write_text(_PINNED.sub("", pinned), encoding="utf-8")
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    constraints.write_text(_PINNED.sub("", pins), encoding="utf-8")
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", str(constraints)]
     subprocess.run([*command, f"torch=={run.torch}", "-e", f"{ROOT}[dev]"], check=True, cwd=ROOT)
     return python
@@ -151,15 +151,15 @@ def write_table(results: list[Result]) -> None:
     """Write the table between the two comments in README, keeping rows from other machines."""
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    table, end, after = rest.partition(END)
+    text_before, begin, rest = text.partition(BEGIN)
+    table, end, text_after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"README.md lacks {BEGIN} or {END}")
     rows = {(row[0], row[1]): row for row in _ROW.findall(table)}
     rows |= {(result.torch, result.python): tuple(map(str, result)) for result in results}
     lines = ["| torch | Python | passed | failed | skipped | date |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [f"| {' | '.join(rows[key])} |" for key in sorted(rows, key=_version_numbers)]
-    readme.write_text("\n".join((before + begin, *lines, end + after)), encoding="utf-8")
+    readme.write_text("\n".join((text_before + begin, *lines, end + text_after)), encoding="utf-8")
 
 
 def _version_numbers(versions: tuple[str, str]) -> list[list[int]]:

@@ -50,22 +50,25 @@ def print_guard_times() -> None:
     layers, x = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(60))), torch.randn(1, 4)
 
     # Two functions, because compiled code belongs to the code of a function.
-    def guarded(x: torch.Tensor) -> torch.Tensor:
+    def call_guarded_layers(x: torch.Tensor) -> torch.Tensor:
         return layers(x)  # type: ignore[no-any-return]
 
-    def filtered(x: torch.Tensor) -> torch.Tensor:
+    def call_filtered_layers(x: torch.Tensor) -> torch.Tensor:
         return layers(x)  # type: ignore[no-any-return]
 
     options: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
-    with_guards, with_filter = torch.compile(guarded), torch.compile(filtered, options=options)
+    compiled_guarded, compiled_filtered = (
+        torch.compile(call_guarded_layers),
+        torch.compile(call_filtered_layers, options=options),
+    )
 
     def call_with_all_guards() -> None:
         for _ in range(CALLS):
-            with_guards(x)
+            compiled_guarded(x)
 
     def call_with_filtered_guards() -> None:
         for _ in range(CALLS):
-            with_filter(x)
+            compiled_filtered(x)
 
     def call_without_guards() -> None:
         with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
@@ -93,9 +96,9 @@ def main() -> None:
             print("torchao is not installed")
             return
         for config in ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"):
-            quantized = copy.deepcopy(layers)
-            quantization.quantize_(quantized, getattr(quantization, config)())
-            print_times(config, quantized, row)
+            quantized_layers = copy.deepcopy(layers)
+            quantization.quantize_(quantized_layers, getattr(quantization, config)())
+            print_times(config, quantized_layers, row)
 
 
 if __name__ == "__main__":

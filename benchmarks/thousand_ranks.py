@@ -33,7 +33,7 @@ job = jupyter_graphbreak.read_trace(sys.argv[1])
 print(f"{time.perf_counter() - start:.1f}")
 print(job.to_text())
 """
-_OWN_RANK = 17
+_LATE_RANK = 17
 _TIME = re.compile(rb'"start_time": (\d+\.\d+)')
 _BREAK = """\
 V1125 09:27:45.428000 {pid} torch/_dynamo/symbolic_convert.py:1] {{"artifact": {{"name": "dynamo_graph_break_reason", \
@@ -53,10 +53,10 @@ def make_folder(log: Path, folder: Path, rank_count: int, size: int) -> None:
     text *= max(1, -(-size // len(text)))
     pids = re.compile(rb"^(V\d{4} [\d:.]+) \d+ ", re.MULTILINE)
     for rank in range(rank_count):
-        delay_s = 30 if rank == _OWN_RANK else 0.001 * rank
+        delay_s = 30 if rank == _LATE_RANK else 0.001 * rank
         rank_log = pids.sub(rb"\1 %d " % (1000 + rank), text)
         rank_log = _TIME.sub(lambda match, s=delay_s: b'"start_time": %f' % (float(match[1]) + s), rank_log)  # type: ignore[misc]
-        if rank == _OWN_RANK:
+        if rank == _LATE_RANK:
             rank_log += _BREAK.format(pid=1000 + rank, rank=rank).encode()
         (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(rank_log)
 
@@ -75,10 +75,10 @@ def run_timed(command: list[str]) -> Run:
     start, processor_start = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output)
-        watched, peak = psutil.Process(process.pid), 0
+        watched_process, peak = psutil.Process(process.pid), 0
         while process.poll() is None:
             try:
-                family = [watched, *watched.children(recursive=True)]
+                family = [watched_process, *watched_process.children(recursive=True)]
                 peak = max(peak, sum(_memory(member) for member in family))
             except psutil.NoSuchProcess:
                 pass
@@ -86,8 +86,8 @@ def run_timed(command: list[str]) -> Run:
         if process.returncode:
             sys.exit("reading failed")
         output.seek(0)
-        spent = _processor_seconds() - processor_start
-        return Run(time.perf_counter() - start, spent, peak / 1e6, output.read().decode())
+        processor_s = _processor_seconds() - processor_start
+        return Run(time.perf_counter() - start, processor_s, peak / 1e6, output.read().decode())
 
 
 def _processor_seconds() -> float:
@@ -98,10 +98,10 @@ def _processor_seconds() -> float:
 
 def _memory(process: psutil.Process) -> int:
     try:
-        resident: int = process.memory_info().rss
+        resident_bytes: int = process.memory_info().rss
     except psutil.NoSuchProcess:
         return 0
-    return resident
+    return resident_bytes
 
 
 def main() -> None:
@@ -115,13 +115,17 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{rank_count} ranks, {size / 1e6:.0f} MB, {os.cpu_count()} cores")
         command = [sys.executable, "-c", READING_PROGRAM]
-        local = run_timed([*command, name])
-        print(f"folder     {_times(local)}   peak {local.peak_mb:5.0f} MB")
-        print(local.output)
-        remote = run_timed([*command, "memory://traces", name])
-        is_same = remote.output.split("\n")[1:] == local.output.split("\n")[1:]
-        print(f"memory://  {_times(remote)}   same report: {is_same}")
-        print(json.dumps({"ranks": rank_count, "seconds": round(local.seconds, 1), "peak_mb": round(local.peak_mb)}))
+        local_run = run_timed([*command, name])
+        print(f"folder     {_times(local_run)}   peak {local_run.peak_mb:5.0f} MB")
+        print(local_run.output)
+        remote_run = run_timed([*command, "memory://traces", name])
+        is_same = remote_run.output.split("\n")[1:] == local_run.output.split("\n")[1:]
+        print(f"memory://  {_times(remote_run)}   same report: {is_same}")
+        print(
+            json.dumps(
+                {"ranks": rank_count, "seconds": round(local_run.seconds, 1), "peak_mb": round(local_run.peak_mb)}
+            )
+        )
 
 
 def _times(run: Run) -> str:

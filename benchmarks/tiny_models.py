@@ -117,11 +117,11 @@ _SEVERAL_IMAGES = {
 
 def architectures() -> list[str]:
     """Return the model types of transformers that have a model class, in the order of ``CONFIG_MAPPING_NAMES``."""
-    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
-    return [name for name in known if any(name in _mapping(head) for head in _MODEL_MAPPINGS)]
+    config_names = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
+    return [name for name in config_names if any(name in _mapping(head) for head in _MODEL_MAPPINGS)]
 
 
-def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, dict[str, Any]]:
+def make_tiny_model(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, dict[str, Any]]:
     """Make a model of an architecture and its inputs.
 
     Parameters
@@ -148,7 +148,7 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
 def _make_model(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
-    config = _small(config_class, _SPECIFIC_VALUES.get(model_type, {}), values, top=True)
+    config = _small_config(config_class, _SPECIFIC_VALUES.get(model_type, {}), values, is_outermost=True)
     model = _class_of(model_type)(config).train(training)
     for parameter in model.parameters():
         if not torch.isfinite(parameter).all():
@@ -170,10 +170,10 @@ def _image_token_counts(model: Any) -> Iterator[int | None]:
         with torch.no_grad():
             model(**inputs_of(model))
     except ValueError as error:
-        counted = re.search(r"features and image tokens do not match.* features:? (\d+)", str(error))
-        if counted is not None:
-            yield int(counted[1])
-            yield int(counted[1]) // 32  # some models count values, of which each token has 32
+        count_match = re.search(r"features and image tokens do not match.* features:? (\d+)", str(error))
+        if count_match is not None:
+            yield int(count_match[1])
+            yield int(count_match[1]) // 32  # some models count values, of which each token has 32
 
 
 def _mapping(head: str) -> dict[str, Any]:
@@ -188,33 +188,35 @@ def _class_of(model_type: str) -> Any:
     raise LookupError(f"no model of {model_type}")
 
 
-def _small(config_class: Any, specified: dict[str, Any], values: Values, *, top: bool = False) -> Any:
+def _small_config(
+    config_class: Any, specified_values: dict[str, Any], values: Values, *, is_outermost: bool = False
+) -> Any:
     default = config_class()
-    chosen: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     parts = dict(getattr(config_class, "sub_configs", {}))
     for name, value in vars(default).items():
         if name in parts or name.startswith("_"):
             continue
-        small = _small_value(name, value, values)
-        if small is not None:
-            chosen[name] = small
+        small_value = _small_value(name, value, values)
+        if small_value is not None:
+            settings[name] = small_value
     for name, part in parts.items():
         # If any kind is allowed for a part, it gets the kind of the default configuration.
-        of_any_kind = part.__name__.startswith("Auto")
-        kind = type(getattr(default, name, None)) if of_any_kind else part
-        if of_any_kind and name in specified:
-            chosen[name] = specified[name]
+        is_any_kind = part.__name__.startswith("Auto")
+        kind = type(getattr(default, name, None)) if is_any_kind else part
+        if is_any_kind and name in specified_values:
+            settings[name] = specified_values[name]
         elif hasattr(kind, "to_dict"):
-            chosen[name] = _small(kind, specified.get(name, {}), values).to_dict()
-    chosen.update({name: value for name, value in specified.items() if name not in parts})
+            settings[name] = _small_config(kind, specified_values.get(name, {}), values).to_dict()
+    settings.update({name: value for name, value in specified_values.items() if name not in parts})
     if "layer_types" in vars(default) and isinstance(default.layer_types, list):
         kinds = list(dict.fromkeys(default.layer_types))
-        chosen["layer_types"] = [*kinds, *kinds][:2]
+        settings["layer_types"] = [*kinds, *kinds][:2]
     rope = getattr(default, "rope_parameters", None)
     if isinstance(rope, dict) and "mrope_section" in rope and values is not _SMALL_COUNTS:
-        chosen["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
-    config = config_class(**chosen)
-    if top and hasattr(config, "use_cache"):
+        settings["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
+    config = config_class(**settings)
+    if is_outermost and hasattr(config, "use_cache"):
         config.use_cache = False
     return config
 
@@ -224,19 +226,23 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
         return None
     if name.endswith(("_token_id", "_token_index")):
         if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids above those of a text
-            known = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
-            return known.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
+            token_ids = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
+            return token_ids.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None
     if name == "vocab_size":
         return 99
     if value is None or isinstance(value, str | dict):
         return [2, 3, 3] if name == "mrope_section" else None
-    for pattern, small in values:
+    for pattern, small_value in values:
         if re.fullmatch(pattern, name):
             is_list = isinstance(value, list | tuple)
-            if isinstance(small, list):
-                return small if is_list else None
-            return [min(item, small) if isinstance(item, int) else item for item in value] if is_list else small
+            if isinstance(small_value, list):
+                return small_value if is_list else None
+            return (
+                [min(item, small_value) if isinstance(item, int) else item for item in value]
+                if is_list
+                else small_value
+            )
     return None
 
 
@@ -305,8 +311,8 @@ def _add_image(inputs: dict[str, Any], config: Any, names: Any, image_token_coun
     patch = vision.patch_size if isinstance(getattr(vision, "patch_size", 8), int) else 8
     if "image_grid_thw" in names:
         merge = getattr(vision, "spatial_merge_size", 2)
-        wide = channels * getattr(vision, "temporal_patch_size", 1) * patch**2
-        inputs["pixel_values"] = torch.randn(4 * merge * merge, wide)
+        values_per_patch = channels * getattr(vision, "temporal_patch_size", 1) * patch**2
+        inputs["pixel_values"] = torch.randn(4 * merge * merge, values_per_patch)
         inputs["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
         count = 4
         ids[0, 1] = _VISION_START
@@ -315,8 +321,8 @@ def _add_image(inputs: dict[str, Any], config: Any, names: Any, image_token_coun
         size = size if isinstance(size, int) else size[0]
         images = _SEVERAL_IMAGES.get(config.model_type, ())
         inputs["pixel_values"] = torch.randn(1, *images, channels, size, size)
-        known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
-        count = next((number for number in (image_token_count, *known) if number), (size // patch) ** 2)
+        token_counts = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
+        count = next((number for number in (image_token_count, *token_counts) if number), (size // patch) ** 2)
         inputs["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
         if "image_sizes" in names and (images or config.model_type == "mistral3"):
             inputs["image_sizes"] = torch.tensor([[size, size]])

@@ -64,17 +64,17 @@ class Cell:
         """Whether another cell magic runs it."""
         return self.text.startswith("%%")
 
-    def source(self, options: str, *, plain: bool) -> str:
+    def source(self, options: str, *, is_plain: bool) -> str:
         """Return the code to run; a comment replaces the magic's line, so that line numbers stay the same."""
         if not self.is_explained:
             return self.text
-        if not plain:
+        if not is_plain:
             return f"%%compile_explain {options}\n{self.text}"
         return self.text if self.has_magic else f"# no magic\n{self.text}"
 
 
 @dataclasses.dataclass
-class Seen:
+class CellView:
     """Everything visible after a cell has run, by kind."""
 
     parts: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -82,7 +82,7 @@ class Seen:
     plan: str = "plain"
 
 
-class Displays(DisplayPublisher):
+class DisplayRecorder(DisplayPublisher):
     """Records displayed outputs except our reports, in order with printed text."""
 
     def __init__(self, outputs: list[tuple[str, str]], reports: list[dict[str, Any]], shown_data: list[str]) -> None:
@@ -104,7 +104,7 @@ class Displays(DisplayPublisher):
         self._outputs.append(("display", f"clear wait={wait}\n"))
 
 
-class Stream(io.StringIO):
+class RecordingStream(io.StringIO):
     """A stream that records its text in order with other streams."""
 
     def __init__(self, name: str, outputs: list[tuple[str, str]]) -> None:
@@ -134,8 +134,8 @@ def _settings() -> dict[str, str]:
         for name, value in module.get_config_copy().items()
     }
     stance = sys.modules["torch._dynamo.eval_frame"]._stance
-    known = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
-    loggers = [logging.root, *(log for log in known if log.name != "torch.__trace")]
+    known_loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
+    loggers = [logging.root, *(log for log in known_loggers if log.name != "torch.__trace")]
     return {
         **configurations,
         "stance": repr(stance),
@@ -192,28 +192,28 @@ class Session:
     shell : InteractiveShell
     options : str
         The options of the magic.
-    plain : bool
+    is_plain : bool
         Whether cells run without the magic.
     """
 
-    def __init__(self, shell: InteractiveShell, options: str, *, plain: bool) -> None:
+    def __init__(self, shell: InteractiveShell, options: str, *, is_plain: bool) -> None:
         self._shell = shell
         self._options = options
-        self._plain = plain
+        self._is_plain = is_plain
         self._outputs: list[tuple[str, str]] = []
         self.reports: list[dict[str, Any]] = []
         #: Everything displayed by the last cell, including reports.
         self.shown_data: list[str] = []
         self._initial_names = set(shell.user_ns)
-        shell.display_pub = Displays(self._outputs, self.reports, self.shown_data)
+        shell.display_pub = DisplayRecorder(self._outputs, self.reports, self.shown_data)
 
-    def run(self, cell: Cell) -> Seen:
+    def run(self, cell: Cell) -> CellView:
         """Run a cell and record everything visible."""
         self._outputs.clear()
         self.reports.clear()
         self.shown_data.clear()
         with self._capture_streams() as file:
-            result = self._shell.run_cell(cell.source(self._options, plain=self._plain), store_history=True)
+            result = self._shell.run_cell(cell.source(self._options, is_plain=self._is_plain), store_history=True)
             file.seek(0)
             process_output = normalize(file.read().decode(errors="replace")).splitlines()
         describer = Describer()
@@ -240,13 +240,13 @@ class Session:
             ],
         }
         parts = {name: [normalize(line) for line in lines] for name, lines in parts.items()}
-        return Seen(parts, self._outcome_in_report() if cell.is_explained and not self._plain else "plain")
+        return CellView(parts, self._outcome_in_report() if cell.is_explained and not self._is_plain else "plain")
 
     def _output(self, cell: Cell) -> list[str]:
         lines = [f"{name}: {line}" for name, text in self._outputs for line in normalize(text).splitlines()]
         if cell.has_magic:  # its line is the first without our magic, and the second with it
             lines = [line for line in lines if not _LINE_OF_CODE.match(line)]
-        return list(_without_our_frames(lines))
+        return list(_remove_our_frames(lines))
 
     def _outcome_in_report(self) -> str:
         if not self.reports:
@@ -267,7 +267,7 @@ class Session:
             saved_descriptors = os.dup(1), os.dup(2)
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-            sys.stdout, sys.stderr = Stream("stdout", self._outputs), Stream("stderr", self._outputs)
+            sys.stdout, sys.stderr = RecordingStream("stdout", self._outputs), RecordingStream("stderr", self._outputs)
             try:
                 yield file
             finally:
@@ -277,42 +277,42 @@ class Session:
                     os.close(descriptor)
 
 
-def _without_our_frames(lines: list[str]) -> Iterator[str]:
+def _remove_our_frames(lines: list[str]) -> Iterator[str]:
     """Yield the lines of an output without our frames in printed stacks, which *Limits* mentions."""
-    below = ""
-    for line, following in itertools.zip_longest(lines, lines[1:], fillvalue=""):
-        is_ours = "/jupyter_graphbreak/ipython/" in line or following.endswith(" MAGIC")
+    code_line = ""
+    for line, next_line in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        is_ours = "/jupyter_graphbreak/ipython/" in line or next_line.endswith(" MAGIC")
         if _FRAME.match(line) and is_ours:
-            below = following
-        elif line != below:
+            code_line = next_line
+        elif line != code_line:
             yield line
-            below = ""
+            code_line = ""
         else:
-            below = ""
+            code_line = ""
 
 
-def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
+def run_in_fork(task: Callable[[], list[CellView]]) -> list[CellView] | str:
     """Return the result of a task in a fork of this process, or an error message if the task failed."""
-    reading, writing = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(reading)
+        os.close(read_end)
         try:
             signal.alarm(LIMIT_S)
-            with open(writing, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+            with open(write_end, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
                 try:
-                    encoded = json.dumps([dataclasses.asdict(seen) for seen in task()])
+                    encoded = json.dumps([dataclasses.asdict(view) for view in task()])
                 except BaseException:  # noqa: BLE001 - the parent prints it
                     encoded = json.dumps(traceback.format_exc())
                 pipe.write(encoded)
         finally:
             os._exit(0)
-    os.close(writing)
-    with open(reading, encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+    os.close(write_end)
+    with open(read_end, encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
         text = pipe.read()
     _, status = os.waitpid(child, 0)
     encoded = json.loads(text) if text else f"the process ended with status {status}"
-    return encoded if isinstance(encoded, str) else [Seen(**seen) for seen in encoded]
+    return encoded if isinstance(encoded, str) else [CellView(**view) for view in encoded]
 
 
 def seed() -> None:
@@ -322,15 +322,15 @@ def seed() -> None:
     np.random.seed(1)  # noqa: NPY002 - the state that cells use
 
 
-def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
+def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, is_plain: bool) -> list[CellView]:
     """Run the cells of a program in this process, and finally record which functions were replaced."""
     seed()
-    before = attribute_ids()
-    session = Session(shell, options, plain=plain)
+    old_ids = attribute_ids()
+    session = Session(shell, options, is_plain=is_plain)
     results = [session.run(cell) for cell in cells]
-    after = attribute_ids()
-    changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
-    return [*results, Seen({"replaced attributes": changed})]
+    new_ids = attribute_ids()
+    replaced_names = sorted(name for name, identity in old_ids.items() if name in new_ids and new_ids[name] != identity)
+    return [*results, CellView({"replaced attributes": replaced_names})]
 
 
 def make_shell() -> InteractiveShell:

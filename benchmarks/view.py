@@ -27,7 +27,7 @@ from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
 from tests.browser.pages import first_paint_ms, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
 from tests.support.find_browser import find_browser  # noqa: E402
 from tests.support.lab_server import jupyterlab  # noqa: E402
-from tests.support.sample_reports import big, two_breaks  # noqa: E402
+from tests.support.sample_reports import big_report, two_breaks  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,10 +49,10 @@ box => ['9', '99', '999', '', 'l', 'la', 'lay'].map(text => {
 _MORE = """
 async button => {
   const list = document.querySelector(`[data-list="${button.closest('[data-more]').dataset.more}"]`);
-  const before = list.childElementCount;
+  const oldCount = list.childElementCount;
   const start = performance.now();
   button.click();
-  while (list.childElementCount === before) {
+  while (list.childElementCount === oldCount) {
     await new Promise(resolve => setTimeout(resolve));
   }
   document.body.getBoundingClientRect();
@@ -62,15 +62,15 @@ async button => {
 #: Records when the page receives the kernel's output message, when the cell has it, and when it is painted.
 _WATCH = """
 window.times = {};
-const see = () => {
+const look = () => {
   times.output ??= document.querySelector('.jp-GraphBreakOutput') === null ? undefined : performance.now();
   if (times.live === undefined && document.querySelector('.graphbreak.gb-live') !== null) {
     times.live = performance.now();
     requestAnimationFrame(() => setTimeout(() => { times.painted = performance.now(); }));
   }
 };
-const what = { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] };
-document.addEventListener('DOMContentLoaded', () => new MutationObserver(see).observe(document.body, what));
+const options = { childList: true, subtree: true, attributes: true, attributeFilter: ['class'] };
+document.addEventListener('DOMContentLoaded', () => new MutationObserver(look).observe(document.body, options));
 window.WebSocket = class extends WebSocket {
   constructor(...options) {
     super(...options);
@@ -90,15 +90,15 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default: %(default)s)")
     parser.add_argument("--lab", action="store_true", help="also measure in JupyterLab")
     arguments = parser.parse_args()
-    reports = {"2 breaks, 9 ops": two_breaks(), "1,000 breaks, 10,000 ops": big()}
-    reports["1,600 breaks, 16,000 ops"] = big(1600, 16_000)
+    reports = {"2 breaks, 9 ops": two_breaks(), "1,000 breaks, 10,000 ops": big_report()}
+    reports["1,600 breaks, 16,000 ops"] = big_report(1600, 16_000)
     reports |= {path.name: Report.from_json(path.read_bytes()) for path in arguments.reports}
     for name, report in reports.items():
         print(name)
         _print_sizes(report)
         _measure_page(report, arguments.runs)
         if arguments.lab:
-            _lab_times(report, arguments.runs)
+            _measure_in_lab(report, arguments.runs)
     return 0
 
 
@@ -121,9 +121,9 @@ def _print_sizes(report: Report) -> None:
 def _measure_page(report: Report, run_count: int) -> None:
     from playwright.sync_api import sync_playwright
 
-    paints: list[float] = []
-    keys: list[float] = []
-    more: list[float] = []
+    paint_times: list[float] = []
+    key_times: list[float] = []
+    more_times: list[float] = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         path = Path(folder) / "report.html"
         report.save(path)
@@ -132,53 +132,53 @@ def _measure_page(report: Report, run_count: int) -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(path.as_uri())
             page.wait_for_selector(".gb-live")
-            paints.append(first_paint_ms(page))
+            paint_times.append(first_paint_ms(page))
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)
-            keys += page.evaluate(_FILTER, box.element_handle())
+            key_times += page.evaluate(_FILTER, box.element_handle())
             page.reload()
             page.wait_for_selector(".gb-live")
-            more += _measure_more_button(page)
+            more_times += _measure_more_button(page)
             page.close()
         browser.close()
-    _print_times("", paints, keys, more)
+    _print_times("", paint_times, key_times, more_times)
 
 
-def _lab_times(report: Report, run_count: int) -> None:
+def _measure_in_lab(report: Report, run_count: int) -> None:
     from playwright.sync_api import sync_playwright
 
-    show = "from pathlib import Path\nfrom jupyter_graphbreak import Report\nreport = Report.from_json("
-    show += "Path('report.json').read_bytes())"
-    paints: list[float] = []
-    keys: list[float] = []
-    more: list[float] = []
-    saved: list[float] = []
+    show_code = "from pathlib import Path\nfrom jupyter_graphbreak import Report\nreport = Report.from_json("
+    show_code += "Path('report.json').read_bytes())"
+    paint_times: list[float] = []
+    key_times: list[float] = []
+    more_times: list[float] = []
+    saved_paint_times: list[float] = []
     with tempfile.TemporaryDirectory() as folder, jupyterlab(Path(folder)) as lab, sync_playwright() as playwright:
         (lab.folder / "report.json").write_bytes(report.to_json())
-        lab.save("view", "%load_ext jupyter_graphbreak\n" + show, "report")
+        lab.save("view", "%load_ext jupyter_graphbreak\n" + show_code, "report")
         lab.save("saved", report)
         _trust(lab, "saved")
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
         for _ in range(run_count):
             page = _open_page(browser, f"{lab.url}/lab/tree/saved.ipynb?reset")
-            saved.append(_wait_for_paint(page, "output"))
+            saved_paint_times.append(_wait_for_paint(page, "output"))
             page.close()
             page = _open_page(browser, f"{lab.url}/lab/tree/view.ipynb?reset")
             wait_for_notebook(page)
             wait_for_kernel(page)
             start_command(page, "notebook:run-all-cells")
-            paints.append(_wait_for_paint(page, "message"))
+            paint_times.append(_wait_for_paint(page, "message"))
             page.wait_for_timeout(2000)
-            more += _measure_more_button(page)
+            more_times += _measure_more_button(page)
             box = page.get_by_label("Filter the pane")
             box.focus()
             page.wait_for_timeout(1000)
-            keys += page.evaluate(_FILTER, box.element_handle())
+            key_times += page.evaluate(_FILTER, box.element_handle())
             page.close()
         browser.close()
-    _print_times(" in JupyterLab", paints, keys, more)
-    _print_times(" of a saved notebook in JupyterLab", saved, [], [])
+    _print_times(" in JupyterLab", paint_times, key_times, more_times)
+    _print_times(" of a saved notebook in JupyterLab", saved_paint_times, [], [])
 
 
 def _open_page(browser: Browser, url: str) -> Page:
@@ -215,8 +215,12 @@ def _measure_more_button(page: Page) -> list[float]:
     return times
 
 
-def _print_times(suffix: str, paints: list[float], keys: list[float], more: list[float]) -> None:
-    for name, times in {"first paint": paints, "a key pressed in the filter": keys, '"show more"': more}.items():
+def _print_times(suffix: str, paint_times: list[float], key_times: list[float], more_times: list[float]) -> None:
+    for name, times in {
+        "first paint": paint_times,
+        "a key pressed in the filter": key_times,
+        '"show more"': more_times,
+    }.items():
         if times:
             print(f"  {name}{suffix}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 

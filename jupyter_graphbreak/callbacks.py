@@ -1,6 +1,6 @@
 """Send the events of ``capture(on_event=...)`` to logging, TensorBoard or W&B, and watch training loops.
 
-A callback for Lightning's ``Trainer`` and one for that of transformers watch a whole training run.
+There are callbacks for the ``Trainer`` of Lightning and for that of transformers, which watch a whole training run.
 
 In: the events of a run in progress. Out: log records, scalars, and a report after training.
 May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports its library.

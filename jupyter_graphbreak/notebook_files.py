@@ -31,7 +31,7 @@ _CONTAINER_WEIGHT = 5
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
-class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it reports
+class UnreadableNotebook(ValueError):  # noqa: N818 - the name already states an error
     """A file cannot be read or run as a notebook; the message gives the reason in one line."""
 
 

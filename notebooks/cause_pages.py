@@ -174,7 +174,7 @@ _NOT_FOUND = "We know no program of a few lines that breaks for this reason with
 _GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
 _NEWER = "The reason is newer than PyTorch 2.13, which built this site"
 #: The reasons why the pages of some causes have no program.
-WITHOUT_PROGRAM = {
+MISSING_PROGRAM_REASONS = {
     **dict.fromkeys(
         (
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
@@ -256,8 +256,8 @@ _MOVE_IT = (
 _CALLS_ID = "GB0007"
 _CALLS_ANCHOR = "#by-the-function-that-is-called"
 #: Ids of calls in general, and what helps with any function.
-_ANY_CALL = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
-_ANY_OTHER = (
+_CALL_IDS = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
+_OTHER_CALLS_ADVICE = (
     "Anything else that Dynamo does not trace, such as a function of a C extension: call it before the compiled "
     "function and pass the result, or call it after. If it computes on tensors, [wrap it in a custom operator]"
     "(../escape_hatches.md#custom-operators-one-opaque-operation), which is no break. Or accept one break, and "
@@ -374,14 +374,14 @@ def _parse_fix(text: str) -> Fix:
     heading, _, body = text.partition("\n")
     title, _, mark = heading.rpartition(" ")
     text = _OUTCOME.sub("", _CODE.sub("", body)).strip()
-    return Fix(title.removesuffix(" (changes"), mark == "(safe)", text, _code(body), _found(_OUTCOME, body)[0])
+    return Fix(title.removesuffix(" (changes"), mark == "(safe)", text, _code(body), _find(_OUTCOME, body)[0])
 
 
 def _code(text: str) -> str:
-    return _found(_CODE, text)[1]
+    return _find(_CODE, text)[1]
 
 
-def _found(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+def _find(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     match = pattern.search(text)
     if match is None:
         raise ValueError(f"an example lacks a part: {text}")
@@ -394,8 +394,10 @@ def pages() -> dict[str, str]:
     for example in examples():
         for ident in example.ids:
             by_id[ident].append(example)
-    for ident, shown in by_id.items():
-        shown.sort(key=lambda example: example.ids[0] != ident)  # examples with this cause as their main one come first
+    for ident, examples_of_cause in by_id.items():
+        examples_of_cause.sort(
+            key=lambda example: example.ids[0] != ident
+        )  # examples with this cause as their main one come first
     registry = _registry()
     texts = {page_name(cause.id): _page(cause, by_id[cause.id], registry.get(cause.id)) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
@@ -417,30 +419,30 @@ def _registry() -> dict[str, dict[str, Any]]:
     return {ident: entries[0] for ident, entries in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def _others_page(registry: dict[str, dict[str, Any]], known: Container[str]) -> str:
+def _others_page(registry: dict[str, dict[str, Any]], ids_with_page: Container[str]) -> str:
     """Return a page with PyTorch's own words about each cause that has no page, under an anchor such as ``#gb0001``."""
     parts = [
         "# Other causes in PyTorch's registry",
         _OTHERS_INTRODUCTION,
     ]
     for ident, entry in sorted(registry.items()):
-        if ident in known:
+        if ident in ids_with_page:
             continue
-        general = [
+        general_advice = [
             text for start, text in _GENERAL_HINTS.items() if any(hint.startswith(start) for hint in entry["Hints"])
         ]
         parts += [
             f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
-            f"*What to do*: {_RARE_ADVICE.get(ident) or (general or [_MOVE_IT])[0]}",
-            *_explained(
+            f"*What to do*: {_RARE_ADVICE.get(ident) or (general_advice or [_MOVE_IT])[0]}",
+            *_explanation(
                 {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
             ),
         ]
         parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
-    return _assembled(parts)
+    return _assemble(parts)
 
 
-def _explained(entry: dict[str, Any]) -> list[str]:
+def _explanation(entry: dict[str, Any]) -> list[str]:
     """Return PyTorch's explanation of a cause and its hints, in Markdown."""
     hints = "\n".join(f"- {_verbatim(hint)}" for hint in entry["Hints"])
     return [_verbatim(entry["Explanation"]), *filter(None, [hints])]
@@ -511,16 +513,16 @@ def causes_table() -> str:
 def former_messages_table() -> str:
     """Return a table of what earlier releases said, with links to the pages of the causes, in Markdown."""
     rows = [
-        f"| {', '.join(former)} | [{cause.title}]({FOLDER}/{page_name(cause.id)}.md) |"
+        f"| {', '.join(messages)} | [{cause.title}]({FOLDER}/{page_name(cause.id)}.md) |"
         for cause in CAUSES
-        if (former := _former(cause))
+        if (messages := _former_messages(cause))
     ]
     return "\n".join(["| the message began with | it is about |", "| --- | --- |", *rows])
 
 
-def _former(cause: KnownCause) -> list[str]:
-    former = [cause.former_message_prefix] if cause.former_message_prefix else []
-    return [f"`{message}`" for message in (*cause.also_reported_as, *former, *cause.former_messages)]
+def _former_messages(cause: KnownCause) -> list[str]:
+    prefixes = [cause.former_message_prefix] if cause.former_message_prefix else []
+    return [f"`{message}`" for message in (*cause.also_reported_as, *prefixes, *cause.former_messages)]
 
 
 def recompiles_table() -> str:
@@ -563,15 +565,15 @@ def _skip_page(name: str, reason: SkipReason) -> str:
     parts = [f"# Runs eagerly: {name.lower().replace('_', ' ')}", f"A report says: *{_plain(reason.sentence)}*."]
     if reason.way_out:
         parts += ["## What to do", _sentence(reason.way_out)]
-    return _assembled([*parts, "## More", f"- [](../{reason.page})\n- [All reasons]({_ALL_SKIPS})"])
+    return _assemble([*parts, "## More", f"- [](../{reason.page})\n- [All reasons]({_ALL_SKIPS})"])
 
 
 def _recompile_page(item: Example) -> str:
     parts = [f"# Recompile: {item.title}", f"A report, and `TORCH_LOGS=recompiles`, say: `{item.ids[0]}`"]
     if item.fixes:
-        parts.append(_in_short([item]))
+        parts.append(_short_summary([item]))
     parts += _example(item, alone=True)
-    return _assembled(
+    return _assemble(
         [*parts, "## More", "- [](../recompiles.md)\n- [All kinds](../common_breaks.md#every-kind-of-recompile)"]
     )
 
@@ -588,34 +590,34 @@ def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
         f"PyTorch's reason, in `--cost` and in a log: `{entry.reason}`. {consequence}.",
     ]
     if example is not None:
-        parts += [_in_short([example]), *_example(example, alone=True)]
+        parts += [_short_summary([example]), *_example(example, alone=True)]
     elif entry.advice:
         parts += ["## What to do", _sentence(entry.advice)]
     more = "- [](../compile_time.md#a-cache-that-does-not-work)\n- [](../cost.md#what-makes-the-first-call-slow)"
-    return _assembled([*parts, "## More", more])
+    return _assemble([*parts, "## More", more])
 
 
-def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | None) -> str:
+def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[str, Any] | None) -> str:
     names = " or ".join(f"*{name.strip().replace('_', _UNDERSCORE)}*" for name in cause.names)
     is_registered = re.fullmatch(r"GB\d{4}", cause.id) is not None
     facts = [f"PyTorch's name: {names}"]
     if is_registered:
         facts += [f"id {cause.id}", _releases(cause)]
     parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
-    if former := _former(cause):
-        parts.append(f"Earlier releases, and `torch._dynamo.explain`, say {' or '.join(former)}.")
+    if former_messages := _former_messages(cause):
+        parts.append(f"Earlier releases, and `torch._dynamo.explain`, say {' or '.join(former_messages)}.")
     if cause.is_deliberate:
         parts.append("The code breaks the graph here on purpose.")
-    if shown:
-        parts.append(_in_short(shown))
-    if cause.id in _ANY_CALL:
-        parts.append(_ANY_OTHER)
-    for example in shown:
-        parts += _example(example, alone=len(shown) == 1)
-    if not shown:
+    if examples_of_cause:
+        parts.append(_short_summary(examples_of_cause))
+    if cause.id in _CALL_IDS:
+        parts.append(_OTHER_CALLS_ADVICE)
+    for example in examples_of_cause:
+        parts += _example(example, alone=len(examples_of_cause) == 1)
+    if not examples_of_cause:
         parts += _advice(cause)
-        parts += ["## In PyTorch's words", *_explained(entry)] if entry else []
-        parts += ["## Why there is no program here", WITHOUT_PROGRAM[cause.id]]
+        parts += ["## In PyTorch's words", *_explanation(entry)] if entry else []
+        parts += ["## Why there is no program here", MISSING_PROGRAM_REASONS[cause.id]]
     if cause.id == _CALLS_ID:
         parts += ["## By the function that is called", *_calls()]
     elif cause.is_named_by_call:
@@ -624,25 +626,25 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
         parts += ["## Settings", *_settings(cause)]
     parts += _constructs(cause)
     parts += ["## More", *_more(cause, is_registered=is_registered)]
-    return _assembled(parts)
+    return _assemble(parts)
 
 
 def _constructs(cause: KnownCause) -> list[str]:
     """Return the constructs of "Is this traced?" that break for a cause, and those that once did, as paragraphs."""
-    breaking, traced = constructs.titles_by_cause(cause.id)
+    breaking_titles, traced_titles = constructs.titles_by_cause(cause.id)
     parts = []
-    if breaking:
-        parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking)}.")
-    if traced:
-        parts.append(f"Broke in earlier releases, and [is traced now](../traced.md): {'; '.join(traced)}.")
+    if breaking_titles:
+        parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking_titles)}.")
+    if traced_titles:
+        parts.append(f"Broke in earlier releases, and [is traced now](../traced.md): {'; '.join(traced_titles)}.")
     return ["## Code that was run", *parts] if parts else []
 
 
-def _in_short(shown: Sequence[Example]) -> str:
+def _short_summary(examples_of_cause: Sequence[Example]) -> str:
     """Return all fixes at a glance, so that the answer is on the first screen."""
-    if len(shown) == 1:
-        return f"In short: {_titles(shown[0])}."
-    rows = [f"| [{example.title}](#{slug(example.title)}) | {_titles(example)} |" for example in shown]
+    if len(examples_of_cause) == 1:
+        return f"In short: {_titles(examples_of_cause[0])}."
+    rows = [f"| [{example.title}](#{slug(example.title)}) | {_titles(example)} |" for example in examples_of_cause]
     return "\n".join(["| in your code | fixes, in the order to try them |", "| --- | --- |", *rows])
 
 
@@ -655,14 +657,14 @@ def _titles(example: Example) -> str:
     return "; ".join(parts)
 
 
-def _changed_line(before: str, after: str) -> str | None:
+def _changed_line(old_code: str, new_code: str) -> str | None:
     """Return what a fix computes or sets, if it is one short line that says more than the fix's title."""
-    known = {line.strip() for line in before.splitlines()}
-    lines = [line.strip() for line in after.splitlines() if line.strip() and line.strip() not in known]
-    changed = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
-    if len(changed) != 1 or not _TELLING_LINE.fullmatch(changed[0]):
+    old_lines = {line.strip() for line in old_code.splitlines()}
+    lines = [line.strip() for line in new_code.splitlines() if line.strip() and line.strip() not in old_lines]
+    statements = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
+    if len(statements) != 1 or not _TELLING_LINE.fullmatch(statements[0]):
         return None
-    return changed[0].removeprefix("return ")
+    return statements[0].removeprefix("return ")
 
 
 def slug(title: str) -> str:
@@ -670,7 +672,7 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
-def _assembled(parts: Sequence[str]) -> str:
+def _assemble(parts: Sequence[str]) -> str:
     # The pages are found from the table, from reports and by search; in the sidebar they would hide everything else.
     return "\n\n".join(["---\norphan: true\n---", *parts]) + "\n"
 
@@ -756,14 +758,14 @@ def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
 
 
 def _sentence(text: str) -> str:
-    return _with_code(f"{text[0].upper()}{text[1:]}.")
+    return _mark_code(f"{text[0].upper()}{text[1:]}.")
 
 
 def _step(step: ManualStep | None) -> str:
-    return _with_code(step.text) if step else ""
+    return _mark_code(step.text) if step else ""
 
 
-def _with_code(sentence: str) -> str:
+def _mark_code(sentence: str) -> str:
     return _CODE_WORD.sub(r"`\g<0>`", sentence)
 
 

@@ -84,9 +84,11 @@ def _offer_notebook(_: Sphinx, page: str, source: list[str]) -> None:
 
 def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
     """Spread the pages with cells evenly over all pages, because each process reads a part of them in turn."""
-    with_cells = {page for page in pages if "\n```{code-cell}" in app.env.doc2path(page).read_text(encoding="utf-8")}
+    pages_with_cells = {
+        page for page in pages if "\n```{code-cell}" in app.env.doc2path(page).read_text(encoding="utf-8")
+    }
     ranks: dict[str, float] = {}
-    for group in (sorted(with_cells), sorted(set(pages) - with_cells)):
+    for group in (sorted(pages_with_cells), sorted(set(pages) - pages_with_cells)):
         ranks |= {page: index / len(group) for index, page in enumerate(group)}
     pages.sort(key=ranks.__getitem__)
 
@@ -94,9 +96,9 @@ def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     """Replace each comment that names a table, and the sentence below it, with that table."""
     if page == "known_bugs":
-        source[0] = known_bugs.with_lists(source[0])
+        source[0] = known_bugs.insert_lists(source[0])
     if page == "traced":
-        source[0] = constructs.with_tables(source[0], cause_pages.rare_ids())
+        source[0] = constructs.insert_tables(source[0], cause_pages.rare_ids())
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE

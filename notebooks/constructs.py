@@ -23,8 +23,8 @@ OUTCOMES = Path(__file__).parent / "constructs.json"
 #: A comment that names a file, and the sentence below it, which a reader of the source sees in place of the table.
 _COMMENT = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
 _CAUSES = {cause.id: cause for cause in CAUSES}
-_CAPTURED = ", captured by fullgraph"
-_IN_WORDS = {
+_CAPTURED_SUFFIX = ", captured by fullgraph"
+_OUTCOME_WORDS = {
     "break": "breaks",
     "different result": "different result",
     "traced": "traced",
@@ -41,7 +41,7 @@ class Construct:
     ----------
     path : Path
     title : str
-    says : tuple of str
+    messages : tuple of str
         PyTorch's words about it in some release.
     advice : str
         The code to write instead, or a fact to know.
@@ -51,7 +51,7 @@ class Construct:
 
     path: Path
     title: str
-    says: tuple[str, ...]
+    messages: tuple[str, ...]
     advice: str
     header: str
     line: int
@@ -62,7 +62,7 @@ class Construct:
         """The key of the outcomes."""
         return f"{self.path.stem}: {self.title}"
 
-    def compiled(self) -> tuple[CodeType, CodeType]:
+    def code_objects(self) -> tuple[CodeType, CodeType]:
         """Return the header and the program; its lines are those of the file, so that ``inspect`` finds the source."""
         lines = "\n" * (self.line - 1)
         return compile(self.header, self.path, "exec"), compile(lines + self.code, self.path, "exec")
@@ -81,29 +81,29 @@ def _read(path: Path) -> list[Construct]:
     for cell in cells:
         title, *rest = cell.split("\n")
         fields = [text for text in rest if text.startswith(("# says: ", "# do: "))]
-        says = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
+        messages = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
         advice = " ".join(text.removeprefix("# do: ") for text in fields if text.startswith("# do: "))
         code = "\n".join(rest[len(fields) :])
-        constructs_of_file.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
+        constructs_of_file.append(Construct(path, title, messages, advice, header, line + 1 + len(fields), code))
         line += cell.count("\n")
     return constructs_of_file
 
 
-def with_tables(text: str, rare: Container[str] = ()) -> str:
+def insert_tables(text: str, rare_ids: Container[str] = ()) -> str:
     """Replace the comments of a page that name a file with tables of its constructs.
 
     Parameters
     ----------
     text : str
-    rare : container of str
+    rare_ids : container of str
         The GB ids on the page of rare causes.
     """
-    return _COMMENT.sub(lambda comment: _table(constructs()[comment[1]], rare), text)
+    return _COMMENT.sub(lambda comment: _table(constructs()[comment[1]], rare_ids), text)
 
 
-def _table(group: list[Construct], rare: Container[str]) -> str:
+def _table(group: list[Construct], rare_ids: Container[str]) -> str:
     rows = [
-        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name], rare)} | {_words(construct)} |"
+        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name], rare_ids)} | {_words(construct)} |"
         for construct in group
     ]
     programs = group[0].path.read_text(encoding="utf-8")
@@ -125,56 +125,66 @@ def _table(group: list[Construct], rare: Container[str]) -> str:
 @functools.cache
 def outcomes() -> dict[str, dict[str, str]]:
     """Return the outcomes by construct and release, the oldest release first."""
-    measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
-    return measured
+    outcomes_by_construct: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
+    return outcomes_by_construct
 
 
 def titles_by_cause(ident: str) -> tuple[list[str], list[str]]:
     """Return the titles of constructs that break for a cause, and of those that did so in earlier releases only."""
-    breaking, traced = [], []
+    breaking_titles, traced_titles = [], []
     for group in constructs().values():
         for construct in group:
-            *earlier, newest = (outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values())
+            *earlier, newest = (
+                outcome.removesuffix(_CAPTURED_SUFFIX) for outcome in outcomes()[construct.name].values()
+            )
             if newest == ident:
-                breaking.append(construct.title)
+                breaking_titles.append(construct.title)
             elif newest == "traced" and ident in earlier:
-                traced.append(f"{construct.title} ({_releases(outcomes()[construct.name]).partition(';')[0]})")
-    return breaking, traced
+                traced_titles.append(f"{construct.title} ({_releases(outcomes()[construct.name]).partition(';')[0]})")
+    return breaking_titles, traced_titles
 
 
-def _releases(measured: dict[str, str], rare: Container[str] = ()) -> str:
+def _releases(outcomes_by_release: dict[str, str], rare_ids: Container[str] = ()) -> str:
     """Return what happens in the newest release and since when, and what happened before."""
-    periods = [(outcome, list(releases)) for outcome, releases in itertools.groupby(measured, measured.__getitem__)]
+    periods = [
+        (outcome, list(releases))
+        for outcome, releases in itertools.groupby(outcomes_by_release, outcomes_by_release.__getitem__)
+    ]
     *earlier, (outcome, newest) = periods
-    words = _in_words(outcome, rare)
+    words = _outcome_words(outcome, rare_ids)
     if not earlier:
         return words
-    before = [f"{', '.join(map(_minor, releases))}: {_in_words(known, rare)}" for known, releases in reversed(earlier)]
-    if words.startswith("breaks") and all(known.startswith(("GB", "break")) for known, _ in earlier):
-        return "; ".join([words, *(text.replace("breaks, ", "") for text in before)])
-    return "; ".join([f"{words} since {_minor(newest[0])}", *before])
+    earlier_periods = [
+        f"{', '.join(map(_minor, releases))}: {_outcome_words(earlier_outcome, rare_ids)}"
+        for earlier_outcome, releases in reversed(earlier)
+    ]
+    if words.startswith("breaks") and all(
+        earlier_outcome.startswith(("GB", "break")) for earlier_outcome, _ in earlier
+    ):
+        return "; ".join([words, *(text.replace("breaks, ", "") for text in earlier_periods)])
+    return "; ".join([f"{words} since {_minor(newest[0])}", *earlier_periods])
 
 
 def _minor(release: str) -> str:
     return release.rpartition(".")[0]
 
 
-def _in_words(outcome: str, rare: Container[str]) -> str:
-    if outcome in _IN_WORDS:
-        return _IN_WORDS[outcome]
+def _outcome_words(outcome: str, rare_ids: Container[str]) -> str:
+    if outcome in _OUTCOME_WORDS:
+        return _OUTCOME_WORDS[outcome]
     if not outcome.startswith("GB"):
         return f"error `{outcome}`"
-    ident = outcome.removesuffix(_CAPTURED)
-    page = f"{ident.lower()}.md" if ident in _CAUSES else f"others.md#{ident.lower()}" if ident in rare else ""
+    ident = outcome.removesuffix(_CAPTURED_SUFFIX)
+    page = f"{ident.lower()}.md" if ident in _CAUSES else f"others.md#{ident.lower()}" if ident in rare_ids else ""
     words = f"breaks, [{ident}](causes/{page})" if page else f"breaks, {ident}"
     return words if ident == outcome else f"{words}; one graph with `fullgraph=True`"
 
 
 def _words(construct: Construct) -> str:
-    messages = [f"`{_cell(text)}`" for text in construct.says]
-    causes = {outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
+    messages = [f"`{_cell(text)}`" for text in construct.messages]
+    causes = {outcome.removesuffix(_CAPTURED_SUFFIX) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
     names = {_CAUSES[ident].names[0] for ident in sorted(causes)}
-    messages += [f"*{name}*" for name in sorted(names - set(construct.says))]
+    messages += [f"*{name}*" for name in sorted(names - set(construct.messages))]
     words = ", ".join(messages)
     return f"{words}. {_cell(construct.advice)}" if construct.advice else words
 

@@ -64,7 +64,7 @@ def graph_break() -> str:
     return _picture(620, 176, "One if on a tensor's value: graph A, the break, graph B", shapes)
 
 
-def nested() -> str:
+def nested_breaks() -> str:
     """Return the picture of the graphs of nested calls, with and without nested graph breaks."""
     many, few = NESTED_GRAPHS
     functions = ("outer", "middle", "inner")
@@ -115,11 +115,11 @@ def hatches() -> str:
         y = 16 + 56 * row
         if question:
             shapes.append(_box(20, y, 320, 36, "graph", question))
-            following = 2 if row + 1 < len(questions) and not questions[row + 1][0] else 1
-            if row + following < len(questions):
+            row_distance = 2 if row + 1 < len(questions) and not questions[row + 1][0] else 1
+            if row + row_distance < len(questions):
                 shapes += [
-                    _arrow(180, y + 36, 180, y + 56 * following - 2),
-                    _text(196, y + 56 * following - 6, "no", "small"),
+                    _arrow(180, y + 36, 180, y + 56 * row_distance - 2),
+                    _text(196, y + 56 * row_distance - 6, "no", "small"),
                 ]
         shapes.append(_arrow(340, y + 18, 396, y + 18) if question else _arrow(340, y - 30, 396, y + 18))
         shapes += [_text(366, y + 12, "yes", "small")] if question else []
@@ -202,7 +202,7 @@ def animation() -> str:
 #: The drawings by the names of their files.
 DRAWINGS: dict[str, Callable[[], str]] = {
     "graph-break.svg": graph_break,
-    "nested-breaks.svg": nested,
+    "nested-breaks.svg": nested_breaks,
     "guards.svg": guards,
     "escape-hatches.svg": hatches,
     "cost-bar.svg": cost_bar,

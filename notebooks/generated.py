@@ -47,7 +47,7 @@ def schema() -> str:
     classes: list[type[msgspec.Struct]] = [report.Report]
     for struct in classes:
         for field in msgspec.structs.fields(struct):
-            classes += [inner for inner in _structs(field.type) if inner not in classes]
+            classes += [field_class for field_class in _structs(field.type) if field_class not in classes]
     return "\n\n".join(_class(struct) for struct in classes)
 
 
@@ -63,10 +63,10 @@ def _class(struct: type[msgspec.Struct]) -> str:
         meaning = f" {meanings.get(field.name, '')} |" if meanings else ""
         rows.append(f"| `{field.encode_name}` | {_type(field.type)} |{meaning}")
     head = text.partition("\nParameters\n")[0].strip()
-    return f"## {struct.__name__}\n\n{_without_roles(head)}\n\n" + _without_roles("\n".join(rows))
+    return f"## {struct.__name__}\n\n{_convert_roles(head)}\n\n" + _convert_roles("\n".join(rows))
 
 
-def _without_roles(text: str) -> str:
+def _convert_roles(text: str) -> str:
     """Turn reStructuredText's code and references into Markdown's."""
     text = re.sub(r":class:`(\w+)`", lambda role: f"[{role[1]}](#{role[1].lower()})", text)
     return re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", text).replace("``", "`")

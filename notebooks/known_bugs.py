@@ -32,11 +32,11 @@ In code that {code}. {runs} {link}
 </details>"""
 
 
-def with_lists(text: str) -> str:
+def insert_lists(text: str) -> str:
     """Replace the comments of a page that name a subject with lists of the bugs."""
-    measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
-    newest = max((release for outcomes in measured.values() for release in outcomes), key=_numbers)
-    return _COMMENT.sub(lambda comment: _list(bugs_by_subject()[comment[1]], measured, newest), text)
+    outcomes_by_bug: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
+    newest_release = max((release for outcomes in outcomes_by_bug.values() for release in outcomes), key=_numbers)
+    return _COMMENT.sub(lambda comment: _list(bugs_by_subject()[comment[1]], outcomes_by_bug, newest_release), text)
 
 
 def _numbers(release: str) -> tuple[int, ...]:
@@ -47,13 +47,13 @@ def _series(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _list(bugs: tuple[KnownBug, ...], measured: dict[str, dict[str, str]], newest: str) -> str:
+def _list(bugs: tuple[KnownBug, ...], outcomes_by_bug: dict[str, dict[str, str]], newest_release: str) -> str:
     """List the bugs, and last those that the newest release does not have."""
-    fixed_bugs = [bug for bug in bugs if measured.get(bug.issue, {}).get(newest) == "right"]
-    entries = [_entry(bug, measured.get(bug.issue, {})) for bug in bugs if bug not in fixed_bugs]
+    fixed_bugs = [bug for bug in bugs if outcomes_by_bug.get(bug.issue, {}).get(newest_release) == "right"]
+    entries = [_entry(bug, outcomes_by_bug.get(bug.issue, {})) for bug in bugs if bug not in fixed_bugs]
     if fixed_bugs:
-        entries.append(f"**Gone in PyTorch {newest}: update.**")
-    return "\n\n".join(entries + [_entry(bug, measured[bug.issue]) for bug in fixed_bugs])
+        entries.append(f"**Gone in PyTorch {newest_release}: update.**")
+    return "\n\n".join(entries + [_entry(bug, outcomes_by_bug[bug.issue]) for bug in fixed_bugs])
 
 
 def _entry(bug: KnownBug, outcomes: dict[str, str]) -> str:

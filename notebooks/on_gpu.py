@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RECORDING = Path(__file__).with_name("gpu.json")
 #: Set while the page runs to be recorded.
-_WRITE = "GRAPHBREAK_RECORD_GPU"
+_RECORD_VARIABLE = "GRAPHBREAK_RECORD_GPU"
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -32,20 +32,20 @@ class Recording(msgspec.Struct, frozen=True):
     report: Report
 
 
-def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+def show(make_call: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
     """Run a compiled function on the GPU and show its report, or show the recorded one.
 
     Parameters
     ----------
-    make : callable
+    make_call : callable
         Returns the compiled function and its arguments for a device.
     """
     import torch
     from IPython.display import Markdown, display
 
     if torch.cuda.is_available():
-        recording = run(make)
-        if _WRITE in os.environ:
+        recording = run(make_call)
+        if _RECORD_VARIABLE in os.environ:
             RECORDING.write_bytes(msgspec.json.encode(recording) + b"\n")
         origin = "Run when this page was built"
     elif RECORDING.is_file():
@@ -63,19 +63,19 @@ def show(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]]) -> N
     display(recording.report)
 
 
-def run(make: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
+def run(make_call: Callable[[str], tuple[Callable[..., Any], tuple[Any, ...]]], device: str = "cuda") -> Recording:
     """Run the function three times: CUDA graphs are warmed up, recorded, and replayed."""
     import torch
 
-    function, arguments = make(device)
+    function, arguments = make_call(device)
     # The report names the default device as that of the run.
-    with torch.device(device), jupyter_graphbreak.capture() as watched:
+    with torch.device(device), jupyter_graphbreak.capture() as observer:
         for _ in range(3):
             function(*arguments)
     return Recording(
         gpu=torch.cuda.get_device_name() if device == "cuda" else device,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        report=watched.report,
+        report=observer.report,
     )
 
 
@@ -88,7 +88,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("there is no GPU to record", file=sys.stderr)
         return 1
-    os.environ[_WRITE] = "1"
+    os.environ[_RECORD_VARIABLE] = "1"
     page = RECORDING.with_name("gpu.md")
     NotebookClient(jupytext.read(page), kernel_name="python3", resources={"metadata": {"path": page.parent}}).execute()
     print(RECORDING)

@@ -61,7 +61,7 @@ def reports(notebook: NotebookNode) -> Iterator[str]:
                 yield output.data["text/plain"]
 
 
-class _Loads(HTMLParser):
+class _AddressCollector(HTMLParser):
     """Collects the addresses that a browser would load to show a page."""
 
     def __init__(self) -> None:
@@ -69,22 +69,22 @@ class _Loads(HTMLParser):
         self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        loading = {"href"} if tag == "link" else {"src", "srcset", "data", "poster"}
-        self.addresses += [value for name, value in attrs if name in loading and value]
+        loading_attributes = {"href"} if tag == "link" else {"src", "srcset", "data", "poster"}
+        self.addresses += [value for name, value in attrs if name in loading_attributes and value]
 
     def handle_data(self, data: str) -> None:
         if self.cdata_elem == "style":
             self.addresses += re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""", data)
 
 
-def loads(page: str) -> list[str]:
+def external_addresses(page: str) -> list[str]:
     """Return the addresses that a page loads from the network."""
-    parser = _Loads()
+    parser = _AddressCollector()
     parser.feed(page)
     return [address for address in parser.addresses if re.match(r"(https?:)?//", address)]
 
 
-def as_page(notebook: NotebookNode) -> str:
+def make_page(notebook: NotebookNode) -> str:
     """Return the notebook as one page that needs no other file."""
     exporter = HTMLExporter(
         raw_template=TEMPLATE,
@@ -111,10 +111,10 @@ def main() -> int:
         failure = str(error)
     texts = list(reports(notebook))
     print("\n\n".join(texts))
-    page = as_page(notebook)
+    page = make_page(notebook)
     if failure is None and len(texts) != sum("%%compile_explain" in cell.source for cell in notebook.cells):
         failure = f"not every cell that asked for a report has one: {len(texts)} reports"
-    if failure is None and (addresses := loads(page)):
+    if failure is None and (addresses := external_addresses(page)):
         failure = f"the page is not self-contained: {addresses}"
     if failure:
         print(failure, file=sys.stderr)

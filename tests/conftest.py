@@ -36,8 +36,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run files that need the documentation late and unit tests last, so that all workers end together."""
     site_files = {item.path for item in items if needs_site(item)}
-    unit = ROOT / "tests" / "unit"
-    items.sort(key=lambda item: 2 if unit in item.path.parents else int(item.path in site_files))
+    unit_folder = ROOT / "tests" / "unit"
+    items.sort(key=lambda item: 2 if unit_folder in item.path.parents else int(item.path in site_files))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -76,18 +76,18 @@ def fork_server_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.
 
     Yields the folder of the server that forks them.
     """
-    before = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH", warm_processes.FEW_INPUTS)}
-    paths = (before["PYTHONPATH"] or "").split(os.pathsep)
+    old_values = {name: os.environ.get(name) for name in ("JUPYTER_PATH", "PYTHONPATH", warm_processes.FEW_INPUTS)}
+    paths = (old_values["PYTHONPATH"] or "").split(os.pathsep)
     if str(ROOT) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), *paths]))
     os.environ[warm_processes.FEW_INPUTS] = "1"
     folder = shared_folder(tmp_path_factory) / "kernels"
     kernelspec_folder = warm_processes.use_warm_kernels(folder, dict(os.environ))
-    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [kernelspec_folder, before["JUPYTER_PATH"]]))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [kernelspec_folder, old_values["JUPYTER_PATH"]]))
     if WORKER in {None, "gw0"} and any(needs_warm_processes(item) for item in request.session.items):
         warm_processes.start_server(folder)
     yield folder
-    for name, value in before.items():
+    for name, value in old_values.items():
         if value is None:
             os.environ.pop(name, None)
         else:
@@ -108,17 +108,17 @@ def speed_up_compilation() -> Iterator[None]:
     and would happen every few compilations, because each compilation starts with a partial one. Together, they would
     take a tenth of the time of the tests that compile.
     """
-    if warm_processes.COLD in os.environ:
+    if warm_processes.COLD_START in os.environ:
         yield
         return
     importlib.import_module("torch._functorch.aot_autograd")
     gc.collect()
     gc.freeze()
-    before = gc.get_threshold()
-    gc.set_threshold(10 * before[0], before[1], 100 * before[2])
+    thresholds = gc.get_threshold()
+    gc.set_threshold(10 * thresholds[0], thresholds[1], 100 * thresholds[2])
     with skip_guard_profiling():
         yield
-    gc.set_threshold(*before)
+    gc.set_threshold(*thresholds)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Ask backends what they do with a graph: the tensors saved for the backward pass, and the kernels not fused."""
+"""Find out which tensors a backend saves for the backward pass of a graph, and which kernels Inductor does not fuse."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _PartitionedError(Exception):
 def saved_tensors(
     name: str, backend: Callable[..., Any], module: torch.fx.GraphModule, inputs: Sequence[Any]
 ) -> list[SavedTensor] | None:
-    """Return the tensors that a backend's code for a graph keeps, in the order in which autograd saves them.
+    """Return the tensors that a backend's code for a graph saves for the backward pass, in the order of autograd.
 
     The graph is traced and divided as the backend would do it, but no code is generated. The result is ``None`` if the
     backend divides graphs in its own way, or if there is no backward pass.
@@ -102,9 +102,9 @@ def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
 class Kernel:
     """A kernel of a graph.
 
-    ``stack`` is that of the operation that writes or reads the value passed from one kernel to the other, outermost
-    entry first. A kernel that belongs to a library has the name of its operation. For other kernels, ``sizes`` contains
-    the numbers of elements over which Inductor loops, for the result and for the reduction.
+    ``stack`` leads to the operation that writes or reads the value that one kernel of an :class:`UnfusedPair` passes to
+    the other. ``library_op`` is the operation of a kernel that belongs to a library; for other kernels, ``sizes``
+    contains the numbers of elements over which Inductor loops, for the result and for the reduction.
     """
 
     stack: tuple[StackEntry, ...]

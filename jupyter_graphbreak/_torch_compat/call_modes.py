@@ -21,7 +21,7 @@ class CallModes:
 
     ``autocast`` contains the device types with active autocast, each with its dtype; ``dtype`` and ``device`` are the
     defaults for new tensors, and ``transform_count`` counts the functorch transforms around the call.
-    ``calls_subclasses`` tells whether operations call the ``__torch_function__`` of tensor subclasses.
+    ``uses_torch_function`` tells whether operations call the ``__torch_function__`` of tensor subclasses.
     """
 
     records_gradients: bool = True
@@ -31,7 +31,7 @@ class CallModes:
     dtype: torch.dtype = torch.float32
     device: str | None = None
     transform_count: int = 0
-    calls_subclasses: bool = True
+    uses_torch_function: bool = True
 
     @staticmethod
     def now() -> CallModes:
@@ -56,7 +56,7 @@ class CallModes:
         """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
         subclass_mode: Any = (
-            torch._C._EnableTorchFunction if self.calls_subclasses else torch._C.DisableTorchFunctionSubclass
+            torch._C._EnableTorchFunction if self.uses_torch_function else torch._C.DisableTorchFunctionSubclass
         )
         with (
             restore_functorch_depth(),
@@ -74,7 +74,7 @@ class CallModes:
 
 
 #: The modes for making and comparing copies.
-DEFAULT_MODES = CallModes(calls_subclasses=False)
+DEFAULT_MODES = CallModes(uses_torch_function=False)
 
 
 @contextlib.contextmanager
@@ -120,7 +120,7 @@ def leave_autocast_contexts() -> Iterator[None]:
             while torch.autocast_decrement_nesting() > depth_before:
                 pass
             torch.clear_autocast_cache()
-        if is_entered:  # without an error, the program has enabled autocast on purpose: that is an effect
+        if is_entered:  # without an error, the program has enabled autocast on purpose: that must remain
             _restore_autocast_dtypes(dtypes_before)
 
 
@@ -153,7 +153,6 @@ def _default_device() -> str | None:
 
 @contextlib.contextmanager
 def _temporary_default_device(device: str | None) -> Iterator[None]:
-    """Make a device the default while the context is open."""
     if _default_device() == device:
         yield
         return

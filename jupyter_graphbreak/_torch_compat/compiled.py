@@ -82,7 +82,7 @@ def compiled_callable(value: Any) -> Any:
         return None
     if is_instance(value, torch.nn.Module):
         modules = value.__dict__.get("_modules")
-        submodules = modules if is_instance(modules, dict) else {}  # a scripted module has no dict
+        submodules = modules if is_instance(modules, dict) else {}  # it is no dict in a scripted module
         inner = value.__dict__.get("_orig_mod") or submodules.get("_orig_mod")
         if inner is not None:
             return inner
@@ -255,8 +255,8 @@ def state_of_known_code(code: CodeType) -> ref[Any] | None:
     """Return a weak reference to Dynamo's state for a code object; ``None`` if Dynamo does not know the code object.
 
     A reset of Dynamo deletes the state.
-    The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
-    because after a reset the callback would fail.
+    The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned: a
+    callback that outlives a reset would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     callback = next((reference.__callback__ for reference in reversed(tracker.seen) if reference() is code), None)
@@ -314,8 +314,9 @@ _STEPS = (
 def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    To stop the compilation, the function raises an exception that is not an :exc:`Exception`, because PyTorch could
-    wrap or suppress those. An :exc:`Exception` is noted as an internal error, and the compilation continues.
+    To stop the compilation, the function raises a :exc:`BaseException` that is not an :exc:`Exception`, because PyTorch
+    may wrap or suppress an :exc:`Exception`. If the function raises one, it is noted as an internal error, and the
+    compilation continues.
     """
     pending = [*_STEPS]
 
@@ -364,7 +365,7 @@ class CompilationCounts(NamedTuple):
 @contextlib.contextmanager
 def watch_compilations() -> Iterator[Callable[[], CompilationCounts]]:
     """Yield a function that returns the counts so far: Dynamo's own, and the breaks on this thread in the context."""
-    # Dynamo's own counter lacks conditions and the breaks after which Dynamo skips the rest of a function.
+    # Dynamo's own counter lacks breaks at conditions, and those after which Dynamo skips the rest of a function.
     break_count = 0
     owner = owner_of_log_graph_break()
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase

@@ -29,7 +29,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
     """Return Dynamo's settings that differ from the default, and two that every report shows.
 
     For a setting that this module has changed temporarily, the value is the previous one, which is the user's choice.
-    The second result contains the names of those of the two settings that have their default value.
+    The second result names those of the two settings that have their default value.
     """
     config = importlib.import_module("torch._dynamo.config")
     entries = getattr(config, "_config", {})
@@ -116,7 +116,7 @@ def hide_compiler_logs() -> Iterator[None]:
     def is_shown(record: logging.LogRecord) -> bool:
         return get_ident() != thread or not record.name.startswith(_COMPILER_LOGGERS)
 
-    log_filter = with_fallback("reading logs", is_shown, lambda _: get_ident() != thread, report_to_run)
+    log_filter = with_fallback("filtering log messages", is_shown, lambda _: get_ident() != thread, report_to_run)
     for handler in handlers:
         handler.addFilter(log_filter)
     try:
@@ -129,7 +129,7 @@ def hide_compiler_logs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restore_warn_once_caches() -> Iterator[None]:
-    """Restore PyTorch's warn-once caches when the context ends, so that its messages appear again."""
+    """Restore PyTorch's warn-once caches when the context ends, so that the program still gets each warning once."""
     warn_once_cache: Any = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", None)
     warned_before = set(warn_once_cache) if isinstance(warn_once_cache, set) else None
     tensors = getattr(sys.modules.get("torch._dynamo.variables.tensor"), "TensorVariable", None)

@@ -33,7 +33,7 @@ class GuardNode:
 
 @dataclass(frozen=True)
 class FrameGuards:
-    """The guards of a compiled frame, and the stacks that installed them, by the source of the guarded object."""
+    """The guards of a compiled frame, and the stacks where they were installed, by the source of the guarded object."""
 
     compile_id: str
     check: Callable[[], bool]

@@ -102,8 +102,8 @@ def redirect_tracing(original_of: Callable[[Any], Any]) -> AbstractContextManage
     """Make Dynamo trace the originals of stand-ins that code uses on this thread, while the context is open.
 
     The guards and the compiled code still use the stand-ins. Dynamo does not check at once that the new guards hold,
-    because guards on the identity of attributes fail for stand-ins. ``original_of`` returns an object that is no
-    stand-in unchanged.
+    because guards on the identity of attributes fail for stand-ins. ``original_of`` returns the original of a stand-in,
+    and any other object unchanged.
     """
     builder = importlib.import_module("torch._dynamo.variables.builder").VariableBuilder
     if "__call__" not in vars(builder):
@@ -144,12 +144,12 @@ def _preserve_warn_once() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def eager_semantics(*, fullgraph: bool = False, draws_as_eager: bool = False) -> Iterator[None]:
+def eager_semantics(*, fullgraph: bool = False, eager_random_numbers: bool = False) -> Iterator[None]:
     """Make compiled code compute and print the same as eager code, as far as PyTorch has settings for it.
 
     Without ``fullgraph``, code that cannot be compiled runs eagerly, and the user does not see Dynamo's errors.
     """
-    random_numbers = use_eager_random_numbers() if draws_as_eager else contextlib.nullcontext()
+    random_numbers = use_eager_random_numbers() if eager_random_numbers else contextlib.nullcontext()
     with imitate_eager_output(), _preserve_warn_once(), _remove_new_static_marks(), random_numbers:
         if fullgraph:
             yield

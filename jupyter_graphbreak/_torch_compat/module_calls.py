@@ -6,6 +6,8 @@ import contextlib
 import functools
 import importlib
 import itertools
+import os
+import sys
 import threading
 import types
 import weakref
@@ -33,6 +35,8 @@ def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     return call(*args, **kwargs)
 
 
+#: The folder with the functions through which AOTAutograd calls graphs.
+_AOT_FOLDER = f"torch{os.sep}_functorch{os.sep}_aot_autograd{os.sep}"
 #: The name of the function that ``torch.compile`` puts around the compiled one.
 WRAPPER_NAME = "compile_wrapper"
 
@@ -59,6 +63,15 @@ def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
         if frame.f_code.co_name == WRAPPER_NAME and frame.f_code.co_filename.endswith("eval_frame.py"):
             yield frame
         frame = frame.f_back
+
+
+def _is_called_by_compiled_code(frame: FrameType | None) -> bool:
+    """Return whether a frame runs a graph of code that the program compiled, or the backward pass of such a graph."""
+    if next(enclosing_compiled_calls(frame), None) is not None:
+        return True
+    while frame is not None and _AOT_FOLDER not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
 
 
 class TraceableCallables:
@@ -158,7 +171,8 @@ class Interception:
 class SubstituteCall(NamedTuple):
     """A call that replaces the original one.
 
-    ``on_failure`` receives the exception of the call; it returns the exception to raise instead, or ``None``.
+    ``on_failure`` receives the exception of the call; it returns the exception to raise instead, or ``None``. ``end``
+    is called after the call, even if it failed.
     """
 
     function: Callable[..., Any]
@@ -177,8 +191,8 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
     """Return a function that makes the original call, or the substitute call that ``plan`` returns.
 
     An internal error never reaches the program: the run notes it, and if ``plan`` fails, the original is called. The
-    returned function does not appear in tracebacks. ``plan`` is not called for calls on other threads, which
-    ``on_other_thread`` receives, from compiled code, or inside an intercepted call.
+    returned function does not appear in tracebacks. ``plan`` does not receive calls from compiled code, calls inside an
+    intercepted call, or calls on other threads; ``on_other_thread`` receives the latter.
     """
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
@@ -247,6 +261,8 @@ def intercept_module_calls(
     is_in_run = current_run_check()
 
     def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
+        if is_instance(module, torch.fx.GraphModule) and _is_called_by_compiled_code(sys._getframe(1)):
+            return None
         reason = why_not_compiled(module)
         if reason is not None:
             state.reasons_not_compiled.setdefault(type(module).__name__, reason)
@@ -275,7 +291,7 @@ def intercept_module_calls(
 
 @contextlib.contextmanager
 def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
-    """Restore the original ``__call__`` of modules while Dynamo inspects it."""
+    """Restore the original ``__call__`` of modules while the context is open, because Dynamo inspects it."""
     if vars(torch.nn.Module)["__call__"] is not replacement:
         yield
         return
@@ -318,7 +334,7 @@ def why_not_compiled(module: torch.nn.Module) -> str | None:
 
 
 def is_lazy_module(module: torch.nn.Module) -> bool:
-    """Return whether the first call to a module creates parameters or buffers; Dynamo draws other numbers for them."""
+    """Return whether the first call to a module creates tensors, for which Dynamo draws different random numbers."""
     tensors = itertools.chain(module.parameters(), module.buffers())
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
@@ -340,10 +356,10 @@ def wrap_frame_conversions(
     *,
     includes_other_threads: bool = False,
 ) -> Iterator[None]:
-    """Enter a context around each conversion of a frame by Dynamo on this thread.
+    """Enter a context around each conversion of a frame by Dynamo on this thread, or on all threads.
 
-    If entering it fails, or if there is none for the frame's code, the frame runs uncompiled. Dynamo converts one frame
-    at a time.
+    ``make_context`` receives the code of the frame. If it returns ``None``, or if entering the context fails, the frame
+    runs uncompiled. Dynamo converts one frame at a time.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
     result_class = importlib.import_module("torch._dynamo.types").ConvertFrameReturn

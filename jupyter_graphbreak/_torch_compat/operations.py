@@ -15,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: The code through which modules are called.
-MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
+#: The code of the methods through which modules are called.
+MODULE_CALL_CODE = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file with the wrapper through which the steps of all optimizers are called.
 OPTIMIZER_FILE = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
 TENSOR_METHODS = frozenset(dir(torch.Tensor))
@@ -41,7 +42,7 @@ _last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def custom_operator_functions(value: Any) -> tuple[Any, Any] | None:
-    """Return the function of a ``torch.library.custom_op``, and the one for fake tensors, else ``None``."""
+    """Return the function of a ``torch.library.custom_op`` and its function for fake tensors, or ``None``."""
     if type(value).__name__ != "CustomOpDef" or not hasattr(value, "_init_fn"):
         return None
     return value._init_fn, getattr(value, "_abstract_fn", None)
@@ -62,7 +63,10 @@ def python_kernels() -> Iterator[types.FunctionType]:
 
 def _functions_referenced_outside_python() -> list[types.FunctionType]:
     """Return the user's functions that have more references outside Python's objects than functions usually have."""
-    functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
+    running_code = _running_code()  # a running call refers to its function, unknown to the garbage collector
+    functions = {
+        id(item): item for item in gc.get_objects() if _is_user_function(item) and item.__code__ not in running_code
+    }
     reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
     outside_counts = [
         (sys.getrefcount(function) - reference_counts[ident], function) for ident, function in functions.items()
@@ -72,6 +76,12 @@ def _functions_referenced_outside_python() -> list[types.FunctionType]:
     return [function for count, function in outside_counts if count > usual_count]
 
 
+def _running_code() -> set[types.CodeType]:
+    """Return the code objects of the calls that are running in any thread."""
+    innermost_frames = sys._current_frames().values()
+    return {frame.f_code for innermost in innermost_frames for frame in frames_outward(innermost)}
+
+
 def _is_user_function(value: Any) -> bool:
     return type(value) is types.FunctionType and not is_library(value.__code__.co_filename)
 
@@ -79,7 +89,7 @@ def _is_user_function(value: Any) -> bool:
 class OperationListener(TorchDispatchMode):
     """Calls a function for each operation on this thread, except those of backward passes.
 
-    It receives whether gradients are recorded and one of the operation's tensors requires a gradient.
+    The function receives whether gradients are recorded and one of the operation's tensors requires a gradient.
     """
 
     def __init__(self, on_operation: Callable[[bool], None]) -> None:

@@ -111,7 +111,7 @@ def patch_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> A
 
 
 def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None]) -> AbstractContextManager[None]:
-    """Pass the result and the arguments of each call to a function on this thread on, while the context is open."""
+    """While the context is open, pass the result and arguments of each call on this thread to ``on_result``."""
     original = _underlying_function(inspect.getattr_static(owner, name))
 
     def plan(*args: Any, **kwargs: Any) -> Any:
@@ -131,8 +131,8 @@ def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None
 def prepare_calls_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
     """Call ``prepare`` before each call to one of Dynamo's functions on this thread, while the context is open.
 
-    ``prepare`` receives the arguments, and arranges for the changes that the call makes to be undone. If it fails,
-    Dynamo gives up on the frame that it compiles, and the function is not called.
+    ``prepare`` receives the arguments. If it fails, Dynamo gives up on the frame that it compiles, and the function is
+    not called.
     """
     original = inspect.getattr_static(owner, name)
     give_up = importlib.import_module("torch._dynamo.exc").SkipFrame

@@ -226,6 +226,8 @@ _STATE_OBJECTS = (
     ("torch._tensor_str", "PRINT_OPTS", "the options for printing tensors", "set_printoptions"),
     ("torch._logging._internal", "log_state", "what PyTorch logs", "set_logs"),
 )
+#: An environment variable that Inductor sets for itself when it first loads a kernel.
+INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 _ATTENTION_BACKENDS = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
@@ -409,7 +411,7 @@ def _override_of(config_entry: Any) -> Any:
 
 
 def _unset_value(config_entry: Any) -> Any:
-    """Return the value of a setting while nothing has set it explicitly."""
+    """Return the value that a setting has until something sets it explicitly."""
     from_environment = getattr(config_entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else config_entry.default
 

@@ -53,12 +53,12 @@ class ProfileRange:
 class Activity:
     """An event that kineto recorded during a call: a call to the device's driver, or memory allocated or freed.
 
-    ``name`` is the driver's function, such as ``cudaLaunchKernel``; ``memory`` is the type of the device that has the
-    memory. Each is empty for the other kind of event. ``nbytes`` is negative for freed memory.
+    ``name`` is the driver's function, such as ``cudaLaunchKernel``; ``memory_device`` is the type of the device that
+    has the memory. Each is empty for the other kind of event. ``nbytes`` is negative for freed memory.
     """
 
     name: str
-    memory: str = ""
+    memory_device: str = ""
     nbytes: int = 0
 
 
@@ -73,7 +73,7 @@ def profile_call(call: Callable[[], Any]) -> list[ProfileRange]:
 def record_device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
     """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
-    It raises a RuntimeError if a different profiler is active. Without a device, only the processor is recorded.
+    Raises a RuntimeError if a different profiler is active. Without a device, only the processor is recorded.
     """
     profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
     with _filter_stderr(_KINETO_MESSAGE):

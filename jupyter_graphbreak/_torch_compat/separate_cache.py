@@ -53,7 +53,7 @@ def forget_fx_wraps(copy_id: int) -> None:
 
 
 def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
-    """While the context is open, limit to this thread the replacement of methods by which ``torch.fx`` traces.
+    """Let ``torch.fx`` replace methods for tracing on this thread only, while the context is open.
 
     Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
@@ -410,8 +410,8 @@ def _restore_frame_counts() -> Iterator[None]:
 def _invalidate(cache_entry: Any) -> None:
     """Invalidate a cache entry, as Dynamo does when an object that it was compiled for is deleted.
 
-    The entry stays in Dynamo's list. To not count towards the recompile limit, it claims to be compiled for a
-    different object, with a name that no function has.
+    The entry stays in Dynamo's list. It claims to be compiled for a different object, with a name that no function has,
+    so that it does not count towards the recompile limit.
     """
     manager = cache_entry.guard_manager
     deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)

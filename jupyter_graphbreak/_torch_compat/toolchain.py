@@ -76,7 +76,7 @@ def why_no_cuda() -> str | None:
         return None
     try:
         torch.cuda.init()
-    except Exception as error:  # noqa: BLE001 - the sentence is the finding
+    except Exception as error:  # noqa: BLE001 - its message is the result
         return str(error).split("\n", 1)[0]
     return "it finds no device"
 
@@ -84,7 +84,7 @@ def why_no_cuda() -> str | None:
 MINIMUM_TORCH = (2, 9)
 
 
-class TorchUnavailable(RuntimeError):  # noqa: N818 - reads as the sentence it reports
+class TorchUnavailable(RuntimeError):  # noqa: N818 - the name already states an error
     """PyTorch is missing or too old; the message says how to install it."""
 
 

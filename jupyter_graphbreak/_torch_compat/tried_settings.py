@@ -47,7 +47,8 @@ class SettingChange:
 def precision_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
     """Return the setting changes not yet in force that may make Inductor's code compute like eager mode.
 
-    One of them switches off the decomposition of the first wrong operation, such as ``silu_1``.
+    If ``operation`` is given, the first one with a wrong result, such as ``silu_1``, one change switches off its
+    decomposition.
     """
     config: Any = importlib.import_module("torch._inductor.config")
     current = config.get_config_copy()

@@ -102,7 +102,7 @@ class ResumeTable:
                 if index is None and frame.key.compile > 0:
                     index = index_by_frame.get((frame.key.autograd, frame.key.frame))
                 if index is None:  # there is no record of its creation: match it by name
-                    index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
+                    index = next((i for i, r in enumerate(self._resumes) if r.name == name and not r.frames), None)
                 if index is None:  # the name of a resume function contains the line of the break
                     ending_break = ending_breaks.get((original_name(name), filename, line))
                     creation = additions.ResumeCreated(
@@ -206,7 +206,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin to compile a frame; ``None`` if a different part of the report says so."""
+    """Return why Dynamo did not begin to compile a frame; ``None`` if another part of the report gives the reason."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame
@@ -344,7 +344,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limit_refusal(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
-        """Add a function, as its name, file and first line, that was not recompiled because of a limit."""
+        """Add a function that was not recompiled because of a limit; ``code`` is its name, file and first line."""
         # If the wrapper that torch shares reached the limit, the decorated function runs eagerly.
         name, filename, line = refusal.wrapped.code_key if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
@@ -392,13 +392,13 @@ class SkipTable:
                 reason=reason.sentence,
                 break_=folded_break.ident if folded_break is not None else None,
                 kind=reason.kind,
-                way_out=reason.way_out if self._can_apply(reason, location) else None,
+                way_out=reason.way_out if self._is_avoidable(reason, location) else None,
                 setting=setting,
             )
         )
 
-    def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can apply the way out of a reason. Lines of a library cannot be moved."""
+    def _is_avoidable(self, reason: SkipReason, location: Location | None) -> bool:
+        """Return whether the user can avoid a reason in its suggested way. Lines of a library cannot be moved."""
         return (
             reason.kind not in _AVOIDABLE_BY_MOVING_LINES or location is None or not self._sources.is_library(location)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import takewhile
 from operator import and_
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -162,8 +163,13 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    in_step = owner == "library" and any((entry.path or "").startswith("torch/optim/") for entry in stack)
-    advice = owners.LIBRARY_OPTIMIZER_ADVICE if in_step else owners.ADVICE_BY_OWNER[owner].advice_if_unintended
+    library_stack = takewhile(lambda entry: entry.path is not None, reversed(stack))  # called by the reader's own code
+    is_library_optimizer = owner == "library" and any(
+        (entry.path or "").startswith("torch/optim/") for entry in library_stack
+    )
+    advice = (
+        owners.LIBRARY_OPTIMIZER_ADVICE if is_library_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_unintended
+    )
     return [*changes, advice]
 
 
@@ -363,12 +369,12 @@ class BreakTable:
     def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting_in_force(conditions, location)
         if disagreement is not None:
-            where = (
+            place = (
                 f"On {self._sources.name_by_id(location.source)} line {location.line}"
                 if location is not None
                 else "At a break"
             )
-            note = Diagnostic("warning", f"{where}: {disagreement}.")
+            note = Diagnostic("warning", f"{place}: {disagreement}.")
             if note not in self._notes:
                 self._notes.append(note)
         return setting

@@ -151,7 +151,7 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
     parts.for_each("breaks", ledger.started_frames, breaks.fold)
-    parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
+    parts.build("refused functions", lambda: _add_refusals(ledger, sources, breaks, skips), None)
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
     parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
     parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
@@ -279,7 +279,7 @@ def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[Com
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
     """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it.
 
-    The result is ``None`` if there is no such statement, or if it does not belong into a cell.
+    The result is ``None`` if there is no such statement, or if it does not belong in a cell.
     """
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None

@@ -25,7 +25,7 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     """Return the last line of the innermost function with the given name around a line; ``None`` if there is none.
 
-    The name is that in the code object, such as ``<lambda>``. The line may be one of a decorator.
+    The name is that in the code object, such as ``<lambda>``. The line may be a decorator's.
     """
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing_functions = [(first, last) for first, last in functions if first <= line <= last]
@@ -134,7 +134,7 @@ def _has_name(node: ast.AST, name: str) -> bool:
 
 
 def first_line(node: ast.AST) -> int:
-    """Return the first line of a statement, which may be that of a decorator."""
+    """Return the first line of a statement, which may be a decorator's."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([getattr(node, "lineno", 0), *(decorator.lineno for decorator in decorators)])
 

@@ -129,7 +129,7 @@ def _job_place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
 
 
 class _Span(msgspec.Struct):
-    """An uninterrupted time in which one rank compiled, with the compilations in it."""
+    """An uninterrupted period in which one rank compiled, with the compilations in it."""
 
     start: float
     end: float
@@ -146,10 +146,10 @@ def _rank_compilations(processes: list[Process], compile_times: Mapping[str, lis
     if not spans:
         return []
     origin = min(span[0].start for span in spans.values())
-    crowded_times = _crowded_times(spans.values(), len({rank for rank, _ in spans}))
+    crowded_periods = _crowded_periods(spans.values(), len({rank for rank, _ in spans}))
     rank_compilations = []
     for (rank, id_), rank_spans in sorted(spans.items()):
-        uncrowded_parts = list(_uncrowded_parts(rank_spans, crowded_times))
+        uncrowded_parts = list(_uncrowded_parts(rank_spans, crowded_periods))
         longest = max(uncrowded_parts, key=lambda part: part[1] - part[0], default=None)
         rank_compilations.append(
             RankCompiling(
@@ -181,12 +181,12 @@ def _merge_spans(times: list[CompileTime]) -> list[_Span]:
     return spans
 
 
-def _crowded_times(spans: Iterable[list[_Span]], rank_count: int) -> list[tuple[float, float]]:
-    """Return the times, in order, during which more than half of the ranks compile."""
+def _crowded_periods(spans: Iterable[list[_Span]], rank_count: int) -> list[tuple[float, float]]:
+    """Return the periods, in order, during which more than half of the ranks compile."""
     changes = sorted(
         change for rank_spans in spans for span in rank_spans for change in ((span.start, 1), (span.end, -1))
     )
-    times: list[tuple[float, float]] = []
+    periods: list[tuple[float, float]] = []
     compiling_ranks, start = 0, 0.0
     for moment, change in changes:
         was_crowded = 2 * compiling_ranks > rank_count
@@ -194,18 +194,18 @@ def _crowded_times(spans: Iterable[list[_Span]], rank_count: int) -> list[tuple[
         if 2 * compiling_ranks > rank_count and not was_crowded:
             start = moment
         elif was_crowded and 2 * compiling_ranks <= rank_count and moment > start:
-            times.append((start, moment))
-    return times
+            periods.append((start, moment))
+    return periods
 
 
 def _uncrowded_parts(
-    spans: list[_Span], crowded_times: list[tuple[float, float]]
+    spans: list[_Span], crowded_periods: list[tuple[float, float]]
 ) -> Iterator[tuple[float, float, _Span]]:
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
-        overlapping_times = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded_times)  # type: ignore[misc]
-        for first, last in overlapping_times:
+        overlapping_periods = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded_periods)  # type: ignore[misc]
+        for first, last in overlapping_periods:
             if last <= start:
                 continue
             if first > start:

@@ -164,11 +164,11 @@ class FrameLedger:
 class Ledger:
     """The contents of a run's records, sorted.
 
-    Newer PyTorch releases give a reason for every frame that Dynamo did not begin to compile: ``has_all_skip_reasons``.
-    ``refusals`` are in no frame's ledger; they have the numbers of their records. ``settings`` contains the id of the
-    first frame for which the settings were in force. ``cudagraph_skips`` are the reasons why graphs run without a CUDA
-    graph, each with its frame, or ``None`` if PyTorch made this decision only when the graph ran. ``counts_by_kind``
-    leaves out entries that repeat or announce a break.
+    ``has_all_skip_reasons`` tells whether this PyTorch gives a reason for every frame that Dynamo did not begin to
+    compile. ``refusals`` belong to no frame's ledger; each comes with the number of its record. ``settings`` are listed
+    with the id of the first frame for which they were in force. ``cudagraph_skips`` are the reasons why graphs run
+    without a CUDA graph, each with its frame, or ``None`` if PyTorch made this decision only when the graph ran.
+    ``counts_by_kind`` leaves out entries that repeat or announce a break.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)

@@ -162,7 +162,7 @@ def _contains_none(result: ast.expr | None) -> bool:
 
 
 def _is_flag(test: ast.expr) -> bool:
-    """Return whether a test reads only attributes of the object, such as ``not self.initialized``."""
+    """Return whether a test reads only attributes of ``self``, such as ``not self.initialized``."""
     match test:
         case ast.BoolOp(values=values):
             return all(map(_is_flag, values))

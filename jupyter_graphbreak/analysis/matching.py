@@ -38,11 +38,10 @@ class _Function(NamedTuple):
 
 
 class ReusableCode:
-    """The code of one run that the other run may have reused instead of compiling it.
+    """The code of the run of ``report`` that the run of ``other_report`` may have reused instead of compiling it.
 
-    ``unmatched`` are the breaks of the run that compiled something that the earlier or later run does not report; those
-    that may have occurred unseen in that run are ``hidden_breaks``. ``lines`` maps the lines of the run to those of the
-    other run.
+    ``unmatched`` are the breaks that only ``report`` contains. ``hidden_breaks`` are those of them that may have
+    occurred unseen in the other run. ``lines`` maps the lines of the first run to those of the other run.
     """
 
     def __init__(
@@ -132,8 +131,8 @@ class ReusableCode:
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
         parts = self._code_of_break(break_)
-        is_cached = any(_function_identity(part, self._paths) in self._reusable_functions for part in parts)
-        return is_cached and not self._was_traced(parts) and not self._is_not_called(break_)
+        is_reusable = any(_function_identity(part, self._paths) in self._reusable_functions for part in parts)
+        return is_reusable and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that Dynamo refused to compile due to it."""
@@ -188,10 +187,12 @@ def compare_runs(before: Report, after: Report) -> Changes:
     line_mapping = _corresponding_lines(before, after)
     pairs, gone_breaks, new_breaks = _match_breaks(before.breaks, after.breaks, line_mapping)
     old_names, new_names = _source_names(before), _source_names(after)
-    after_reuse = ReusableCode(before, after, gone_breaks, line_mapping)
-    before_reuse = ReusableCode(after, before, new_breaks, {later: earlier for earlier, later in line_mapping.items()})
-    is_partial = after_reuse.is_partly_reused or before_reuse.is_partly_reused
-    hidden_ids = {id(break_) for break_ in (*after_reuse.hidden_breaks, *before_reuse.hidden_breaks)}
+    reused_by_after = ReusableCode(before, after, gone_breaks, line_mapping)
+    reused_by_before = ReusableCode(
+        after, before, new_breaks, {later: earlier for earlier, later in line_mapping.items()}
+    )
+    is_partial = reused_by_after.is_partly_reused or reused_by_before.is_partly_reused
+    hidden_ids = {id(break_) for break_ in (*reused_by_after.hidden_breaks, *reused_by_before.hidden_breaks)}
     gone_breaks = [earlier for earlier in gone_breaks if id(earlier) not in hidden_ids]
     new_breaks = [later for later in new_breaks if id(later) not in hidden_ids]
     moved_breaks = [
@@ -201,8 +202,8 @@ def compare_runs(before: Report, after: Report) -> Changes:
     ]
     moved_ids = {later.id for _, later in moved_breaks}
     return Changes(
-        before=_run_figures(before, after_reuse if is_partial else None),
-        after=_run_figures(after, before_reuse if is_partial else None),
+        before=_run_figures(before, reused_by_after if is_partial else None),
+        after=_run_figures(after, reused_by_before if is_partial else None),
         breaks=[
             *(_break_change("gone", earlier, _break_place(earlier, old_names), None) for earlier in gone_breaks),
             *(_break_change("new", later, None, _break_place(later, new_names)) for later in new_breaks),
@@ -212,17 +213,17 @@ def compare_runs(before: Report, after: Report) -> Changes:
             ),
             *(
                 _break_change("unknown", earlier, _break_place(earlier, old_names), None)
-                for earlier in after_reuse.hidden_breaks
+                for earlier in reused_by_after.hidden_breaks
             ),
             *(
                 _break_change("unknown", later, None, _break_place(later, new_names))
-                for later in before_reuse.hidden_breaks
+                for later in reused_by_before.hidden_breaks
             ),
         ],
         same=[later.id for _, later in pairs if later.id not in moved_ids],
         reused=[
-            *(_reused_entry(part, old_names, "after") for part in after_reuse.functions),
-            *(_reused_entry(part, new_names, "before") for part in before_reuse.functions),
+            *(_reused_entry(part, old_names, "after") for part in reused_by_after.functions),
+            *(_reused_entry(part, new_names, "before") for part in reused_by_before.functions),
         ],
     )
 

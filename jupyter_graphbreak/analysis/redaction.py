@@ -300,7 +300,7 @@ _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "
 #: The families of remedies, whose names may stay.
 FAMILY_NAMES = {
     "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "experts", "loops", "switch",
-    "person", "mark", "dynamic", "tensor", "limit",
+    "ending", "person", "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
 _ASPECTS = {
     "values",

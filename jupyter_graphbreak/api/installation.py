@@ -62,6 +62,8 @@ class RequirementFinding:
     ----------
     what : str
         The requirement, such as ``"C++ compiler"``.
+    says : str
+        The finding, in words.
     fix : str or None
         The way to fix a fault; ``None`` if there is no fault.
     """

@@ -34,8 +34,7 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
     -------
     Report or Job
         A report if one process wrote the logs; otherwise, a job with the reports of all processes. Equal ranks share
-        a report.
-        The ``diagnostics`` list unreadable files and entries.
+        a report. The ``diagnostics`` list unreadable files and entries.
 
     Raises
     ------

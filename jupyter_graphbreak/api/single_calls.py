@@ -96,7 +96,7 @@ def try_remedies(
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    own_changes = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
+    own_changes = [change if callable(change) else read_patch(change) for change in also]
 
     def try_all() -> schema.Report:
         try:
@@ -501,7 +501,7 @@ def _report_until_stopped(
     from jupyter_graphbreak.recording import recorder
 
     with sandbox_runs(), recorder.record(find_cell) as recording:
-        recording.describe_device(schema.Device("auto", default_device_name()))
+        recording.record_device(schema.Device("auto", default_device_name()))
         subject = Subject(entry.call, entry.arguments)
         try:
             with compile_separately(subject.call):

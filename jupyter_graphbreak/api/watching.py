@@ -190,8 +190,8 @@ def capture(
     """Watch the compilations of a ``with`` block.
 
     The block runs as it would without this function. An exception is passed on unchanged, and there is still a report.
-    The report covers this thread, and threads that the block starts unless they capture themselves. Captures may be
-    nested, and several threads may capture at the same time.
+    The report covers this thread and the threads that the block starts, except those that call ``capture`` themselves.
+    Captures may be nested, and several threads may capture at the same time.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def capture(
         try:
             with recorder.record(on_record=events.receive if events is not None else None) as recording:
                 run.set_recording(recording)
-                recording.describe_device(Device("auto", default_device_name()))
+                recording.record_device(Device("auto", default_device_name()))
                 for sentence in early_notes:
                     recording.note("warning", sentence)
                 with (

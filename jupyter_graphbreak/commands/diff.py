@@ -58,7 +58,7 @@ def _read_notebook_report(path: Path) -> Report:
     except (UnreadableNotebook, OSError) as error:
         raise FileProblem(str(error)) from None
     if len(reports) != 1:
-        raise click.UsageError(f"{path} holds {len(reports)} reports; save the one to compare as JSON")
+        raise click.UsageError(f"{path} contains {len(reports)} reports; save the one to compare as JSON")
     return reports[0]
 
 
@@ -78,6 +78,6 @@ def _read_report(path: Path) -> Report:
         raise FileProblem(f"{path} is not a report: {' '.join(str(error).split())}") from None
     if not isinstance(report_or_job, Report):
         raise click.UsageError(
-            f"{path} holds the logs of {len(report_or_job.processes)} processes; pass the log of one process"
+            f"{path} contains the logs of {len(report_or_job.processes)} processes; pass the log of one process"
         )
     return report_or_job

@@ -16,15 +16,15 @@ class CompileOptions(msgspec.Struct, frozen=True):
     """The arguments for ``torch.compile`` that the user has specified.
 
     Without a backend and a mode, the backend is ``eager``: it has the same graphs and breaks as any other backend and
-    the same results as eager code, and it generates no code, so compiling is fast. With ``draws_as_eager``, Inductor
-    draws the same random numbers as eager code, which is slower.
+    the same results as eager code, and it generates no code, so compiling is fast. With ``eager_random_numbers``,
+    Inductor draws the same random numbers as eager code, which is slower.
     """
 
     backend: str | None = None
     mode: str | None = None
     fullgraph: bool = False
     dynamic: bool | None = None
-    draws_as_eager: bool = False
+    eager_random_numbers: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for ``torch.compile``."""

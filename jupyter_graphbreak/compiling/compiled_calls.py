@@ -111,7 +111,7 @@ class CompiledCalls:
         self._roles: dict[types.CodeType, Role | None] = {}
         #: The roles of calls by the code and the types of the arguments.
         self._roles_by_types: dict[Any, Role] = {}
-        self._cell: Callable[[], Any] | None = None
+        self._cell_function: Callable[[], Any] | None = None
         self._caller: Callable[..., Any] | None = None
         self._traceable_callables = TraceableCallables()
         self._routed_functions = RoutedFunctions()
@@ -149,7 +149,7 @@ class CompiledCalls:
         ):
             return callable_
         if isinstance(callable_, torch.nn.Module):
-            return make_interceptor(callable_, self._state, functools.partial(self._plan_own_call, callable_))
+            return make_interceptor(callable_, self._state, functools.partial(self._plan_overridden_call, callable_))
         try:
             role = self._role_of(callable_)
             if role == "look inside":
@@ -209,7 +209,7 @@ class CompiledCalls:
             return types.MethodType(routed_function, bound.__self__)
         return routed_function
 
-    def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
+    def _plan_overridden_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the compiled call to a module whose class overrides ``__call__``; ``None`` to call it uncompiled."""
         reason = why_not_compiled(module)
         if reason is not None:
@@ -257,7 +257,7 @@ class CompiledCalls:
         if not can_read_globals:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function
-        self._cell = function
+        self._cell_function = function
         return make_interceptor(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
@@ -274,7 +274,7 @@ class CompiledCalls:
             with defer_interrupts():
                 options = self._options
                 make_context = functools.partial(
-                    eager_semantics, fullgraph=options.fullgraph, draws_as_eager=options.draws_as_eager
+                    eager_semantics, fullgraph=options.fullgraph, eager_random_numbers=options.eager_random_numbers
                 )
                 semantics = functools.partial(wrap_frame_conversions, lambda _: make_context())
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
@@ -290,7 +290,7 @@ class CompiledCalls:
 
     def _list_compiled_callable(self, target: Any) -> None:
         """Add a callable to the list of compiled callables, unless it is already listed."""
-        if target is self._cell or self._find_entry(target) is not None:
+        if target is self._cell_function or self._find_entry(target) is not None:
             return
         reference: Callable[[], Any]
         try:

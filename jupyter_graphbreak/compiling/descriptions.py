@@ -28,7 +28,7 @@ class CompiledCallable(NamedTuple):
 
     The target is ``None`` if it no longer exists. The name is the class of the module, or the qualified name of the
     function. ``line`` is the line of the program's top level that was running during the first call. ``expression`` is
-    the caller's in that call, only if the program's file is unknown.
+    the caller's expression for the target in that call; it is set only if the program's file is unknown.
     """
 
     get_target: Callable[[], Any]

@@ -126,7 +126,7 @@ def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, A
         return "leave" if any(map(_trains_or_supplies_data, handled_values)) else "compile"
     if (
         any(map(_trains_or_supplies_data, handled_values))
-        or not any(map(_holds_tensor, handled_values))
+        or not any(map(_contains_tensor, handled_values))
         or _computes_in_numpy(uses)
     ):
         return "look inside"
@@ -254,7 +254,7 @@ def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any
     yield from closure_values(function)
 
 
-def _holds_tensor(value: Any, depth: int = 0) -> bool:
+def _contains_tensor(value: Any, depth: int = 0) -> bool:
     if is_instance(value, torch.Tensor):
         return True
     if depth > 2:  # noqa: PLR2004 - deep enough for a batch
@@ -266,7 +266,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
         items = dict(value).values()
     elif may_be_user_defined(type(value)) and not is_instance(value, type | torch.nn.Module | types.ModuleType):
         items = list((attribute_of(value, "__dict__") or {}).values())
-    return any(_holds_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
+    return any(_contains_tensor(item, depth + 1) for item in itertools.islice(items, _MAX_ITEMS))
 
 
 def _trains_or_supplies_data(value: Any) -> bool:

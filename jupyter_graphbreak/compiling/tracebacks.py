@@ -38,7 +38,7 @@ _DISABLING_WRAPPER = "DisableContext.__call__.<locals>._fn"
 def hide_compiler(error: BaseException) -> None:
     """Remove the compiler's frames from the traceback of an error and of the errors chained to it.
 
-    It must be handled in the frame that called the program's compiled code.
+    The error must be handled in the frame that called the program's compiled code.
     """
     for chained_error in _chained_errors(error):
         entries = list(_traceback_entries(chained_error.__traceback__))
@@ -52,8 +52,8 @@ def hide_compiler(error: BaseException) -> None:
 def check_hiding() -> None:
     """Hide the frames of an imitated compiler, so that an incompatibility shows before anything is compiled.
 
-    A compiled function calls a resume function, which calls a graph, which raises the error. If its frames cannot be
-    hidden, an AssertionError is raised.
+    The imitated function calls a resume function, which calls a graph, which raises an error. If the frames of the last
+    two cannot be hidden, an AssertionError is raised.
     """
     filename = f"{__name__}.tested"
     function = compile(f"def tested(x):\n {_TESTED_RESUME_NAME}(x)\n", filename, "exec").co_consts[0]

@@ -237,7 +237,7 @@ class FrontendExamination:
     def verdict(self, *, has_derived_inputs: bool) -> Verdict:
         """Return the verdict on the front end.
 
-        A program may reject special inputs that were derived from the first one.
+        If the inputs were derived from the first one, a program may reject the special ones.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
@@ -296,8 +296,8 @@ def compare(
     """Compare the front ends on a function, a method or a module, with the original of a compiled callable.
 
     Each front end captures it with ``first_arguments``. The captured programs are then called with further arguments,
-    or with inputs derived from the first ones. Any exception of the function on the first input is raised, and a
-    TrialStoppedError if it was stopped before it had an effect outside of its copies.
+    or with inputs derived from the first ones. Raises any exception of the function on the first input, and a
+    TrialStoppedError if the function was stopped before it had an effect outside of its copies.
     """
     version = require_torch()
     fn = uncompiled_callable(fn)

@@ -70,9 +70,9 @@ class AllowedRecompiles(msgspec.Struct, frozen=True, order=True, forbid_unknown_
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The breaks, eager functions and recompiles that are allowed; an empty baseline allows nothing.
 
-    A misspelt key is an error: if it were ignored, the baseline would allow less than its author intended. The
-    libraries are those whose code took part, by the name of their module. Any function may be recompiled
-    ``max_recompiles`` times; updating the baseline does not change this number.
+    A misspelt key is an error: if it were ignored, the baseline would allow less than its author intended.
+    ``libraries`` contains the versions of the libraries whose code took part, by the names of their modules. Any
+    function may be recompiled ``max_recompiles`` times; updating the baseline does not change this number.
     """
 
     version: int = _FORMAT_VERSION
@@ -87,7 +87,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def parse_baseline(text: str) -> Baseline:
     """Parse the text of a baseline.
 
-    A MalformedBaseline is raised if it is not TOML, has unknown or malformed fields, or a different version of the
+    Raises a MalformedBaseline if it is not TOML, has unknown or malformed fields, or has a different version of the
     format.
     """
     if any(map(_has_long_key, text.split("\n"))):
@@ -221,7 +221,7 @@ _MAX_BYTES = 8 << 20  # 50,000 breaks; tomllib takes up to 60 times as much memo
 
 
 def load_baseline(path: Path) -> Baseline:
-    """Read a baseline from a file; raise an OSError if that fails, or a MalformedBaseline if the file is none."""
+    """Read a baseline from a file; raise an OSError if that fails, a MalformedBaseline if it is not a baseline."""
     try:
         text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError:

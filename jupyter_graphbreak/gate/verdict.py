@@ -95,7 +95,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
 
     is_same_release = _release_of(baseline.torch) == _release_of(current_baseline.torch)
     break_keys = _BREAK_KEYS if is_same_release else _BREAK_KEYS_ACROSS_RELEASES
-    _, gone, new_breaks = _pair_entries(baseline.breaks, current_baseline.breaks, break_keys, is_gone)
+    _, gone_breaks, new_breaks = _pair_entries(baseline.breaks, current_baseline.breaks, break_keys, is_gone)
     _, _, new_eager = _pair_entries(baseline.eager, current_baseline.eager, _EAGER_KEYS, is_gone)
     pairs, _, _ = _pair_entries(baseline.recompiles, current_baseline.recompiles, _RECOMPILE_KEYS, is_gone)
     allowed_times = {new: max(old.times, baseline.max_recompiles) for old, new in pairs}
@@ -107,7 +107,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
             for new in current_baseline.recompiles
             if new.times > (limit := allowed_times.get(new, baseline.max_recompiles))
         ],
-        gone_breaks=gone,
+        gone_breaks=gone_breaks,
         allowed_count=len(current_baseline.breaks) - len(new_breaks),
         nothing_compiled=have_compiled_nothing(reports),
         changed_versions=_changed_versions(baseline, current_baseline),

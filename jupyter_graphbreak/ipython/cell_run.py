@@ -296,7 +296,7 @@ def _note_plan(observation: Observation, plan: Plan, cell_magic: str) -> None:
         case "function":
             observation.note("info", _NOTE_ON_FUNCTION)
         case "nothing":
-            note = "There was nothing to compile: the cell only imports, defines or runs commands."
+            note = "There was nothing to compile: the cell contains only imports, definitions and commands."
             observation.note("info", note)
         case "calls" if cell_magic:
             note = f"{cell_magic} runs the cell's code: only the modules that it calls in this process were compiled."

@@ -126,7 +126,7 @@ class Observation:
             from jupyter_graphbreak.experiments.trial.guard import observe_effects
 
             self._effects = exit_stack.enter("watching for side effects", observe_effects, None)
-        if not self.options.frontends:
+        else:
             self._live_outputs.make_room()
             self._output = Output(self._shell, waits_for_graph=self.is_worth_showing is not None)
             problem = exit_stack.enter("showing the live view", self._output.show_live, None)
@@ -152,7 +152,7 @@ class Observation:
             "watching", lambda: recorder.record(cells.find, count, cells.running_filename), None
         )
         if self.recording is not None and choice is not None:
-            self.recording.describe_device(choice.device)
+            self.recording.record_device(choice.device)
         if self.options.runs_again:
             from jupyter_graphbreak.api.rerun import keep_for_analysis
 
@@ -308,7 +308,7 @@ class Observation:
 
     def _note_error(self, error: BaseException | None) -> None:
         if error is not None and self.recording is not None:
-            self.recording.fail(error)
+            self.recording.record_error(error)
 
     def _read_children(self) -> None:
         if self._trace_folder is not None:

@@ -68,7 +68,7 @@ class Options(msgspec.Struct, frozen=True):
             dynamic=dynamic,
             # `--check` reruns the code with this setting. With `--cost`, the code is compiled without it, so that the
             # measured times are the usual ones.
-            draws_as_eager=self.check and not self.cost,
+            eager_random_numbers=self.check and not self.cost,
         )
 
     @property

@@ -48,7 +48,7 @@ class Output:
     def show_live(self) -> Iterator[str | None]:
         """Show that the run has started, unless the output waits, and watch for the cell clearing its outputs.
 
-        Yield a sentence that says why nothing can be shown during the run, which goes on in any case, else ``None``.
+        If nothing can be shown during the run, yield a sentence with the reason, otherwise ``None``.
         """
         problem = None
         if self.is_updatable and not self._waits_for_graph:

@@ -36,7 +36,10 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class ProgressMeter:
-    """Counts incoming records, and calls a callback at intervals on a separate thread, whose exceptions are ignored."""
+    """Counts incoming records, and passes the state of the run to a callback at intervals, on a separate thread.
+
+    Exceptions of the callback are ignored.
+    """
 
     def __init__(self, show: Callable[[Progress], Any]) -> None:
         self._show = show

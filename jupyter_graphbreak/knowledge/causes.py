@@ -147,7 +147,7 @@ _CLOCK_ADVICE = (
 )
 _GROUPING_ADVICE = "or compute sums per value with torch.nn.functional.one_hot(labels, n).float().T @ x"
 _SPARSE_ADVICE = (
-    "write a product with a sparse matrix with dense tensors, out.index_add(0, rows, values * x[columns]); or compute "
+    "write a product with a sparse matrix in dense tensors, out.index_add(0, rows, values * x[columns]); or compute "
     "with the sparse tensor outside of the compiled function"
 )
 _MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
@@ -898,7 +898,10 @@ CAUSES = (
         "GB0193",
         ("invalid call to builtin op handler",),
         title="`max` or `min` of tensors with a `key`, or a builtin called in an unusual way",
-        advice="write sorted(parts, key=..., reverse=True)[0] for max(parts, key=...), or call max outside",
+        advice=(
+            "write sorted(parts, key=..., reverse=True)[0] for max(parts, key=...), or call max outside of the "
+            "compiled function"
+        ),
     ),
     KnownCause(
         "GB0198",
@@ -1894,7 +1897,7 @@ CALLS = (
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",
         manual_step=ManualStep(
             "Decide whether the variable can be read before the call and its value passed as an argument: a graph "
-            "keeps the value from tracing."
+            "keeps the value that the variable had while tracing."
         ),
     ),
     KnownCall(

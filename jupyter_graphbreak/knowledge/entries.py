@@ -42,8 +42,8 @@ BranchUse = Literal["end of a loop", "error", "flag", "message", "no result"]
 class DynamoSetting:
     """A Dynamo setting with a value that may remove breaks.
 
-    It is safe if results stay the same whenever it removes the break; ``None`` if that is not known. ``since`` is the
-    first PyTorch release that has it; ``None`` for 2.9 or earlier.
+    ``is_safe`` tells whether results stay the same whenever the setting removes the break; ``None`` if that is unknown.
+    ``since`` is the first PyTorch release that has the setting; ``None`` for 2.9 or earlier.
     """
 
     name: str
@@ -65,8 +65,8 @@ def title_of(settings: Iterable[DynamoSetting]) -> str:
 class ManualStep:
     """The decision that is left to a person if no remedy works, in one or more sentences.
 
-    If a remedy with the part ``obsolete_if_failed`` in its title failed, ``text_after_failure`` replaces the text. If
-    the decision is which code to compile, the usual answer is to compile only a part.
+    If a remedy with the part ``obsolete_if_failed`` in its title failed, ``text_after_failure`` replaces the text.
+    ``decides_compiled_region`` tells whether the decision is which code to compile; usually, that is only a part.
     """
 
     text: str

@@ -20,7 +20,7 @@ class KnownBug:
     issue : str
         The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
     symptom : str
-        The error message, or a description of the wrong behavior.
+        The error message, or a description of the wrong behaviour.
     code : str
         A description of the code, as the end of a sentence that begins with "In code that".
     advice : str

@@ -63,6 +63,7 @@ class KnownSwitch:
     source : str
         The page or file that documents the switch.
     measurements : tuple of SwitchMeasurement
+        The results of the programs with which the switch was measured.
     """
 
     library: str
@@ -87,7 +88,7 @@ class KnownSwitch:
 
     @property
     def step(self) -> str:
-        """The switch's title, as a piece of advice begins with it."""
+        """The switch's title with a small first letter, for the beginning of a piece of advice."""
         return f"{self.title[0].lower()}{self.title[1:]}"
 
 
@@ -260,7 +261,7 @@ _MAX_CALLERS = 2
 
 
 def switches_for(location: CodeLocation, stack: Sequence[CodeLocation]) -> Iterator[KnownSwitch]:
-    """Yield the switches that may avoid a break, to which some calls led, outermost first."""
+    """Yield the switches that may avoid the break at a location, to which a stack of calls led, outermost first."""
     searched_strings = [
         string.lower()
         for call in (location, *stack[-_MAX_CALLERS:])

@@ -1,4 +1,4 @@
-"""Make the processes that some code starts write their traces into one folder while the code runs.
+"""Make the processes that a block of code starts write their traces into one folder while the block runs.
 
 A new process finds ``TORCH_TRACE`` in its environment. A forked process continues with the loaded torch, so its trace
 writer is set explicitly. A process with a different environment cannot be watched. Several blocks can be watched at
@@ -39,7 +39,7 @@ _MAX_COMMAND_LENGTH = 100
 _MIN_WORK_S = 0.2
 #: The audit events for starting a process that may inherit the environment.
 _START_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
-# Folders to remove once more later: a process that outlives the watched code recreates its folder when it compiles.
+#: Folders to remove, also at the end: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
 _blocks: list[_WatchedBlock] = []

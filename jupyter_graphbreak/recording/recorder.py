@@ -112,7 +112,7 @@ class Recording:
         try:
             context = current_compile_context()
         except Exception as error:  # noqa: BLE001 - the record is still worth keeping, outside any compilation
-            self.note_lost("context", error)
+            self.note_lost_entry("context", error)
         self.append(Record({addition.kind: msgspec.to_builtins(addition), **context}))
 
     def append(self, record: Record) -> None:
@@ -132,7 +132,7 @@ class Recording:
         """Add a sentence for the report's diagnostics."""
         self._append_without_context(additions.Note(level=level, message=message))
 
-    def note_lost(self, kind: str, error: Exception) -> None:
+    def note_lost_entry(self, kind: str, error: Exception) -> None:
         """Add a note that an entry of the trace is missing, once per kind and error."""
         self._note_error_once(f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}.")
 
@@ -145,7 +145,7 @@ class Recording:
             self._noted_errors.add(sentence)
             self.note("error", sentence)
 
-    def describe_device(self, device: Device) -> None:
+    def record_device(self, device: Device) -> None:
         """Record the device of the run."""
         self._append_without_context(additions.DeviceUsed(**msgspec.structs.asdict(device)))
 
@@ -159,7 +159,7 @@ class Recording:
         """Return the function, file and first line of each code object that Dynamo has begun to compile."""
         return [frame_start.code_key for frame_start in additions.additions_of(self.records, additions.FrameStarted)]
 
-    def fail(self, error: BaseException) -> None:
+    def record_error(self, error: BaseException) -> None:
         """Record the exception that ended the run."""
         stack = [
             StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
@@ -263,7 +263,7 @@ def record(
 ) -> Iterator[Recording]:
     """Record the compilations of the code in the ``with`` block; see :class:`Recording` for the parameters.
 
-    This covers the calling thread and threads that it starts within the block, except threads that record themselves.
+    This covers the calling thread and threads that it starts within the block, except threads that begin a recording.
     Recordings may be nested, and several threads may record at the same time.
 
     An exception of the block is recorded and passed on unchanged. After the block, the recording is complete: it ends
@@ -279,7 +279,7 @@ def record(
             _snapshot_earlier_code(recording.note_fault) as earlier_code,
             count_compilations(claim) as get_compilation_count,
             _attach_handler(handler := _TraceHandler(recording, claim)),
-            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
+            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost_entry, claim),
             watch(recording.add, recording.add_time_spent, claim) as missing_hooks,
         ):
             for sentence in missing_hooks:
@@ -287,7 +287,7 @@ def record(
             recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
             yield recording
     except BaseException as error:
-        recording.fail(error)
+        recording.record_error(error)
         raise
     finally:
         compilation_count = get_compilation_count() if get_compilation_count is not None else None
@@ -340,7 +340,7 @@ class _TraceHandler(logging.Handler):
                 self._append_if_needed(Record(envelope, getattr(log_record, "payload", None)))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
-                self._recording.note_lost("record", error)
+                self._recording.note_lost_entry("record", error)
         try:
             self._recording.add_time_spent(time.perf_counter() - start)
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program

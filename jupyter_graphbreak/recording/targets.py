@@ -90,7 +90,7 @@ def user_code_objects(*values: Any) -> Iterator[types.CodeType]:
     yield from _code_objects_of(
         value
         for value in reachable_objects(*values)
-        if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
+        if may_be_user_defined(value) and not compiled.is_dynamo_disabled(value)
     )
 
 
@@ -98,7 +98,7 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     """Return the module and ``__name__`` of each function that the objects use, by the global that refers to it."""
     functions: dict[str, tuple[str, str]] = {}
     for value in reachable_objects(*values):
-        if is_instance(value, types.FunctionType) and not _is_foreign(value):
+        if is_instance(value, types.FunctionType) and may_be_user_defined(value):
             for name, referenced in _globals(value).items():
                 if is_instance(referenced, types.FunctionType | types.BuiltinFunctionType):
                     functions[name] = str(referenced.__module__), referenced.__name__
@@ -109,7 +109,7 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given objects by name, and the globals that their functions use directly or indirectly."""
     objects = dict(values)
     for value in reachable_objects(*values.values()):
-        if is_instance(value, types.FunctionType) and not _is_foreign(value):
+        if is_instance(value, types.FunctionType) and may_be_user_defined(value):
             for name, referenced in _globals(value).items():
                 objects.setdefault(name, referenced)
     return objects
@@ -189,19 +189,21 @@ def reachable_objects(*values: Any) -> Iterator[Any]:
             pending += [(value.__func__, depth + 1), (value.__self__, depth + 1)]
         elif is_instance(value, types.FunctionType):
             yield value
-            if not _is_foreign(value):
+            if may_be_user_defined(value):
                 pending += [(referenced, depth + 1) for referenced in _references(value)]
             elif _package_of(value) in _DECORATING_PACKAGES:
                 pending += [(referenced, depth + 1) for referenced in closure_values(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
-            if not _is_foreign(value):
+            if may_be_user_defined(value):
                 pending += [(member, depth + 1) for member in _members(value)]
-                pending += [(class_, depth + 1) for class_ in inspect.getmro(type(value)) if not _is_foreign(class_)]
+                pending += [
+                    (class_, depth + 1) for class_ in inspect.getmro(type(value)) if may_be_user_defined(class_)
+                ]
         elif _is_searched_object(value):
             yield value
-            pending += [(class_, depth + 1) for class_ in type(value).__mro__ if not _is_foreign(class_)]
+            pending += [(class_, depth + 1) for class_ in type(value).__mro__ if may_be_user_defined(class_)]
             pending += [(part, depth + 1) for part in _attribute_values(value)]
 
 
@@ -283,7 +285,7 @@ def _is_searched_object(value: Any) -> bool:
     class_ = type(value)
     if class_ in _PLAIN_TYPES or is_instance(value, types.ModuleType):
         return False
-    return any(not _is_foreign(base) for base in class_.__mro__[:-1]) or attribute_of(value, "_modules") is not None
+    return any(may_be_user_defined(base) for base in class_.__mro__[:-1]) or attribute_of(value, "_modules") is not None
 
 
 def _attribute_values(value: Any) -> Iterator[Any]:
@@ -317,18 +319,13 @@ def is_user_written(value: Any) -> bool:
 
 def may_be_user_defined(value: Any) -> bool:
     """Return whether a function or a class does not belong to PyTorch or another package where the search stops."""
-    return not _is_foreign(value)
+    return _package_of(value) not in {"", *_FOREIGN_PACKAGES}
 
 
 def is_user_class(class_: type) -> bool:
     """Return whether a class is defined in the user's code, which excludes installed packages and Python."""
     file = getattr(sys.modules.get(class_.__module__), "__file__", None)
     return may_be_user_defined(class_) and not is_library(file or "")
-
-
-def _is_foreign(value: Any) -> bool:
-    """Return whether a function or a class belongs to PyTorch or another package where the search stops."""
-    return _package_of(value) in {"", *_FOREIGN_PACKAGES}
 
 
 def _package_of(value: Any) -> str:

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import threading
 import weakref
+from collections import OrderedDict
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import UnionType
 
 WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
@@ -24,6 +26,16 @@ def is_instance(value: Any, types: type | UnionType | tuple[Any, ...]) -> bool:
     items of a list, and reading their ``__class__`` may raise.
     """
     return issubclass(type(value), types)
+
+
+def stored_items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Return the items of a mapping in its own order. Methods that a subclass of dict overrides are not called.
+
+    Such a method may do more than read, such as import the module of each value.
+    """
+    if is_instance(mapping, OrderedDict):
+        return list(OrderedDict.items(mapping))  # type: ignore[arg-type]
+    return list(dict.items(mapping) if is_instance(mapping, dict) else mapping.items())  # type: ignore[arg-type]
 
 
 def is_hashable(value: Any) -> bool:

@@ -300,7 +300,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
     """Return whether torch, or an object of a trial, inserts this frame between the program's call and the operation.
 
     For example, torch inserts a frame for each operation if a default device is set, and Dynamo replaces built-in
-    functions such as ``enumerate`` with Python functions of its own. The path of the user's files is ``None``.
+    functions such as ``enumerate`` with its own Python functions. ``module_path`` is ``None`` for the user's files.
     """
     if module_path == _STAND_INS_FILE:
         return True

@@ -185,7 +185,7 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
 def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
     """Yield the lines that created guards, as PyTorch's own entries mention them.
 
-    ``file_names`` has the numbers in the trace. ``known_files`` are those that earlier records mention.
+    ``file_names`` maps the numbers in the trace to file names. ``known_files`` are those that earlier records mention.
     """
     if record.kind == "symbolic_shape_specialization":
         yield from _entry_mentions(_specializing_entries(record, file_names), "event")

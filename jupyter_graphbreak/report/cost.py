@@ -34,7 +34,7 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
     return abs(one.median_us - other.median_us) <= uncertainty
 
 
-def are_apart(one: Spread, other: Spread) -> bool:
+def have_separate_quartiles(one: Spread, other: Spread) -> bool:
     """Return whether the middle halves of two measurements do not overlap. This test suits measurements of few runs."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
@@ -463,7 +463,7 @@ class CacheChange(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """The time in seconds spent compiling in the run itself and at a second start, without importing PyTorch."""
+    """The time in seconds spent compiling in the run itself and at a second start; importing PyTorch does not count."""
 
     first_s: float
     second_s: float

@@ -20,6 +20,8 @@ BREAK_RESULT_PREFIX = "___stack"
 #: ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{BREAK_RESULT_PREFIX}\d+\.__self__\b")
 _NUMBER_FROM_BREAK = re.compile(rf"(?:L\[')?{BREAK_RESULT_PREFIX}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+#: A guard on the steps that are left in the loop around a break.
+_STEPS_LEFT = re.compile(r"___tuple_iterator_len\(.+\) == (\d+)")
 #: Patterns of guards that fail if a different function is passed: on a function's code, or on a builtin function.
 _FUNCTION_GUARDS = (
     re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
@@ -71,7 +73,7 @@ def tensor_index_advice(name: str) -> str:
 
 
 def names_of_keeping_function(text: str) -> tuple[str, str]:
-    """Return the names of the function, and of the object that may be a partial, that keep a value; one is empty.
+    """Return the names of the function, and of the variable that may be a partial, that keeps a value; one is empty.
 
     Parameters
     ----------
@@ -85,6 +87,12 @@ def names_of_keeping_function(text: str) -> tuple[str, str]:
 def is_about_number_from_break(guard: str) -> bool:
     """Return whether a guard compares a number that the code at a break returned."""
     return _NUMBER_FROM_BREAK.fullmatch(guard) is not None
+
+
+def steps_left_in_loop(guard: str) -> str | None:
+    """Return the number of steps left in a loop with a break, for which the code after it was compiled, or ``None``."""
+    match = _STEPS_LEFT.fullmatch(guard)
+    return match[1] if match is not None else None
 
 
 def name_of_function_variable(guard: str) -> str:

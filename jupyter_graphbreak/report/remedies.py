@@ -16,6 +16,8 @@ WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "wo
 
 #: The family of the remedies that compile a part of a program instead of the whole program.
 INNER_FAMILY = "inner"
+#: The family of the remedies that run the end of a compiled function after the call.
+ENDING_FAMILY = "ending"
 
 #: The reason why a remedy was not tried if the user interrupted the search.
 INTERRUPTED = "the search was interrupted"

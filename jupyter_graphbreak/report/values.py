@@ -1,4 +1,4 @@
-"""The values inside compiled code: what each line computes, and where NaN and Inf arise."""
+"""Data about the values inside compiled code: those of each line, and the operations that make NaN and Inf."""
 
 from __future__ import annotations
 
@@ -68,14 +68,12 @@ class NonFinite(msgspec.Struct, frozen=True):
     ----------
     direction : {"forward", "backward"}
         Whether NaN or Inf is in the result, or in the gradient that the backward pass of the operation computes.
-    kind : {"nan", "inf"}
     op : str
         The function that the operation calls.
     graph : str or None
         The id of the graph that contains the operation; ``None`` if it runs eagerly.
     count, elements : int
         The number of elements that are NaN or infinite, and the number of all elements.
-    dtype : str
     execution : int
         The execution of the operation in which NaN or Inf first appears, counted from 1.
     further : int

@@ -35,7 +35,7 @@ _CHUNK_BYTES = 1 << 20
 _LIMITS = ReadingLimits()
 
 
-class UnreadableTrace(ValueError):  # noqa: N818 - reads as the sentence it reports
+class UnreadableTrace(ValueError):  # noqa: N818 - the name already states an error
     """There is no readable trace at a path; the message gives the reason in one line."""
 
 
@@ -55,7 +55,7 @@ _ZSTD_BLOCK_SIZE = 1 << 17  # with buffers of zstd's block size, only the data o
 DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
-class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it reports
+class TooMuchUnpacked(Exception):  # noqa: N818 - the name already states an error
     """A compressed file unpacks to far more than its size suggests."""
 
 
@@ -66,7 +66,7 @@ def open_trace(
     """Open a trace file for reading; its first bytes, not its name, determine how it is decompressed.
 
     During reading, ``on_read`` receives the number of further bytes that were read from the disk. An OSError is raised
-    if the file cannot be opened or is not a regular file, and during reading a TooMuchUnpacked, if it unpacks to more
+    if the file cannot be opened or is not a regular file. Reading raises a TooMuchUnpacked if the file unpacks to more
     than the limit.
     """
     with open_regular(path) as file:

@@ -210,9 +210,7 @@ def source_records(
             sources.append(source_of_cell(filename, cell))
             continue
         quoted_lines = quoted_lines_by_file[filename]
-        if (
-            not quoted_lines
-        ):  # nothing proves that the file of this name has the text that was run when the log was made
+        if not quoted_lines:  # nothing proves that the file still has the text that ran
             continue
         text = folders.lines(filename)
         if text is not None and not _matches_quotes(text, quoted_lines):

@@ -123,8 +123,8 @@ _LIMITS = ReadingLimits()
 class ProcessTrace:
     """The records of one process, from one file; its process id is 0 if unknown.
 
-    The records are PyTorch's of the kinds that a report needs, and our own about the run as a whole. Each compilation
-    has a start and a duration, up to a maximum number.
+    ``records`` contains PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
+    ``compile_times`` contains the times of its compilations, up to a maximum number.
     """
 
     file: Path

@@ -160,8 +160,8 @@ def _replacement_of(edit: Edit) -> dict[str, Any]:
 def _location_to_annotate(break_: Break, sources: dict[str, Source]) -> Location | None:
     """Return the innermost location in the reader's own code that leads to a break; if there is none, the break's."""
     stack = [*break_.stack, *([break_.location] if break_.location is not None else [])]
-    in_own_code = [call for call in stack if call.source in sources and sources[call.source].kind != "library"]
-    return in_own_code[-1] if in_own_code else break_.location
+    own_locations = [call for call in stack if call.source in sources and sources[call.source].kind != "library"]
+    return own_locations[-1] if own_locations else break_.location
 
 
 def _location_of(location: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:

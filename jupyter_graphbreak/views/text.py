@@ -107,15 +107,16 @@ def cut_line(line: str) -> str:
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts on front ends as text for a terminal 100 columns wide, without a final line break."""
     lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
-    name_width = max((len(on_frontend.frontend) for on_frontend in frontends.verdicts), default=0)
+    name_width = max((len(frontend_verdict.frontend) for frontend_verdict in frontends.verdicts), default=0)
     outcome_width = max(len(text) for text in OUTCOME_TEXTS.values())
-    for on_frontend in frontends.verdicts:
+    for frontend_verdict in frontends.verdicts:
         counts = ""
-        if on_frontend.graphs is not None:
-            counts = f"{count_text(on_frontend.graphs, 'graph')}, {count_text(on_frontend.breaks or 0, 'break')}"
-        outcome = OUTCOME_TEXTS[on_frontend.outcome]
-        lines.append(f" {on_frontend.frontend:<{name_width}}  {outcome:<{outcome_width}}  {counts}".rstrip())
-        for sentence in verdict_sentences(frontends, on_frontend):
+        if frontend_verdict.graphs is not None:
+            breaks_text = count_text(frontend_verdict.breaks or 0, "break")
+            counts = f"{count_text(frontend_verdict.graphs, 'graph')}, {breaks_text}"
+        outcome = OUTCOME_TEXTS[frontend_verdict.outcome]
+        lines.append(f" {frontend_verdict.frontend:<{name_width}}  {outcome:<{outcome_width}}  {counts}".rstrip())
+        for sentence in verdict_sentences(frontends, frontend_verdict):
             lines += wrap("", sentence)
     for sentence in input_notes(frontends):
         lines += wrap("", sentence, indent="")
@@ -275,7 +276,7 @@ def _shorten_removals(lines: list[DiffLine]) -> list[DiffLine]:
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
-    if len(lines) <= _MAX_REMEDY_LINES:
+    if len(lines) <= _MAX_REMEDY_LINES + 1:  # the last line takes no more space than a count
         return list(lines)
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
@@ -311,17 +312,17 @@ def render_text(report: Report) -> str:
     if report.changes is not None:
         lines += changes_as_lines(report.changes)
     groups = break_groups(report)
-    shown_breaks = 0
+    shown_break_count = 0
     number_by_advice: dict[str, int] = {}
     for group in groups[:_MAX_ITEMS]:
-        shown_breaks += len(group.breaks)
+        shown_break_count += len(group.breaks)
         lines += (
             _break_lines(report, group.breaks[0], number_by_advice)
             if group.is_single
             else _group_lines(report, group, number_by_advice)
         )
     if len(groups) > _MAX_ITEMS:
-        lines.append(f"{INDENT}and {len(report.breaks) - shown_breaks} more breaks")
+        lines.append(f"{INDENT}and {len(report.breaks) - shown_break_count} more breaks")
     lines += _eager_function_lines(report)
     lines += _path_lines(report)
     lines += compatible_remedy_lines(report)
@@ -490,8 +491,9 @@ def _path_lines(report: Report) -> list[str]:
         for path in changing_paths[:_MAX_PATHS]
         for line in wrap(" -  ", without_backticks(path_sentence(report, path)), "")
     ]
-    more = len(changing_paths) - _MAX_PATHS
-    return [*lines, *([f"{INDENT}and {count_text(more, 'more difference')} when compiled"] if more > 0 else [])]
+    more_count = len(changing_paths) - _MAX_PATHS
+    more_lines = [f"{INDENT}and {count_text(more_count, 'more difference')} when compiled"] if more_count > 0 else []
+    return [*lines, *more_lines]
 
 
 def _eager_function_lines(report: Report) -> list[str]:
@@ -509,13 +511,13 @@ def _recompile_lines(report: Report) -> list[str]:
     """Return lines on each recompiled function: what varied, on which lines, and advice that the verdict lacks."""
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
-        where = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
+        subject = recompilation.function if recompilation.is_merged else location_text(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location) or is_wrapper_of_step(report, recompilation.location):
-            where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
+            subject = f"{function_name(report, recompilation)} (torch's wrapper, {subject})"
         only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
-        why = ": a guard failed" if not recompilation.guards else ", because these varied:"
-        why = f": {_failed_guard_text(report, recompilation, only_guard)}" if only_guard is not None else why
-        lines += wrap(" -  ", f"{where} {recompilation.times_text}{why}", "")
+        cause = ": a guard failed" if not recompilation.guards else ", because these varied:"
+        cause = f": {_failed_guard_text(report, recompilation, only_guard)}" if only_guard is not None else cause
+        lines += wrap(" -  ", f"{subject} {recompilation.times_text}{cause}", "")
         trials = recompile_remedies(report, recompilation)
         if trials is not None:
             trials = dataclasses.replace(
@@ -529,8 +531,8 @@ def _recompile_lines(report: Report) -> list[str]:
                 lines += wrap("do: ", guard.advice, INDENT if only_guard is not None else f"{INDENT}   ")
         lines += _rest_lines(len(recompilation.guards), _MAX_ITEMS, "more guards")
         lines += wrap("", recompilation.warning) if recompilation.warning else []
-        if trials is not None and (why := why_untried(report, trials)):
-            lines += wrap("not tried: ", whole_clauses(without_backticks(why), _MAX_TRIAL_LENGTH))
+        if trials is not None and (untried_reason := why_untried(report, trials)):
+            lines += wrap("not tried: ", whole_clauses(without_backticks(untried_reason), _MAX_TRIAL_LENGTH))
         if trials:
             lines += _trial_lines(report, trials, None)
             time = time_change_text(report, trials.working_remedies[0]) if trials.working_remedies else ""

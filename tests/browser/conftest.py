@@ -51,8 +51,8 @@ def chromium() -> Iterator[BrowserType]:
         PACKAGE / "views/html/static/widget.js",
         PACKAGE / "labextension",
     ]
-    missing = [str(path.relative_to(ROOT)) for path in built_paths if not path.exists()]
-    assert not missing, f"{', '.join(missing)} not built: npm --prefix labextension run build"
+    missing_paths = [str(path.relative_to(ROOT)) for path in built_paths if not path.exists()]
+    assert not missing_paths, f"{', '.join(missing_paths)} not built: npm --prefix labextension run build"
     with sync_playwright() as playwright:
         yield playwright.chromium
 
@@ -124,7 +124,7 @@ class PageUnderTest:
 
 @pytest.fixture(scope="session")
 def shared_pages() -> dict[str, PageUnderTest]:
-    """Pages that several tests use, by address."""
+    """Return the pages that several tests use, by address."""
     return {}
 
 

@@ -47,7 +47,7 @@ def open_in_lab(
     name: str,
     *,
     kernel: bool = False,
-    fresh: bool = False,
+    is_fresh: bool = False,
     windowing: str | None = None,
 ) -> PageUnderTest:
     """Open a notebook as the only one in JupyterLab, with the light theme.
@@ -56,29 +56,31 @@ def open_in_lab(
     ----------
     kernel : bool
         Whether to start a kernel for the notebook. A fresh page always starts one.
-    fresh : bool
+    is_fresh : bool
         Whether to use a new page with the default settings. By default, tests share one page, because loading
         JupyterLab takes longer than most tests.
     windowing : str or None
         The setting ``windowingMode`` of a fresh page, which decides which cells JupyterLab renders. By default, this is
         JupyterLab's default.
     """
-    if fresh:
+    if is_fresh:
         lab.store_settings("@jupyterlab/apputils-extension:themes", {"theme": "JupyterLab Light"})
         lab.store_settings("jupyter-graphbreak:plugin", {})
         lab.store_settings(NOTEBOOK_PLUGIN, {} if windowing is None else {"windowingMode": windowing})
-    opened = open_page(f"{lab.url}/lab/tree/{name}.ipynb?reset" if fresh else f"{lab.url}/lab?reset", share=not fresh)
-    page = opened.page
-    if not fresh:
+    tested_page = open_page(
+        f"{lab.url}/lab/tree/{name}.ipynb?reset" if is_fresh else f"{lab.url}/lab?reset", share=not is_fresh
+    )
+    page = tested_page.page
+    if not is_fresh:
         page.wait_for_function("window.jupyterapp?.shell.restored.then(() => true)")
         while page.locator(".jp-Dialog").count():
             page.keyboard.press("Escape")
         page.evaluate(_CLOSE_ALL)
-        opened.clear_records()  # JupyterLab complains about requests to the kernels that have ended
+        tested_page.clear_records()  # JupyterLab complains about requests to the kernels that have ended
         page.evaluate(_OPEN, [f"{name}.ipynb", kernel])
     wait_for_notebook(page)
     page.evaluate("jupyterapp.shell.collapseLeft()")
-    return opened
+    return tested_page
 
 
 #: The launcher, which opens when the last document closes, may come to the front after the notebook.
@@ -132,9 +134,9 @@ def run_all(page: Page) -> None:
 
 def menu_button(report: Page | Locator, name: str) -> Locator:
     """Open the menu of a report unless it is open, and return one of its buttons."""
-    more = report.get_by_role("button", name="More ?")
-    if more.get_attribute("aria-expanded") == "false":
-        more.click()
+    more_button = report.get_by_role("button", name="More ?")
+    if more_button.get_attribute("aria-expanded") == "false":
+        more_button.click()
     return report.get_by_role("button", name=name)
 
 

@@ -16,7 +16,7 @@ from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import SELECTED_CLASS, cell_contents, keys_for_element, press
 from tests.browser.test_remedies import SWITCH_CELL
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import big, everything, hostile, remedies, two_breaks
+from tests.support.sample_reports import big_report, everything, hostile_report, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,13 +51,13 @@ def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, 
     lab.save("plain-areas", "x = 1", everything(), "y = 2")
     page = open_in_lab(open_page, lab, "plain-areas", kernel=True).page
     report = live_report(page) if trusted else page.locator(".graphbreak")
-    before = cell_contents(page)
+    cells_before = cell_contents(page)
     parts = (".gb-head", ".gb-foot", ".gb-strip", ".gb-panel" if trusted else ".gb-side", ".gb-brief")
     for number, part in enumerate(parts):
         click_corner(page, report.locator(part).filter(visible=True).first)
         for key in keys_for_element(number):
             press(page, key)
-            assert cell_contents(page) == before, (part, key)
+            assert cell_contents(page) == cells_before, (part, key)
     # The cell of the report is the active one, and Escape leads to it.
     assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
     click_corner(page, report.locator(".gb-head"))
@@ -74,7 +74,7 @@ _LINE = re.compile(r"-l(\d+)-(\d+)$")
 
 
 def links_of_all_kinds(report: Locator, tab: Locator) -> Iterator[tuple[Locator, str]]:
-    """For each line and each kind of item that the links of a tab lead to, yield one link and its address."""
+    """Yield one link and its address for each line and each kind of item that the links of a tab lead to."""
     seen_kinds: set[str] = set()
     while True:
         tab.click()
@@ -92,8 +92,8 @@ def links_of_all_kinds(report: Locator, tab: Locator) -> Iterator[tuple[Locator,
 def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     """A link moves the cursor to a line of the cell, or shows a line of a different source. The focus is never lost."""
     lab.save("links", "x = 1", everything(), "y = 2")
-    opened = open_in_lab(open_page, lab, "links")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "links")
+    page = tested_page.page
     report = live_report(page)
     line_links = 0
     for tab in report.get_by_role("tab").all():
@@ -114,12 +114,12 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 expect(cell(page, 1).locator(".cm-content")).to_be_focused()
                 expect(cell(page, 1).locator(".cm-line").nth(int(target[2]) - 1)).to_be_in_viewport()
             else:
-                shown = report.locator(f".gb-line[id$='-{target[0][1:]}']")
-                expect(shown).to_have_class(SELECTED_CLASS)
-                expect(shown).to_be_in_viewport()
+                report_line = report.locator(f".gb-line[id$='-{target[0][1:]}']")
+                expect(report_line).to_have_class(SELECTED_CLASS)
+                expect(report_line).to_be_in_viewport()
                 assert page.evaluate("document.activeElement !== document.body"), target[0]
     assert line_links > 15
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, lab: Lab) -> None:
@@ -134,7 +134,7 @@ def test_without_the_cell_a_link_shows_the_line_in_the_report(open_page: Open, l
 
 
 #: JavaScript that returns each note that covers text of an editor, even in part, together with the text.
-_COVERED = """() => {
+_FIND_COVERED_TEXT = """() => {
     const covered = [];
     for (const editor of document.querySelectorAll('.jp-Notebook .cm-content')) {
         const view = editor.closest('.cm-scroller').getBoundingClientRect();
@@ -176,13 +176,13 @@ def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, comme
     editor_cell = cell(page, 0)
     note = editor_cell.locator(".jp-GraphBreakMark-note", has_text="Branch on")
     expect(note).to_be_in_viewport(ratio=1)
-    page.wait_for_function(f"() => ({_COVERED})().length === 0")
+    page.wait_for_function(f"() => ({_FIND_COVERED_TEXT})().length === 0")
     line(editor_cell, "if score > 3").click()
     page.keyboard.press("End")
     for character in " # typed at the end":
         page.keyboard.type(character)
         page.wait_for_timeout(30)
-    assert page.evaluate(_COVERED) == []
+    assert page.evaluate(_FIND_COVERED_TEXT) == []
     note_before_cursor = page.evaluate(
         """() => {
             const cursor = document.querySelector('.cm-focused .cm-cursor-primary');
@@ -199,24 +199,24 @@ def test_a_note_never_covers_text_or_the_cursor(open_page: Open, lab: Lab, comme
 
 
 def test_in_the_side_by_side_view_a_note_never_covers_text(open_page: Open, lab: Lab) -> None:
-    lab.save("beside", two_breaks(), hostile())
-    opened = open_in_lab(open_page, lab, "beside")
-    page = opened.page
+    lab.save("beside", two_breaks(), hostile_report())
+    tested_page = open_in_lab(open_page, lab, "beside")
+    page = tested_page.page
     expect(broken_marks(cell(page, 0))).to_have_count(2)
     start_command(page, "notebook:toggle-render-side-by-side-current")
     expect(page.locator(".jp-mod-sideBySide")).to_have_count(1)
     page.wait_for_timeout(500)
-    opened.save_screenshot("marks-side-by-side")
-    assert page.evaluate(_COVERED) == []
+    tested_page.save_screenshot("marks-side-by-side")
+    assert page.evaluate(_FIND_COVERED_TEXT) == []
     expect(cell(page, 0).locator(".jp-GraphBreakMark-note", has_text="Branch on")).to_be_in_viewport(ratio=1)
     # In the report, the label of a scope never covers code.
-    covered = """() => Array.from(document.querySelectorAll('.graphbreak .gb-band')).filter(band => {
+    count_covered_labels = """() => Array.from(document.querySelectorAll('.graphbreak .gb-band')).filter(band => {
         const [code, words] = [band.previousElementSibling, band].map(each => each.getBoundingClientRect());
         return band.textContent.trim() !== '' && words.width > 0 && words.left < code.right - 1;
     }).length"""
-    assert page.evaluate(covered) == 0
+    assert page.evaluate(count_covered_labels) == 0
     switch_theme(page, "JupyterLab Dark")
-    assert page.evaluate(_COVERED) == []
+    assert page.evaluate(_FIND_COVERED_TEXT) == []
 
 
 @pytest.mark.exhaustive
@@ -257,13 +257,13 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
     assert (
         page.evaluate("jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.getSource()") == definition
     )
-    selected = cell(page, 0).locator(".jp-GraphBreakMark.jp-mod-selected")
+    selected_marks = cell(page, 0).locator(".jp-GraphBreakMark.jp-mod-selected")
     runs = rows(page, 1)
     expect(runs).to_have_count(2)
     for index in (0, 1, 0):
         panel(page).get_by_role("treeitem", name=re.compile("^Break 1, score > 3")).nth(index).click()
-        expect(selected).to_have_text(re.compile("if score > 3:"))
-        expect(selected).to_be_in_viewport(ratio=1)
+        expect(selected_marks).to_have_text(re.compile("if score > 3:"))
+        expect(selected_marks).to_be_in_viewport(ratio=1)
 
 
 def vertical_positions(page: Page) -> list[float]:
@@ -278,15 +278,15 @@ def vertical_positions(page: Page) -> list[float]:
 
 def test_a_status_message_is_fully_visible_and_moves_nothing(open_page: Open, lab: Lab) -> None:
     lab.save("status", remedies(), "x = 1")
-    opened = open_in_lab(open_page, lab, "status")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "status")
+    page = tested_page.page
     report = live_report(page)
-    changed = two_breaks().sources[0].segments[0].text.replace("score > 3", "score > 4")
+    changed_text = two_breaks().sources[0].segments[0].text.replace("score > 3", "score > 4")
     page.evaluate(
-        "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed
+        "text => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(text)", changed_text
     )
     report.locator(".gb-foot").scroll_into_view_if_needed()
-    before = vertical_positions(page)
+    positions_before = vertical_positions(page)
     card = report.locator(".gb-break").first
     card.locator("summary").first.click()
     card.get_by_role("button", name="Apply: Compute both branches with torch.where").click()
@@ -294,22 +294,22 @@ def test_a_status_message_is_fully_visible_and_moves_nothing(open_page: Open, la
     expect(status).to_have_text(
         "Not applied: line 14 of Cell In[7] has changed since this was tried. Explain the cell again."
     )
-    assert cell_contents(page) == [f"code {changed}", "code x = 1"]
+    assert cell_contents(page) == [f"code {changed_text}", "code x = 1"]
     expect(page.locator(".jp-Dialog")).to_have_count(0)
     assert status.evaluate("each => each.scrollWidth <= each.clientWidth && each.scrollHeight <= each.clientHeight + 1")
     card.locator("summary").first.click()
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     page.wait_for_timeout(200)
-    assert vertical_positions(page) == pytest.approx(before, abs=1)
-    opened.save_screenshot("status")
+    assert vertical_positions(page) == pytest.approx(positions_before, abs=1)
+    tested_page.save_screenshot("status")
 
 
 def test_an_inserted_cell_is_removed_with_one_key_or_one_click(open_page: Open, lab: Lab) -> None:
     lab.save("patched", "x = 1", remedies())
     page = open_in_lab(open_page, lab, "patched").page
     report = live_report(page)
-    before = cell_contents(page)
+    cells_before = cell_contents(page)
     for way in ("Control+z", "Undo"):
         card = report.locator(".gb-break").first
         if not card.locator("> details").evaluate("each => each.open"):
@@ -317,7 +317,7 @@ def test_an_inserted_cell_is_removed_with_one_key_or_one_click(open_page: Open, 
         card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
         page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
         expect(report.get_by_role("status")).to_contain_text("Applied")
-        assert cell_contents(page) == [before[0], f"code {SWITCH_CELL}", before[1]]
+        assert cell_contents(page) == [cells_before[0], f"code {SWITCH_CELL}", cells_before[1]]
         assert page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex") == 1
         if way == "Undo":
             report.get_by_role("button", name="Undo", exact=True).click()
@@ -328,7 +328,7 @@ def test_an_inserted_cell_is_removed_with_one_key_or_one_click(open_page: Open, 
         page.wait_for_function("jupyterapp.shell.currentWidget.content.widgets.length === 2")
         if way != "Undo":
             page.wait_for_function("document.activeElement.closest('.jp-Cell') !== null", timeout=5000)
-        assert cell_contents(page) == before
+        assert cell_contents(page) == cells_before
 
 
 def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
@@ -337,7 +337,7 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     page = open_in_lab(open_page, lab, "run-applied", kernel=True).page
     report = live_report(page)
     wait_for_kernel(page)
-    record = """() => {
+    record_requests = """() => {
         const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
         window.requests = [];
         const send = kernel.requestExecute;
@@ -346,7 +346,7 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
             return send.call(this, { ...content, code: 'pass' }, dispose, {});
         };
     }"""
-    page.evaluate(record)
+    page.evaluate(record_requests)
     card = report.locator(".gb-break").first
     card.locator("summary").first.click()
     card.get_by_role("button", name="Insert as cell: Switch statistics off").click()
@@ -391,13 +391,13 @@ def test_a_filter_ignores_quoted_lines(open_page: Open, lab: Lab) -> None:
     )
     lab.save("quoted", Report.from_dict(report))
     page = open_in_lab(open_page, lab, "quoted").page
-    shown = live_report(page)
+    shown_report = live_report(page)
     # The card quotes its lines.
-    shown.locator(".gb-break > details > summary").first.click()
+    shown_report.locator(".gb-break > details > summary").first.click()
     page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 1e6")
-    shown.get_by_label("Filter the pane").fill("print")
-    expect(shown.get_by_role("status")).to_have_text("1 found")
-    expect(shown.locator(".gb-break")).to_contain_text(["log_stats(x)"])
+    shown_report.get_by_label("Filter the pane").fill("print")
+    expect(shown_report.get_by_role("status")).to_have_text("1 found")
+    expect(shown_report.locator(".gb-break")).to_contain_text(["log_stats(x)"])
 
 
 @pytest.mark.exhaustive
@@ -429,36 +429,36 @@ def test_a_new_run_removes_the_selection(open_page: Open, lab: Lab) -> None:
     report = page.locator(".graphbreak.gb-live.gb-column")
     expect(report).to_have_count(1, timeout=60_000)
     report.locator(".gb-break > details > summary").first.click()
-    selected = cell(page, 1).locator(".jp-GraphBreakMark.jp-mod-selected")
-    expect(selected).to_have_count(1)
+    selected_marks = cell(page, 1).locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(selected_marks).to_have_count(1)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
     start_command(page, "notebook:run-cell")
     expect(cell(page, 1).locator(".jp-InputPrompt")).to_have_text("[3]:", timeout=60_000)
     expect(report).to_have_count(1)
     expect(broken_marks(cell(page, 1))).to_have_count(1)
-    expect(selected).to_have_count(0)
+    expect(selected_marks).to_have_count(0)
     expect(report.locator(".gb-selected")).to_have_count(0)
 
 
 def test_no_part_of_a_report_scrolls_in_a_notebook(open_page: Open, lab: Lab) -> None:
     """Each of the four panes has its natural height. The strip shows all breaks even in a narrow window."""
-    lab.save("natural", big(breaks=11, ops=200))
-    opened = open_in_lab(open_page, lab, "natural")
-    report = live_report(opened.page)
+    lab.save("natural", big_report(breaks=11, ops=200))
+    tested_page = open_in_lab(open_page, lab, "natural")
+    report = live_report(tested_page.page)
     expect(report.get_by_role("tab")).to_have_text(["Breaks 11", re.compile("Graphs"), "Recompiles", "Details"])
-    scrolling = """report => Array.from(report.querySelectorAll('*')).filter(element =>
+    find_scrolling_parts = """report => Array.from(report.querySelectorAll('*')).filter(element =>
         element.checkVisibility() && element.scrollHeight > element.clientHeight + 1 && element.clientHeight > 0
         && /auto|scroll/.test(getComputedStyle(element).overflowY)).map(element => element.className)"""
     for tab in report.get_by_role("tab").all():
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
-        opened.page.wait_for_timeout(200)
-        assert report.evaluate(scrolling) == []
-    opened.page.set_viewport_size({"width": 600, "height": 800})
+        tested_page.page.wait_for_timeout(200)
+        assert report.evaluate(find_scrolling_parts) == []
+    tested_page.page.set_viewport_size({"width": 600, "height": 800})
     strip = report.locator(".gb-strip")
     expect(strip.locator("a.gb-cut")).to_have_count(11)
     assert strip.evaluate("strip => strip.scrollWidth <= strip.clientWidth")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, lab: Lab) -> None:
@@ -468,8 +468,8 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     wait = "while not os.path.exists('end'):\n    time.sleep(0.05)\nos.remove('end')"
     slow = f"%%compile_explain\n{function}\nimport os, time\n{wait}"
     lab.save("previous", "%load_ext jupyter_graphbreak\nimport torch", slow)
-    opened = open_in_lab(open_page, lab, "previous", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "previous", kernel=True)
+    page = tested_page.page
     show_panel(page)
     run_all(page)
     progress = page.get_by_role("timer")
@@ -478,7 +478,7 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     for _ in range(15):
         progress_texts.add(progress.inner_text())
         page.wait_for_timeout(100)
-    opened.save_screenshot("lab-progress")
+    tested_page.save_screenshot("lab-progress")
     assert len(progress_texts) >= 4, progress_texts
     assert all(re.search(r"\d+\.\d s$", text) for text in progress_texts)
     (lab.folder / "end").touch()
@@ -493,17 +493,17 @@ def test_the_previous_report_stays_until_the_new_one_is_there(open_page: Open, l
     expect(page.locator(".jp-GraphBreakPrevious .graphbreak")).to_be_visible()
     expect(runs).to_have_count(1)
     expect(panel(page).get_by_role("status")).to_have_text(re.compile(r"^Cell \[\*\]: (starting|running|compiling)"))
-    opened.save_screenshot("previous-report")
+    tested_page.save_screenshot("previous-report")
     # The previous report can only be read.
     assert page.locator(".jp-GraphBreakPrevious > .graphbreak").evaluate("each => each.inert")
-    before = cell_contents(page)
+    cells_before = cell_contents(page)
     click_corner(page, page.locator(".jp-GraphBreakPrevious"))
     for key in ("x", "d", "d", "b"):
         page.keyboard.press(key)
-    assert cell_contents(page) == before
+    assert cell_contents(page) == cells_before
     (lab.folder / "end").touch()
     expect(progress).to_have_count(0, timeout=30_000)
     expect(page.locator(".jp-GraphBreakPrevious")).to_have_count(0)
     expect(report).to_have_count(1)
     expect(panel(page).get_by_role("status")).to_have_text("")
-    assert opened.errors == []
+    assert tested_page.errors == []

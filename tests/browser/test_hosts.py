@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.html.bundle import mime_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_rest
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.browser.conftest import PACKAGE
-from tests.support.sample_reports import big, hostile, two_breaks
+from tests.support.sample_reports import big_report, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,24 +74,24 @@ def write_webview(folder: Path, html: str, rest: object = None, *, dark: bool = 
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_report_in_a_webview_of_vs_code_follows_its_theme(open_page: Open, tmp_path: Path, dark: bool) -> None:
     # The theme of the editor applies, not the preference of the system.
-    opened = open_page(
+    tested_page = open_page(
         write_webview(tmp_path, render_html(two_breaks()), dark=dark), scheme="light" if dark else "dark"
     )
-    page = opened.page
+    page = tested_page.page
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
-    opened.save_screenshot(f"vscode-{'dark' if dark else 'light'}")
+    tested_page.save_screenshot(f"vscode-{'dark' if dark else 'light'}")
     background = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
     assert background == ("rgb(31, 31, 31)" if dark else "rgb(255, 255, 255)")
-    assert opened.serious_violations() == []
+    assert tested_page.serious_violations() == []
     page.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
     expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path: Path) -> None:
-    opened = open_page(write_webview(tmp_path, ""))
-    page = opened.page
+    tested_page = open_page(write_webview(tmp_path, ""))
+    page = tested_page.page
     expect(page.get_by_role("timer")).to_contain_text("compiling step | 2 frames, 1 graph, 1 break so far | 3.")
     # While remedies are tried, a preview shows the report as far as it is known.
     page.evaluate("html => window.model.set('_preview', html)", render_html(two_breaks()))
@@ -108,11 +108,11 @@ def test_the_widget_shows_progress_and_then_the_report(open_page: Open, tmp_path
     page.evaluate("window.end()")
     page.evaluate("window.model.set('_html', '')")
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)  # the listeners were removed
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_path: Path) -> None:
-    report = big(breaks=100, ops=200)
+    report = big_report(breaks=100, ops=200)
     page = open_page(write_webview(tmp_path, render_html(report), render_rest(report))).page
     assert page.evaluate("window.requests") == []
     page.get_by_text("100 locations").click()
@@ -123,7 +123,7 @@ def test_the_widget_requests_the_rest_of_its_markup_once(open_page: Open, tmp_pa
 
 
 def test_hostile_text_in_the_widget_is_never_markup(open_page: Open, tmp_path: Path) -> None:
-    page = open_page(write_webview(tmp_path, render_html(hostile()), render_rest(hostile()))).page
+    page = open_page(write_webview(tmp_path, render_html(hostile_report()), render_rest(hostile_report()))).page
     page.wait_for_timeout(300)
     assert page.evaluate("window.hacked") is None
     progress = {"phase": "compiling", "function": "<img src=x onerror=window.hacked=1>", "elapsed_s": 1.0}
@@ -145,8 +145,8 @@ def test_a_page_of_nbconvert_shows_the_static_view(open_page: Open, tmp_path: Pa
     # The exporter's own scripts come from a CDN.
     path = tmp_path / "notebook.html"
     path.write_text(body, encoding="utf-8")
-    opened = open_page(path, scripts=False)
-    report = opened.page.locator(".graphbreak")
+    tested_page = open_page(path, scripts=False)
+    report = tested_page.page.locator(".graphbreak")
     expect(report).to_have_count(1)
     expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
-    opened.save_screenshot("nbconvert")
+    tested_page.save_screenshot("nbconvert")

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.pages import start_command, wait_for_kernel, wait_for_notebook
 from tests.browser.test_marks import DEFINING_CELL, STEP, activate_cell, broken_marks, cell, explain
 from tests.browser.test_panel import row, rows, show_panel, wait_for_line
-from tests.support.sample_reports import hostile, two_breaks
+from tests.support.sample_reports import hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,16 +34,16 @@ PAGE = Path(__file__).parents[2] / "notebooks" / "quickstart.md"
 
 def test_panel_and_marks_work_in_jupyter_notebook(open_page: Open, lab: Lab) -> None:
     pytest.importorskip("notebook")
-    lab.save("seven", DEFINING_CELL, STEP, hostile(), two_breaks())
-    opened = open_page(f"{lab.url}/notebooks/seven.ipynb")
-    page = opened.page
+    lab.save("seven", DEFINING_CELL, STEP, hostile_report(), two_breaks())
+    tested_page = open_page(f"{lab.url}/notebooks/seven.ipynb")
+    page = tested_page.page
     wait_for_notebook(page)
     show_panel(page)
     expect(rows(page, 1).last).to_contain_text("2 breaks. Fix break 1 first")
     row(page, "^Break 2, log_stats").click()
     wait_for_line(page, 3, 5)
-    opened.save_screenshot("panel-notebook7")
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    tested_page.save_screenshot("panel-notebook7")
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
     page.keyboard.press("F8")
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
 
@@ -60,13 +60,13 @@ def test_panel_and_marks_work_in_jupyter_notebook(open_page: Open, lab: Lab) -> 
         for key in ("b", "x", "a"):
             page.keyboard.press(key)
         assert page.evaluate("jupyterapp.shell.currentWidget.content.widgets.length") == 4
-    opened.save_screenshot("marks-notebook7")
+    tested_page.save_screenshot("marks-notebook7")
     cell_id = page.evaluate("jupyterapp.shell.currentWidget.content.widgets[2].model.id")
     start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
     expect(page.locator(".jp-GraphBreakSource .cm-line").first).to_be_visible()
-    opened.save_screenshot("marks-notebook7-source")
-    assert {error.splitlines()[0] for error in opened.errors} <= NOTEBOOK_ERRORS
-    assert opened.complaints == []
+    tested_page.save_screenshot("marks-notebook7-source")
+    assert {error.splitlines()[0] for error in tested_page.errors} <= NOTEBOOK_ERRORS
+    assert tested_page.complaints == []
 
 
 @pytest.mark.exhaustive
@@ -82,8 +82,8 @@ def test_jupyter_notebook_shows_saved_reports(open_page: Open, lab: Lab) -> None
         cells=code, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     )
     nbformat.write(notebook, lab.folder / "notebook7.ipynb")
-    opened = open_page(f"{lab.url}/notebooks/notebook7.ipynb")
-    page = opened.page
+    tested_page = open_page(f"{lab.url}/notebooks/notebook7.ipynb")
+    page = tested_page.page
     page.wait_for_function(
         "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'", timeout=60_000
     )
@@ -93,7 +93,7 @@ def test_jupyter_notebook_shows_saved_reports(open_page: Open, lab: Lab) -> None
     report.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
     expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
-    opened.save_screenshot("notebook7")
+    tested_page.save_screenshot("notebook7")
 
 
 @pytest.mark.exhaustive

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.browser.pages import open_in_lab, run_all, switch_theme, trust
-from tests.support.sample_reports import HOSTILE, big, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, big_report, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +36,11 @@ step(torch.ones(4))"""
 
 
 @pytest.mark.slow
-def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: Lab) -> None:
+def test_a_live_report_is_used_by_keyboard_saved_and_reopened_without_a_kernel(open_page: Open, lab: Lab) -> None:
     """Use a live report by keyboard and save it; then shut the kernel down and reopen the notebook."""
     lab.save("live", "%load_ext jupyter_graphbreak", CELL)
-    opened = open_in_lab(open_page, lab, "live", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "live", kernel=True)
+    page = tested_page.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
@@ -50,8 +50,8 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     # JupyterLab renders an output again after its last part. Once the cell has marks, the output is final.
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     report.evaluate("report => report.scrollIntoView()")
-    opened.save_screenshot("lab-live-light")
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("lab-live-light")
+    assert tested_page.serious_violations() == []
 
     # The report gets the keys, not the notebook (where "c" copies a cell and "b" inserts one).
     cells = page.locator(".jp-Notebook .jp-Cell").count()
@@ -59,7 +59,7 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     page.keyboard.press("n")
     expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
     expect(report.locator(".gb-line[id$='l0-7']")).to_have_class(re.compile("gb-with"))  # where it resumes
-    opened.save_screenshot("lab-live-selected")
+    tested_page.save_screenshot("lab-live-selected")
     page.keyboard.press("b")
     page.keyboard.press("c")
     expect(report.get_by_role("status")).to_have_text("Copied as text")
@@ -69,15 +69,17 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
         page.keyboard.press("Escape")
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
-    before = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
+    colour_before = page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor")
     switch_theme(page, "JupyterLab Dark")
-    opened.save_screenshot("lab-live-dark")
-    assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != before
-    assert opened.serious_violations() == []
+    tested_page.save_screenshot("lab-live-dark")
+    assert page.evaluate("getComputedStyle(document.querySelector('.graphbreak')).backgroundColor") != colour_before
+    assert tested_page.serious_violations() == []
 
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    saved = json.loads((lab.folder / "live.ipynb").read_text())
-    outputs = [output["data"] for output in saved["cells"][1]["outputs"] if MIME_TYPE in output.get("data", {})]
+    saved_notebook = json.loads((lab.folder / "live.ipynb").read_text())
+    outputs = [
+        output["data"] for output in saved_notebook["cells"][1]["outputs"] if MIME_TYPE in output.get("data", {})
+    ]
     assert len(outputs) == 1
     assert outputs[0][MIME_TYPE]["summary"]["breaks"] == 2
 
@@ -87,33 +89,33 @@ def test_a_cell_from_its_run_to_the_death_of_its_kernel(open_page: Open, lab: La
     expect(page.get_by_text("Error displaying widget")).to_have_count(0)
     expect(page.locator(".jp-RenderedHTML .graphbreak.gb-live")).to_have_count(1)
     report.scroll_into_view_if_needed()
-    opened.save_screenshot("lab-dead-kernel")
+    tested_page.save_screenshot("lab-dead-kernel")
     report.locator(".gb-strip .gb-tick a").first.click()
     expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
-    assert opened.serious_violations() == []
+    assert tested_page.serious_violations() == []
 
 
 def test_an_untrusted_notebook_is_readable(open_page: Open, lab: Lab) -> None:
     lab.save("untrusted", two_breaks())
-    opened = open_in_lab(open_page, lab, "untrusted")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "untrusted")
+    page = tested_page.page
     report = page.locator(".graphbreak")
     expect(report).to_have_count(1)
     expect(page.locator(".gb-live")).to_have_count(0)
     assert page.locator(".graphbreak style").count() == 0
     expect(report.get_by_text("Branch on a tensor's value → resumes at 15 (B)")).to_be_visible()
-    opened.save_screenshot("lab-untrusted")
+    tested_page.save_screenshot("lab-untrusted")
     # Without classes, the report looks as it does in a front end that lacks our style sheet.
     page.evaluate(
         "document.querySelectorAll('.graphbreak, .graphbreak *').forEach(each => each.removeAttribute('class'))"
     )
-    opened.save_screenshot("lab-untrusted-plain")
+    tested_page.save_screenshot("lab-untrusted-plain")
 
 
 def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, lab: Lab) -> None:
-    lab.save("hostile", hostile())
-    opened = open_in_lab(open_page, lab, "hostile")
-    page = opened.page
+    lab.save("hostile", hostile_report())
+    tested_page = open_in_lab(open_page, lab, "hostile")
+    page = tested_page.page
     trust(page)
     expect(page.locator(".graphbreak").first).to_be_visible()
     page.wait_for_timeout(1000)
@@ -125,21 +127,21 @@ def test_hostile_text_is_never_executed_in_a_trusted_notebook(open_page: Open, l
 @pytest.mark.exhaustive
 def test_a_report_shown_in_a_later_cell_is_live_and_complete(open_page: Open, lab: Lab) -> None:
     """The widget loads the rest of its markup from the kernel."""
-    (lab.folder / "big.json").write_bytes(big(breaks=60, ops=120).to_json())
+    (lab.folder / "big.json").write_bytes(big_report(breaks=60, ops=120).to_json())
     show = (
         "from pathlib import Path\nfrom jupyter_graphbreak import Report\n"
         "Report.from_json(Path('big.json').read_bytes())"
     )
     lab.save("big", "%load_ext jupyter_graphbreak", show)
-    opened = open_in_lab(open_page, lab, "big", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "big", kernel=True)
+    page = tested_page.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=60_000)
     report.get_by_text("60 locations").click()
     report.get_by_role("button", name="Show 50 more locations").click()
     expect(report.locator(".gb-item").filter(visible=True)).to_have_count(60)
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 MODEL = """\
@@ -165,13 +167,13 @@ loss.item()"""
 def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Open, lab: Lab) -> None:
     """After Run All, each card shows its location, cause, permission, cost and advice, and the saved cell is small."""
     lab.save("bart", "%load_ext jupyter_graphbreak\n" + MODEL, STEP)
-    opened = open_in_lab(open_page, lab, "bart", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "bart", kernel=True)
+    page = tested_page.page
     run_all(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report).to_have_count(1, timeout=120_000)
     expect(report.locator(".gb-verdict")).to_contain_text("2 breaks. Fix break 1 first: it ")
-    opened.save_screenshot("lab-bart")
+    tested_page.save_screenshot("lab-bart")
     for number in (0, 1):
         item = report.locator(".gb-item").nth(number)
         for part in ("summary strong", ".gb-place", ".gb-brief", ".gb-do"):
@@ -182,11 +184,11 @@ def test_two_breaks_of_a_real_model_are_visible_without_scrolling(open_page: Ope
     expect(report.locator(".gb-sources")).to_be_visible()
     expect(report.locator(".gb-source[data-kind=cell]")).to_be_hidden()
     expect(report.locator(".gb-code").filter(visible=True)).to_have_count(0)
-    assert opened.serious_violations() == []
+    assert tested_page.serious_violations() == []
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
-    saved = json.loads((lab.folder / "bart.ipynb").read_text())
-    assert len(json.dumps(saved["cells"][1])) < 250_000
+    saved_notebook = json.loads((lab.folder / "bart.ipynb").read_text())
+    assert len(json.dumps(saved_notebook["cells"][1])) < 250_000
     for tab in report.get_by_role("tab").all():
         tab.click()
-        opened.save_screenshot(f"lab-bart-{tab.inner_text().split()[0].lower()}")
-        assert opened.serious_violations() == []
+        tested_page.save_screenshot(f"lab-bart-{tab.inner_text().split()[0].lower()}")
+        assert tested_page.serious_violations() == []

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.pages import open_in_lab, start_command, switch_theme, wait_for_kernel
 from tests.browser.test_panel import panel, row, show_panel
-from tests.support.sample_reports import HOSTILE, hostile, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,8 +101,8 @@ RECORD_ANNOUNCEMENTS = """element => {
 def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     """Explain all cells, one of which fails; then run a cell without explaining it, and explain it again."""
     lab.save("marks", DEFINING_CELL, STEP, "1 / 0\n", "later = True")
-    opened = open_in_lab(open_page, lab, "marks", kernel=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "marks", kernel=True)
+    page = tested_page.page
     wait_for_kernel(page)
     explain(page, "all")
     step = cell(page, 1)
@@ -118,13 +118,13 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     expect(step.locator(".jp-GraphBreakMark-cut")).to_have_text("y.sum() > 3")
     expect(step.locator(".jp-GraphBreakMark-note", has_text="✂1 Branch on a tensor's value")).to_be_visible()
     expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0)
-    opened.save_screenshot("marks-light")
+    tested_page.save_screenshot("marks-light")
 
     activate_cell(page, 1)
     start_command(page, "notebook:run-cell")
     expect(stale_marks(step)).not_to_have_count(0, timeout=30_000)
     assert lines_with_class(step, "jp-mod-stale") == lines_with_class(step, "jp-GraphBreakMark")
-    opened.save_screenshot("marks-stale")
+    tested_page.save_screenshot("marks-stale")
     explain(page)
     expect(stale_marks(page.locator(".jp-Notebook"))).to_have_count(0, timeout=30_000)
     expect(broken_marks(step)).to_have_count(1)
@@ -133,19 +133,19 @@ def test_cells_are_explained_without_changes(open_page: Open, lab: Lab) -> None:
     start_command(page, "notebook:clear-cell-output")
     for index in (0, 1):
         expect(cell(page, index).locator(".jp-GraphBreakMark, .jp-GraphBreakMark-gutter")).to_have_count(0)
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 @pytest.mark.exhaustive
 def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     lab.save("edit", two_breaks(), "x = 1")
-    opened = open_in_lab(open_page, lab, "edit")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "edit")
+    page = tested_page.page
     editor_cell = cell(page, 0)
     expect(broken_marks(editor_cell)).to_have_count(2)
     expect(cell(page, 1).locator(".jp-GraphBreakMark-gutter")).to_have_count(0)
     assert lines_with_class(editor_cell, "jp-mod-forbidden") == [8, 9, 10, 11, 12, 16]
-    opened.save_screenshot("marks-scopes")
+    tested_page.save_screenshot("marks-scopes")
 
     editor_cell.locator(".cm-line").first.click()
     page.keyboard.press("Home")
@@ -157,7 +157,7 @@ def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     page.keyboard.type("  # why")
     assert lines_with_class(editor_cell, "jp-mod-stale") == [15]
     expect(editor_cell.locator(".jp-GraphBreakMark-cut")).to_have_text("log_stats(x)")
-    opened.save_screenshot("marks-edited")
+    tested_page.save_screenshot("marks-edited")
     for _ in "  # why":
         page.keyboard.press("Backspace")
     expect(stale_marks(editor_cell)).to_have_count(0)
@@ -167,23 +167,23 @@ def test_marks_follow_edits(open_page: Open, lab: Lab) -> None:
     start_command(page, "jupyter-graphbreak:toggle-marks")
     expect(broken_marks(editor_cell)).to_have_count(2)
 
-    before = broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor")
+    light_colour = broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor")
     switch_theme(page, "JupyterLab Dark")
-    assert broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor") != before
-    opened.save_screenshot("marks-dark")
-    assert [*opened.errors, *opened.complaints] == []
+    assert broken_marks(editor_cell).first.evaluate("line => getComputedStyle(line).backgroundColor") != light_colour
+    tested_page.save_screenshot("marks-dark")
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     lab.save("both", *["x = 1\n" * 30] * 4, two_breaks())
-    opened = open_in_lab(open_page, lab, "both")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "both")
+    page = tested_page.page
     show_panel(page)
     row(page, "^Break 2, log_stats").click()
     editor_cell = cell(page, 4)
-    selected = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
-    expect(selected).to_have_text(re.compile(r"^ +log_stats\(x\)"))
-    expect(selected).to_be_in_viewport(ratio=1)
+    selected_line = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
+    expect(selected_line).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(selected_line).to_be_in_viewport(ratio=1)
     editor_cell.locator(".cm-announced").evaluate(RECORD_ANNOUNCEMENTS)
     line(editor_cell, "if score > 3").click()
     expect(row(page, "^Break 1, score > 3")).to_have_attribute("aria-selected", "true")
@@ -196,7 +196,7 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     hint = page.locator(".jp-GraphBreakMark-hint")
     expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     expect(hint).to_contain_text("Do: ")
-    opened.save_screenshot("marks-hint")
+    tested_page.save_screenshot("marks-hint")
     page.mouse.move(1, 1)
     expect(hint).to_have_count(0)
     # Even near the edge, the tooltip does not cover the panel.
@@ -205,14 +205,14 @@ def test_marks_and_panel_select_each_other(open_page: Open, lab: Lab) -> None:
     expect(hint).to_contain_text("Break 1: Branch on a tensor's value (GB0170)")
     edges = [right_edge(hint), right_edge(page.locator(".jp-WindowedPanel-outer"))]
     assert edges == sorted(edges)
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     """The lines that are in the report have their original numbers, and hostile text is never markup."""
-    lab.save("library", hostile())
-    opened = open_in_lab(open_page, lab, "library")
-    page = opened.page
+    lab.save("library", hostile_report())
+    tested_page = open_in_lab(open_page, lab, "library")
+    page = tested_page.page
     expect(broken_marks(cell(page, 0))).to_have_count(1)
     cell(page, 0).locator(".jp-GraphBreakMark-cut").first.hover()
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text(HOSTILE)
@@ -223,7 +223,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     expect(view.locator(".cm-lineNumbers .cm-gutterElement", has_text="6")).to_be_visible()
     expect(view.locator(".jp-GraphBreakSource-gap")).to_have_text("3 lines that are not in the report")
     assert view.locator(".cm-content").get_attribute("aria-readonly") == "true"
-    opened.save_screenshot("marks-source")
+    tested_page.save_screenshot("marks-source")
     assert page.evaluate("window.hacked") is None
     assert page.locator(":is(.jp-GraphBreakSource, .cm-editor) :is(img:not(.cm-widgetBuffer), script)").count() == 0
     start_command(page, "jupyter-graphbreak:open-source", cellId=cell_id, source="s2", line=5)
@@ -233,7 +233,7 @@ def test_a_librarys_source_opens_read_only(open_page: Open, lab: Lab) -> None:
     view.locator(".cm-content").focus()
     page.keyboard.press("F8")
     expect(cell(page, 0).locator(".cm-content")).to_be_focused()
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 @pytest.fixture
@@ -241,16 +241,16 @@ def kernel_without_the_package(lab: Lab) -> str:
     """Install a kernel in which the package cannot be imported, and return the kernel's name."""
     folder = lab.folder.parent / "share" / "kernels" / "bare"
     folder.mkdir(parents=True)
-    blocked = lab.folder.parent / "blocked"
-    (blocked / "jupyter_graphbreak").mkdir(parents=True)
-    (blocked / "jupyter_graphbreak" / "__init__.py").write_text(
+    package_folder = lab.folder.parent / "blocked"
+    (package_folder / "jupyter_graphbreak").mkdir(parents=True)
+    (package_folder / "jupyter_graphbreak" / "__init__.py").write_text(
         "raise ModuleNotFoundError(\"No module named 'jupyter_graphbreak'\", name='jupyter_graphbreak')"
     )
     kernel = {
         "argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": "Bare",
         "language": "python",
-        "env": {"PYTHONPATH": str(blocked)},
+        "env": {"PYTHONPATH": str(package_folder)},
     }
     (folder / "kernel.json").write_text(json.dumps(kernel))
     return "bare"
@@ -258,8 +258,8 @@ def kernel_without_the_package(lab: Lab) -> str:
 
 def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, kernel_without_the_package: str) -> None:
     lab.save("bare", "ran = 1", "%%bash\necho hi")
-    opened = open_in_lab(open_page, lab, "bare")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "bare")
+    page = tested_page.page
     page.evaluate(
         "name => jupyterapp.shell.currentWidget.sessionContext.changeKernel({ name })", kernel_without_the_package
     )
@@ -267,4 +267,4 @@ def test_a_cell_that_cannot_be_explained_is_not_run(open_page: Open, lab: Lab, k
     explain(page)
     expect_warning(page, 'The kernel "bare" does not have jupyter-graphbreak: run pip install')
     expect(cell(page, 0).locator(".jp-InputPrompt")).to_have_text("[ ]:")
-    assert opened.errors == []
+    assert tested_page.errors == []

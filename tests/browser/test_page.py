@@ -13,7 +13,15 @@ from playwright.sync_api import expect
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.results import Report
 from tests.browser.pages import first_paint_ms
-from tests.support.sample_reports import HOSTILE, SAVED, big, failed, hostile, no_breaks, two_breaks
+from tests.support.sample_reports import (
+    HOSTILE,
+    SAVED_REPORTS,
+    big_report,
+    failed_run,
+    hostile_report,
+    no_breaks,
+    two_breaks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,17 +31,19 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 SELECTED_CLASS = re.compile(r"\bgb-selected\b")
-WITH = re.compile(r"\bgb-with\b")
+HIGHLIGHTED_CLASS = re.compile(r"\bgb-with\b")
 
 
-def source_line(opened: PageUnderTest, number: int) -> Any:
+def source_line(tested_page: PageUnderTest, number: int) -> Any:
     """Return the line with this number in the first source."""
-    return opened.page.locator(f".gb-line[id$='l0-{number}']")
+    return tested_page.page.locator(f".gb-line[id$='l0-{number}']")
 
 
-def expand_all(opened: PageUnderTest) -> None:
+def expand_all(tested_page: PageUnderTest) -> None:
     """Expand all folded parts."""
-    opened.page.evaluate("document.querySelectorAll('.gb-main details').forEach(each => { each.open = true; })")
+    tested_page.page.evaluate(
+        "document.querySelectorAll('.gb-main details').forEach(details => { details.open = true; })"
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,17 +58,17 @@ def expand_all(opened: PageUnderTest) -> None:
     ],
 )
 def test_every_pane_is_accessible_in_both_themes(open_report: Open, name: str, scheme: str) -> None:
-    opened = open_report(SAVED[name](), scheme=scheme)
-    opened.save_screenshot(f"page-{name}-{scheme}")
-    tabs = opened.page.get_by_role("tab")
+    tested_page = open_report(SAVED_REPORTS[name](), scheme=scheme)
+    tested_page.save_screenshot(f"page-{name}-{scheme}")
+    tabs = tested_page.page.get_by_role("tab")
     for index in range(tabs.count()):
         tabs.nth(index).click()
-        pane = opened.page.get_by_role("tabpanel").filter(visible=True)
+        pane = tested_page.page.get_by_role("tabpanel").filter(visible=True)
         expect(pane).to_have_count(1)
-        expand_all(opened)
-        assert opened.serious_violations() == []
-        opened.save_screenshot(f"page-{name}-{scheme}-{tabs.nth(index).inner_text().split()[0].lower()}")
-    assert opened.errors == []
+        expand_all(tested_page)
+        assert tested_page.serious_violations() == []
+        tested_page.save_screenshot(f"page-{name}-{scheme}-{tabs.nth(index).inner_text().split()[0].lower()}")
+    assert tested_page.errors == []
 
 
 def test_the_themes_differ(open_report: Open) -> None:
@@ -74,16 +84,16 @@ def test_the_themes_differ(open_report: Open) -> None:
 
 
 def test_only_the_page_itself_is_loaded(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    opened.page.wait_for_timeout(300)
-    assert len(opened.requests) == 1
-    assert opened.requests[0].startswith("file:")
+    tested_page = open_report(two_breaks())
+    tested_page.page.wait_for_timeout(300)
+    assert len(tested_page.requests) == 1
+    assert tested_page.requests[0].startswith("file:")
 
 
 def test_two_breaks_are_visible_without_scrolling(open_report: Open) -> None:
     """At 1280 x 800 px, the summary, both breaks in the source, and the advice on both cards are visible."""
     page = open_report(two_breaks()).page
-    expected = [
+    parts = [
         page.locator(".gb-verdict"),
         page.locator(".gb-strip"),
         page.locator(".gb-note").nth(0),
@@ -91,14 +101,14 @@ def test_two_breaks_are_visible_without_scrolling(open_report: Open) -> None:
         page.locator(".gb-do").nth(0),
         page.locator(".gb-do").nth(1),
     ]
-    for label in expected:
-        expect(label).to_be_in_viewport(ratio=1)
+    for part in parts:
+        expect(part).to_be_in_viewport(ratio=1)
 
 
-def test_without_scripts_the_page_is_readable_and_links_work(open_report: Open) -> None:
-    opened = open_report(two_breaks(), scripts=False)
-    opened.save_screenshot("page-no-script")
-    page = opened.page
+def test_the_page_is_readable_and_its_links_work_without_scripts(open_report: Open) -> None:
+    tested_page = open_report(two_breaks(), scripts=False)
+    tested_page.save_screenshot("page-no-script")
+    page = tested_page.page
     expect(page.get_by_text("Breaks 2")).to_be_visible()
     expect(page.get_by_text("Graphs 4")).to_be_visible()
     expect(page.get_by_role("tab")).to_have_count(0)
@@ -110,11 +120,11 @@ def test_without_scripts_the_page_is_readable_and_links_work(open_report: Open) 
 
 
 def test_the_page_fits_its_width(open_report: Open) -> None:
-    opened = open_report(two_breaks())
+    tested_page = open_report(two_breaks())
     for width in (1280, 800, 480):
-        opened.page.set_viewport_size({"width": width, "height": 800})
-        opened.save_screenshot(f"page-{width}")
-        assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+        tested_page.page.set_viewport_size({"width": width, "height": 800})
+        tested_page.save_screenshot(f"page-{width}")
+        assert tested_page.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
 
 
 def test_a_long_name_pushes_nothing_out_of_view(open_report: Open) -> None:
@@ -136,38 +146,38 @@ def test_a_long_name_pushes_nothing_out_of_view(open_report: Open) -> None:
 
 
 def test_hostile_text_is_shown_and_never_executed(open_report: Open) -> None:
-    opened = open_report(hostile())
-    page = opened.page
+    tested_page = open_report(hostile_report())
+    page = tested_page.page
     for tab in page.get_by_role("tab").all():
         tab.click()
-        expand_all(opened)
+        expand_all(tested_page)
     for key in "npgbc?":
         page.keyboard.press(key)
     page.get_by_label("Filter the pane").fill("<img")
     page.wait_for_timeout(200)
-    opened.save_screenshot("page-hostile")
+    tested_page.save_screenshot("page-hostile")
     assert page.evaluate("window.hacked") is None
     assert page.locator(".graphbreak :is(img, script, iframe)").count() == 0
     assert HOSTILE in page.locator(".gb-head").inner_text()
     assert not page.locator("a[href^='javascript']").count()
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_selecting_a_break_highlights_its_line_its_resume_function_and_its_graph(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page = opened.page
+    tested_page = open_report(two_breaks())
+    page = tested_page.page
     page.locator(".gb-strip .gb-tick a", has_text="✂1").click()
     expect(page.locator(".gb-item", has_text="Branch on a tensor's value")).to_have_class(SELECTED_CLASS)
     expect(page.locator(".gb-strip .gb-tick a", has_text="✂1")).to_have_class(SELECTED_CLASS)
-    expect(source_line(opened, 14)).to_have_class(WITH)
-    expect(source_line(opened, 15)).to_have_class(WITH)  # where it resumes
-    expect(source_line(opened, 22)).to_have_class(WITH)  # the call that leads to it
-    expect(source_line(opened, 5)).not_to_have_class(WITH)
-    expect(page.locator(".gb-strip a", has_text=re.compile("^B"))).to_have_class(WITH)
+    expect(source_line(tested_page, 14)).to_have_class(HIGHLIGHTED_CLASS)
+    expect(source_line(tested_page, 15)).to_have_class(HIGHLIGHTED_CLASS)  # where it resumes
+    expect(source_line(tested_page, 22)).to_have_class(HIGHLIGHTED_CLASS)  # the call that leads to it
+    expect(source_line(tested_page, 5)).not_to_have_class(HIGHLIGHTED_CLASS)
+    expect(page.locator(".gb-strip a", has_text=re.compile("^B"))).to_have_class(HIGHLIGHTED_CLASS)
     expect(page.get_by_role("status")).to_contain_text("Branch on a tensor's value GB0170 score > 3 line 14")
-    opened.save_screenshot("page-selected-break")
+    tested_page.save_screenshot("page-selected-break")
     page.get_by_role("tab", name="Details").click()
-    expect(page.get_by_role("row", name="line 15 in step")).to_have_class(WITH)
+    expect(page.get_by_role("row", name="line 15 in step")).to_have_class(HIGHLIGHTED_CLASS)
 
 
 @pytest.mark.exhaustive
@@ -175,11 +185,11 @@ def test_a_double_click_closes_a_card_and_selecting_text_does_not(open_report: O
     page = open_report(two_breaks()).page
     card = page.locator(".gb-item", has_text="Branch on a tensor's value").locator("> details")
     head = card.locator("> summary")
-    was_open = card.evaluate("card => card.open")
+    is_open = card.evaluate("card => card.open")
     for clicks in (2, 1, 2, 1):
         head.click(click_count=clicks, delay=10)
-        was_open ^= clicks == 1
-        assert card.evaluate("card => card.open") is was_open
+        is_open ^= clicks == 1
+        assert card.evaluate("card => card.open") is is_open
         page.wait_for_timeout(700)  # so that the next click is not part of a double click
     box = head.locator("strong").bounding_box()
     assert box is not None
@@ -188,58 +198,58 @@ def test_a_double_click_closes_a_card_and_selecting_text_does_not(open_report: O
     page.mouse.move(box["x"] + box["width"] - 1, box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()
     assert page.evaluate("String(getSelection())").strip() != ""
-    assert card.evaluate("card => card.open") is was_open
+    assert card.evaluate("card => card.open") is is_open
 
 
 def test_selecting_a_line_shows_its_operations_and_an_operation_its_line(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page = opened.page
-    source_line(opened, 12).locator("code").click()
+    tested_page = open_report(two_breaks())
+    page = tested_page.page
+    source_line(tested_page, 12).locator("code").click()
     expect(page.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("row", name="Tensor.abs")).to_be_visible()
-    expect(page.get_by_role("row", name="Tensor.abs")).to_have_class(WITH)
-    expect(page.get_by_role("row", name="torch.matmul")).not_to_have_class(WITH)
-    expect(page.locator(".gb-strip a", has_text=re.compile("^A"))).to_have_class(WITH)
-    opened.save_screenshot("page-selected-line")
+    expect(page.get_by_role("row", name="Tensor.abs")).to_have_class(HIGHLIGHTED_CLASS)
+    expect(page.get_by_role("row", name="torch.matmul")).not_to_have_class(HIGHLIGHTED_CLASS)
+    expect(page.locator(".gb-strip a", has_text=re.compile("^A"))).to_have_class(HIGHLIGHTED_CLASS)
+    tested_page.save_screenshot("page-selected-line")
     page.get_by_role("row", name="torch.matmul").get_by_role("cell").nth(1).click()
-    expect(source_line(opened, 11)).to_have_class(SELECTED_CLASS)
+    expect(source_line(tested_page, 11)).to_have_class(SELECTED_CLASS)
 
 
 def test_selecting_a_graph_highlights_all_its_lines(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    opened.page.locator(".gb-strip a", has_text=re.compile("^A")).click()
+    tested_page = open_report(two_breaks())
+    tested_page.page.locator(".gb-strip a", has_text=re.compile("^A")).click()
     for number in (11, 12, 14):
-        expect(source_line(opened, number)).to_have_class(WITH)
-    expect(source_line(opened, 15)).not_to_have_class(WITH)
-    expect(opened.page.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
+        expect(source_line(tested_page, number)).to_have_class(HIGHLIGHTED_CLASS)
+    expect(source_line(tested_page, 15)).not_to_have_class(HIGHLIGHTED_CLASS)
+    expect(tested_page.page.get_by_role("tab", name="Graphs")).to_have_attribute("aria-selected", "true")
 
 
 def test_selecting_a_scope_highlights_its_lines(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page = opened.page
+    tested_page = open_report(two_breaks())
+    page = tested_page.page
     page.get_by_role("tab", name="Details").click()
     page.get_by_role("row", name="line 13").get_by_role("cell").first.click()
-    expect(source_line(opened, 14)).to_have_class(WITH)
-    expect(source_line(opened, 12)).not_to_have_class(WITH)
+    expect(source_line(tested_page, 14)).to_have_class(HIGHLIGHTED_CLASS)
+    expect(source_line(tested_page, 12)).not_to_have_class(HIGHLIGHTED_CLASS)
 
 
 def test_keys_move_between_breaks(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page, press = opened.page, opened.page.keyboard.press
+    tested_page = open_report(two_breaks())
+    page, press = tested_page.page, tested_page.page.keyboard.press
     press("n")
-    expect(source_line(opened, 14)).to_have_class(WITH)
+    expect(source_line(tested_page, 14)).to_have_class(HIGHLIGHTED_CLASS)
     expect(page.locator(".gb-item").nth(0).locator("summary").first).to_be_focused()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     press("n")
-    expect(source_line(opened, 5)).to_have_class(WITH)
+    expect(source_line(tested_page, 5)).to_have_class(HIGHLIGHTED_CLASS)
     press("n")  # wraps around
-    expect(source_line(opened, 14)).to_have_class(WITH)
+    expect(source_line(tested_page, 14)).to_have_class(HIGHLIGHTED_CLASS)
     press("p")
-    expect(source_line(opened, 5)).to_have_class(WITH)
+    expect(source_line(tested_page, 5)).to_have_class(HIGHLIGHTED_CLASS)
     press("Shift+F8")
-    expect(source_line(opened, 14)).to_have_class(WITH)
+    expect(source_line(tested_page, 14)).to_have_class(HIGHLIGHTED_CLASS)
     press("F8")
-    expect(source_line(opened, 5)).to_have_class(WITH)
+    expect(source_line(tested_page, 5)).to_have_class(HIGHLIGHTED_CLASS)
     card = page.locator(".gb-item").nth(1).locator("details").first
     press("o")
     expect(card).not_to_have_attribute("open", "")
@@ -266,22 +276,22 @@ def test_keys_move_between_breaks(open_report: Open) -> None:
     assert page.evaluate("document.activeElement === document.body")
     press("?")
     expect(page.get_by_text("next, previous break")).to_be_visible()
-    opened.save_screenshot("page-keys")
+    tested_page.save_screenshot("page-keys")
     press("Escape")
     expect(page.get_by_text("next, previous break")).not_to_be_visible()
 
 
 def test_arrow_keys_select_lines(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    opened.page.get_by_role("region", name="Lines of Cell In[7]").focus()
-    opened.page.keyboard.press("ArrowDown")
-    opened.page.keyboard.press("ArrowDown")
-    expect(opened.page.locator(".gb-line.gb-selected")).to_have_count(1)
-    expect(opened.page.get_by_role("region", name="Lines of Cell In[7]")).to_be_focused()
+    tested_page = open_report(two_breaks())
+    tested_page.page.get_by_role("region", name="Lines of Cell In[7]").focus()
+    tested_page.page.keyboard.press("ArrowDown")
+    tested_page.page.keyboard.press("ArrowDown")
+    expect(tested_page.page.locator(".gb-line.gb-selected")).to_have_count(1)
+    expect(tested_page.page.get_by_role("region", name="Lines of Cell In[7]")).to_be_focused()
 
 
 def test_a_report_is_copied_as_text_and_as_json(open_report: Open) -> None:
-    report = hostile()
+    report = hostile_report()
     page = open_report(report).page
     page.keyboard.press("c")
     expect(page.get_by_role("status")).to_have_text("Copied as text")
@@ -291,22 +301,22 @@ def test_a_report_is_copied_as_text_and_as_json(open_report: Open) -> None:
     assert Report.from_json(page.evaluate("navigator.clipboard.readText()")) == report
 
 
-def test_keyboard_navigation_without_breaks_and_after_a_failed_run(open_report: Open) -> None:
+def test_the_n_key_reports_that_there_are_no_breaks_and_selects_the_break_of_a_failed_run(open_report: Open) -> None:
     page = open_report(no_breaks()).page
     page.keyboard.press("n")
     expect(page.get_by_role("status")).to_have_text("No breaks")
-    opened = open_report(failed())
-    opened.page.keyboard.press("n")
-    expect(source_line(opened, 5)).to_have_class(WITH)
+    tested_page = open_report(failed_run())
+    tested_page.page.keyboard.press("n")
+    expect(source_line(tested_page, 5)).to_have_class(HIGHLIGHTED_CLASS)
 
 
-def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
+def test_a_page_with_a_thousand_breaks_paints_and_filters_quickly(open_report: Open) -> None:
     """The page paints within a second and filters within 100 ms, and its filter leads to the last break."""
-    opened = open_report(big())
-    page = opened.page
-    paint = first_paint_ms(page)
-    assert paint < 1000
-    opened.save_screenshot("page-big")
+    tested_page = open_report(big_report())
+    page = tested_page.page
+    paint_ms = first_paint_ms(page)
+    assert paint_ms < 1000
+    tested_page.save_screenshot("page-big")
     page.get_by_text("1000 locations").click()
     page.get_by_role("button", name="Show 50 of 990 more").click()
     expect(page.locator(".gb-item[id*='b']").filter(visible=True)).to_have_count(60)
@@ -340,12 +350,12 @@ def test_a_thousand_breaks_are_usable(open_report: Open) -> None:
     page.get_by_role("tab", name="Graphs").click()
     filter_box.fill("mul_500_7")
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(1)
-    opened.save_screenshot("page-big-filtered")
-    assert opened.errors == []
+    tested_page.save_screenshot("page-big-filtered")
+    assert tested_page.errors == []
 
 
 def test_the_rest_of_a_graphs_code_receives_the_focus_of_its_button(open_report: Open) -> None:
-    page = open_report(big(breaks=1, ops=20)).page
+    page = open_report(big_report(breaks=1, ops=20)).page
     page.locator(".gb-strip a").first.click()
     code = page.locator("[data-pane=graphs] .gb-more").first
     code.locator("summary").click()
@@ -354,15 +364,15 @@ def test_the_rest_of_a_graphs_code_receives_the_focus_of_its_button(open_report:
 
 
 def test_all_operations_of_a_large_graph_can_be_shown(open_report: Open) -> None:
-    opened = open_report(big(breaks=1, ops=10_000))
-    page = opened.page
+    tested_page = open_report(big_report(breaks=1, ops=10_000))
+    page = tested_page.page
     page.locator(".gb-strip a").first.click()
     page.get_by_role("button", name="Show 500 of 9995 more").click()
     expect(page.locator("tbody tr").filter(visible=True)).to_have_count(505)
     expect(page.locator("tbody tr").nth(5).get_by_role("link")).to_be_focused()
     page.get_by_label("Filter the pane").fill("mul_0_9999")
     expect(page.get_by_role("row", name="mul_0_9999")).to_be_visible()
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_page_contains_the_report_for_other_programs(open_report: Open) -> None:

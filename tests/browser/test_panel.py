@@ -21,7 +21,7 @@ from tests.browser.pages import (
     wait_for_notebook,
 )
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import HOSTILE, failed, hostile, no_breaks, remedies, two_breaks
+from tests.support.sample_reports import HOSTILE, failed_run, hostile_report, no_breaks, remedies, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,11 +95,11 @@ def edit_notebook(page: Page, script: str) -> None:
 
 @pytest.mark.exhaustive
 def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab: Lab) -> None:
-    lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed(), "x = 1")
+    lab.save("first", "%load_ext jupyter_graphbreak", two_breaks(), failed_run(), "x = 1")
     lab.save("second", no_breaks())
     lab.save("third", "x = 1")
-    opened = open_in_lab(open_page, lab, "first", fresh=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "first", is_fresh=True)
+    page = tested_page.page
     show_panel(page)
     runs = rows(page, 1)
     expect(runs).to_have_count(2)
@@ -112,8 +112,8 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     reason = r"Branch on a tensor's value \(GB0170\)"
     expect(row(page, rf"^Break 1, score > 3, {reason} · line 14 · resumes at 15 \(B\) · in step$")).to_be_visible()
     expect(tab(page)).to_contain_text("3")
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
-    opened.save_screenshot("panel-light")
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
+    tested_page.save_screenshot("panel-light")
 
     show_notebook(page, "second")
     expect(runs).to_have_count(1)
@@ -122,8 +122,8 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     show_notebook(page, "third")
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
     expect(panel(page).get_by_text("%%compile_explain")).to_be_visible()
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
-    opened.save_screenshot("panel-empty")
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
+    tested_page.save_screenshot("panel-empty")
     show_notebook(page, "first")
     expect(runs).to_have_count(2)
 
@@ -146,17 +146,17 @@ def test_the_panel_follows_three_notebooks_and_their_cells(open_page: Open, lab:
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
     edit_notebook(page, "notebook.deleteCell(2);")
     expect(panel(page).get_by_text("No reports yet")).to_be_visible()
-    assert {error.partition("\n")[0] for error in [*opened.errors, *opened.complaints]} <= LAB_ERRORS
+    assert {error.partition("\n")[0] for error in [*tested_page.errors, *tested_page.complaints]} <= LAB_ERRORS
 
 
 @pytest.mark.exhaustive
 def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(open_page: Open, lab: Lab) -> None:
-    lab.save("reload", two_breaks(), failed())
-    opened = open_in_lab(open_page, lab, "reload", fresh=True)
-    page = opened.page
+    lab.save("reload", two_breaks(), failed_run())
+    tested_page = open_in_lab(open_page, lab, "reload", is_fresh=True)
+    page = tested_page.page
     show_panel(page)
     expect(rows(page, 1)).to_have_count(2)
-    before = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
+    light_colour = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
     switch_theme(page, "JupyterLab Dark")
     page.evaluate("jupyterapp.restored")
     # The layout is saved with a delay.
@@ -167,19 +167,19 @@ def test_the_panel_is_restored_after_a_reload_and_readable_in_the_dark_theme(ope
     expect(rows(page, 1)).to_have_count(2)
     for name in ("Graphs", "Eager", "Scopes", "Recompiled functions", "Notes"):
         row(page, f"^{name}, ").click()
-    opened.save_screenshot("panel-dark")
-    after = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
-    assert after != before
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    tested_page.save_screenshot("panel-dark")
+    dark_colour = page.evaluate("getComputedStyle(document.querySelector('.jp-GraphBreakPanel')).backgroundColor")
+    assert dark_colour != light_colour
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
     switch_theme(page, "JupyterLab Light")
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
-    assert [*opened.errors, *opened.complaints] == []
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
-def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
-    lab.save("keys", "x = 1", two_breaks(), failed())
-    opened = open_in_lab(open_page, lab, "keys")
-    page = opened.page
+def test_the_panel_is_usable_with_the_keyboard(open_page: Open, lab: Lab) -> None:
+    lab.save("keys", "x = 1", two_breaks(), failed_run())
+    tested_page = open_in_lab(open_page, lab, "keys")
+    page = tested_page.page
     keys = page.keyboard
     keys.press("Alt+g")
     expect(rows(page).first).to_be_focused()
@@ -200,18 +200,18 @@ def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
 
     # Typing filters; Escape first clears the filter and then leaves it.
     keys.type("score")
-    box = panel(page).get_by_role("searchbox", name="Filter by text")
-    expect(box).to_be_focused()
+    filter_box = panel(page).get_by_role("searchbox", name="Filter by text")
+    expect(filter_box).to_be_focused()
     expect(panel(page).get_by_role("status")).to_have_text("1 found")
     expect(rows(page)).to_have_count(2)
-    below = panel(page).get_by_role("tree").bounding_box()
-    assert below is not None
-    page.mouse.click(below["x"] + below["width"] / 2, below["y"] + below["height"] - 5)
+    tree_box = panel(page).get_by_role("tree").bounding_box()
+    assert tree_box is not None
+    page.mouse.click(tree_box["x"] + tree_box["width"] / 2, tree_box["y"] + tree_box["height"] - 5)
     expect(row(page, "^Break 1, score > 3")).to_be_focused()
     keys.type("y")
     expect(panel(page).get_by_role("status")).to_have_text("Nothing matches")
     keys.press("Escape")
-    expect(box).to_have_value("")
+    expect(filter_box).to_have_value("")
     keys.press("ArrowDown")
     expect(row(page, "^Break 1, score > 3")).to_be_focused()
 
@@ -229,14 +229,14 @@ def test_arrow_keys_move_between_rows(open_page: Open, lab: Lab) -> None:
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 1")
     keys.press("Shift+F8")
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCellIndex === 2")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_panel_keeps_the_focus(open_page: Open, lab: Lab) -> None:
     """A notebook may be activated after the panel was shown, and the report with the focus may be deleted."""
-    lab.save("focus", "x = 1", failed())
-    opened = open_in_lab(open_page, lab, "focus")
-    page = opened.page
+    lab.save("focus", "x = 1", failed_run())
+    tested_page = open_in_lab(open_page, lab, "focus")
+    page = tested_page.page
     page.evaluate(
         "jupyterapp.commands.execute('jupyter-graphbreak:show-panel')"
         ".then(() => jupyterapp.shell.currentWidget.content.activate())"
@@ -244,14 +244,14 @@ def test_the_panel_keeps_the_focus(open_page: Open, lab: Lab) -> None:
     expect(rows(page).first).to_be_focused()
     edit_notebook(page, "notebook.deleteCell(1);")
     expect(panel(page).get_by_role("button", name="Explain the active cell")).to_be_focused()
-    assert {error.partition("\n")[0] for error in opened.errors} <= LAB_ERRORS
+    assert {error.partition("\n")[0] for error in tested_page.errors} <= LAB_ERRORS
 
 
 @pytest.mark.exhaustive
 def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     lab.save("kinds", two_breaks())
-    opened = open_in_lab(open_page, lab, "kinds", fresh=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "kinds", is_fresh=True)
+    page = tested_page.page
     show_panel(page)
     breaks = panel(page).get_by_role("treeitem", name=re.compile("^Break "))
     expect(breaks).to_have_count(2)
@@ -279,26 +279,26 @@ def test_sections_can_be_hidden_and_sorted(open_page: Open, lab: Lab) -> None:
     expect(breaks).to_have_count(2)
     start_command(page, "settingeditor:open", query="Graph Breaks")
     expect(page.get_by_text("Order in the panel")).to_be_visible()
-    opened.save_screenshot("panel-settings")
+    tested_page.save_screenshot("panel-settings")
     page.locator(".jp-SettingsPanel select").select_option("By line")
     expect(sort).to_have_value("line")
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 @pytest.mark.exhaustive
 def test_a_distant_line_is_scrolled_to_in_every_rendering_mode(open_page: Open, lab: Lab) -> None:
-    lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed())
+    lab.save("long", *(f"x = {number}\n" * 8 for number in range(30)), two_breaks(), *["y = 1"] * 10, failed_run())
     setting = lab.send_request(f"lab/api/settings/{NOTEBOOK_PLUGIN}")["schema"]["properties"]["windowingMode"]
     for mode in setting.get("enum") or [option["const"] for option in setting["oneOf"]]:
-        opened = open_in_lab(open_page, lab, "long", fresh=True, windowing=mode)
-        page = opened.page
+        tested_page = open_in_lab(open_page, lab, "long", is_fresh=True, windowing=mode)
+        page = tested_page.page
         show_panel(page)
         for name, code in (("^Break 1, score", "if score > 3:"), ("^Break 1, torch", "torch._dynamo.graph_break()")):
             row(page, name).click()
             # A note next to a line may contain the same text, so match the start of the line.
             line = page.locator(".jp-Notebook .cm-line", has_text=re.compile(rf"^\s*{re.escape(code)}")).first
             expect(line).to_be_in_viewport(ratio=0.9, timeout=20_000)
-        assert opened.errors == []
+        assert tested_page.errors == []
 
 
 def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) -> None:
@@ -309,24 +309,24 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
         cell_with_data.outputs[0].data = {mime: data, "text/plain": "as text"}
         return cell_with_data
 
-    good = two_breaks().to_dict()
-    damaged = json.loads(json.dumps(good))
-    damaged["breaks"][0]["location"]["source"] = "s99"
-    damaged["graphs"][0]["frame"] = "gone"
-    damaged["breaks"][1]["resumes"] = ["none such"]
+    good_report = two_breaks().to_dict()
+    damaged_report = json.loads(json.dumps(good_report))
+    damaged_report["breaks"][0]["location"]["source"] = "s99"
+    damaged_report["graphs"][0]["frame"] = "gone"
+    damaged_report["breaks"][1]["resumes"] = ["none such"]
     lab.save(
         "elsewhere",
         cell("{broken"),
         cell(None),
-        cell(good | {"breaks": {"not": "a list"}}),
-        cell(good | {"schema_version": "2.0"}),
+        cell(good_report | {"breaks": {"not": "a list"}}),
+        cell(good_report | {"schema_version": "2.0"}),
         cell({"anything": 1}, "application/vnd.graphbreak.report.v2+json"),
         cell({"status": "ok", "device": {"requested": "auto", "used": "cpu"}, "torch": "1.13"}),
-        cell(damaged),
-        hostile(),
+        cell(damaged_report),
+        hostile_report(),
     )
-    opened = open_in_lab(open_page, lab, "elsewhere")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "elsewhere")
+    page = tested_page.page
     show_panel(page)
     runs = rows(page, 1)
     expect(runs).to_have_count(8)
@@ -343,20 +343,22 @@ def test_unreadable_reports_are_named_and_do_no_harm(open_page: Open, lab: Lab) 
     assert HOSTILE in panel(page).inner_text()
     assert page.evaluate("window.hacked") is None
     assert panel(page).locator("img, script").count() == 0
-    opened.save_screenshot("panel-elsewhere")
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
-    assert [*opened.errors, *opened.complaints] == []
+    tested_page.save_screenshot("panel-elsewhere")
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 @pytest.mark.exhaustive
 def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
-    after = two_breaks()
-    slower = msgspec.structs.replace(after.timing, compile_s=1.58)
-    before = msgspec.structs.replace(after, timing=slower, breaks=[*failed().breaks, *after.breaks[1:]])
-    after = msgspec.structs.replace(after, changes=before.diff(after))
-    lab.save("compare", after, no_breaks())
-    opened = open_in_lab(open_page, lab, "compare", fresh=True)
-    page = opened.page
+    report = two_breaks()
+    slower_timing = msgspec.structs.replace(report.timing, compile_s=1.58)
+    earlier_report = msgspec.structs.replace(
+        report, timing=slower_timing, breaks=[*failed_run().breaks, *report.breaks[1:]]
+    )
+    report = msgspec.structs.replace(report, changes=earlier_report.diff(report))
+    lab.save("compare", report, no_breaks())
+    tested_page = open_in_lab(open_page, lab, "compare", is_fresh=True)
+    page = tested_page.page
     start_command(page, "jupyter-graphbreak:compare")
     expect(rows(page, 1).first).to_contain_text("Since the last run: 1 break gone, 1 new")
     figures = row(page, r"breaks 2, graphs 4, .*compiling 1\.58 s → 0\.79 s")
@@ -364,7 +366,7 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     expect(row(page, r"torch\._dynamo\.graph_break\(\), gone")).to_be_visible()
     row(page, "score > 3, new").click()
     page.wait_for_function("jupyterapp.shell.currentWidget.content.activeCell.editor.getCursorPosition().line === 13")
-    opened.save_screenshot("panel-compare")
+    tested_page.save_screenshot("panel-compare")
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
     start_command(page, "jupyter-graphbreak:compare")
     expect(panel(page).get_by_role("status")).to_have_text(
@@ -374,13 +376,13 @@ def test_two_runs_are_compared(open_page: Open, lab: Lab) -> None:
     row(page, r"^Cell \[1\]").click(button="right")
     page.get_by_role("menuitem", name="Copy Graph Break Report").click()
     page.wait_for_function("navigator.clipboard.readText().then(text => text.startsWith('2 breaks'))")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 @pytest.mark.exhaustive
 def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> None:
     lab.save("closed", "%load_ext jupyter_graphbreak", CELL)
-    page = open_in_lab(open_page, lab, "closed", fresh=True).page
+    page = open_in_lab(open_page, lab, "closed", is_fresh=True).page
     lab.store_settings("jupyter-graphbreak:plugin", {"open": False})
     page.reload()
     wait_for_notebook(page)
@@ -393,31 +395,31 @@ def test_a_setting_keeps_the_panel_from_opening(open_page: Open, lab: Lab) -> No
 
 def test_the_result_of_an_edit_is_at_the_top(open_page: Open, lab: Lab) -> None:
     report = remedies()
-    first = report.remedies[0]  # type: ignore[index]
-    own = msgspec.structs.replace(first, family="own", title="Your edit", verdict="works")
-    lab.save("own-edit", msgspec.structs.replace(report, remedies=[own]), no_breaks())
-    opened = open_in_lab(open_page, lab, "own-edit")
-    page = opened.page
+    remedy = report.remedies[0]  # type: ignore[index]
+    own_edit = msgspec.structs.replace(remedy, family="own", title="Your edit", verdict="works")
+    lab.save("own-edit", msgspec.structs.replace(report, remedies=[own_edit]), no_breaks())
+    tested_page = open_in_lab(open_page, lab, "own-edit")
+    page = tested_page.page
     show_panel(page)
     result = panel(page).get_by_text("Your edit: same results, removes break 1")
     expect(result).to_be_visible()
     assert result.bounding_box()["y"] < rows(page).first.bounding_box()["y"]  # type: ignore[index]
-    opened.save_screenshot("panel-own-edit")
-    assert opened.serious_violations(".jp-GraphBreakPanel") == []
+    tested_page.save_screenshot("panel-own-edit")
+    assert tested_page.serious_violations(".jp-GraphBreakPanel") == []
 
 
 @pytest.mark.slow
 def test_the_panel_stays_correct_until_the_end_of_its_kernel(open_page: Open, lab: Lab) -> None:
     """The panel opens once, without taking the focus, and stays correct through runs, a restart and a shutdown."""
     lab.save("kernel", "%load_ext jupyter_graphbreak", "%%compile_explain\nimport torch\ntorch.ones(2) + 1", CELL)
-    opened = open_in_lab(open_page, lab, "kernel", fresh=True)
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "kernel", is_fresh=True)
+    page = tested_page.page
     run_all(page)
     expect(page.locator(".graphbreak.gb-live")).to_have_count(2, timeout=60_000)
     expect(panel(page)).to_be_visible()
-    last = rows(page, 1).last
-    expect(last).to_contain_text("step")
-    expect(last).to_contain_text("1 break, line ")
+    last_run = rows(page, 1).last
+    expect(last_run).to_contain_text("step")
+    expect(last_run).to_contain_text("1 break, line ")
     expect(tab(page)).to_contain_text("1")
     assert page.evaluate("!document.activeElement.closest('.jp-GraphBreakPanel')")
 
@@ -432,24 +434,24 @@ def test_the_panel_stays_correct_until_the_end_of_its_kernel(open_page: Open, la
         page, "notebook.cells[2].setSource(notebook.cells[2].getSource().replace('    print(\"mean\")\\n', ''));"
     )
     run_all(page)
-    expect(last).to_contain_text("No breaks: one graph. Since the last run: 1 break gone", timeout=60_000)
+    expect(last_run).to_contain_text("No breaks: one graph. Since the last run: 1 break gone", timeout=60_000)
 
     start_command(page, "notebook:restart-kernel")
     page.get_by_role("button", name="Confirm Kernel Restart").click()
     wait_for_kernel(page)
-    expect(last).to_contain_text("Since the last run: 1 break gone")
+    expect(last_run).to_contain_text("Since the last run: 1 break gone")
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     lab.stop_kernels()
     page.wait_for_function("!jupyterapp.shell.currentWidget.sessionContext.session?.kernel")
-    expect(last).to_contain_text("Since the last run: 1 break gone")
-    assert opened.errors == []
+    expect(last_run).to_contain_text("Since the last run: 1 break gone")
+    assert tested_page.errors == []
 
 
 def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> None:
     # A program that only prints its arguments stands in for Python, because compiling the probes takes seconds.
-    lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed())
-    opened = open_in_lab(open_page, lab, "no-compiler", kernel=True)
-    page = opened.page
+    lab.save("no-compiler", "import sys\nsys.executable = '/bin/echo'", failed_run())
+    tested_page = open_in_lab(open_page, lab, "no-compiler", kernel=True)
+    page = tested_page.page
     show_panel(page)
     wait_for_kernel(page)
     page.evaluate("jupyterapp.shell.currentWidget.content.activeCellIndex = 0")
@@ -458,9 +460,9 @@ def test_the_installation_is_checked_on_request(open_page: Open, lab: Lab) -> No
     page.get_by_role("button", name="Can PyTorch compile here?").click()
     dialog = page.get_by_role("dialog").filter(has_text="Can PyTorch compile here?")
     expect(dialog.get_by_role("status")).to_have_text("-m jupyter_graphbreak doctor\n")
-    assert opened.serious_violations(".jp-Dialog") == []
+    assert tested_page.serious_violations(".jp-Dialog") == []
     dialog.get_by_role("button", name="Close").click()
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_the_extension_is_enabled_and_compatible(lab: Lab) -> None:

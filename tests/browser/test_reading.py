@@ -14,7 +14,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import menu_button, open_in_lab, run_all, start_command, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
-from tests.support.sample_reports import big, everything, failed, two_breaks
+from tests.support.sample_reports import big_report, everything, failed_run, two_breaks
 from tests.unit.views.test_words import library_report
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def toggle(page: Page, card: Any, key: str) -> None:
 
 
 def test_a_card_opens_and_closes(open_report: Open) -> None:
-    page = open_report(big(breaks=10, ops=40)).page
+    page = open_report(big_report(breaks=10, ops=40)).page
     for kind in "bg":
         page.get_by_role("tab", name="Breaks" if kind == "b" else "Graphs").click()
         card = page.locator(f".gb-item[id$='-{kind}2'] > details")
@@ -69,13 +69,13 @@ def test_a_card_opens_and_closes(open_report: Open) -> None:
             expect(card, key).not_to_have_attribute("open", "")
 
 
-def test_each_part_is_one_tab_stop_with_arrow_keys(open_report: Open) -> None:
+def test_a_report_has_few_tab_stops_and_arrow_keys_move_within_them(open_report: Open) -> None:
     page = open_report(two_breaks()).page
     page.wait_for_timeout(300)
-    stops = page.evaluate(
+    tab_stop_count = page.evaluate(
         "Array.from(document.querySelectorAll('.graphbreak *')).filter(e => e.tabIndex >= 0 && e.offsetParent).length"
     )
-    assert stops <= 8
+    assert tab_stop_count <= 8
     boxes = page.locator(".gb-strip a")
     boxes.first.focus()
     page.keyboard.press("ArrowRight")
@@ -90,16 +90,16 @@ def test_arrow_keys_skip_folded_parts(open_report: Open) -> None:
     card.locator("summary").first.focus()
     page.keyboard.press("Enter")
     page.wait_for_timeout(300)
-    last = card.get_by_role("button", name="Copy as Markdown")
+    last_button = card.get_by_role("button", name="Copy as Markdown")
     for _ in range(20):
         page.keyboard.press("ArrowDown")
-        if last.evaluate("button => button === document.activeElement"):
+        if last_button.evaluate("button => button === document.activeElement"):
             break
-    expect(last).to_be_focused()
+    expect(last_button).to_be_focused()
 
 
 def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
-    report = big(breaks=60, ops=60)
+    report = big_report(breaks=60, ops=60)
     page = open_report(report).page
     for number in range(1, 12):
         page.keyboard.press("n")
@@ -108,8 +108,8 @@ def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
         expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_be_in_viewport(ratio=1)
 
 
-def test_a_report_adds_no_landmarks_to_the_page(open_report: Open) -> None:
-    page = open_report(failed()).page
+def test_a_report_adds_no_landmarks_and_its_texts_can_be_focused(open_report: Open) -> None:
+    page = open_report(failed_run()).page
     assert page.locator("header, footer").count() == 0
     assert page.locator("pre.gb-text:not([tabindex])").count() == 0
 
@@ -136,21 +136,21 @@ def test_the_text_size_follows_jupyterlab(open_report: Open) -> None:
     assert float(page.evaluate(size.format(".gb-place")).removesuffix("px")) > 15
 
 
-def test_with_forced_colours_one_tab_looks_selected(open_report: Open) -> None:
-    opened = open_report(two_breaks())
-    page = opened.page
+def test_one_tab_looks_selected_with_forced_colours(open_report: Open) -> None:
+    tested_page = open_report(two_breaks())
+    page = tested_page.page
     page.emulate_media(forced_colors="active")
     colours = page.get_by_role("tab").evaluate_all("tabs => tabs.map(tab => getComputedStyle(tab).borderBottomColor)")
     assert colours[0] not in colours[1:]
     assert len(set(colours[1:])) == 1
-    opened.save_screenshot("page-forced-colours")
+    tested_page.save_screenshot("page-forced-colours")
 
 
 def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> None:
     report = library_report()
-    helpers = [msgspec.structs.replace(report.breaks[1], id=f"b{number}") for number in range(10, 14)]
-    order = [*report.order, *(helper.id for helper in helpers)]
-    report = msgspec.structs.replace(report, breaks=[*report.breaks, *helpers], order=order)
+    minor_breaks = [msgspec.structs.replace(report.breaks[1], id=f"b{number}") for number in range(10, 14)]
+    order = [*report.order, *(minor_break.id for minor_break in minor_breaks)]
+    report = msgspec.structs.replace(report, breaks=[*report.breaks, *minor_breaks], order=order)
     page = open_report(Report.of(report)).page
     expect(page.get_by_text("5 more breaks in libraries, none of which ends a graph")).to_be_visible()
     expect(page.locator(".gb-item[id$='-b3']")).to_be_hidden()
@@ -190,21 +190,21 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
     lab.save("safe", "x = 1", everything(), "y = 2")
     page = open_in_lab(open_page, lab, "safe", kernel=True).page
     trust(page)
-    before = cell_contents(page)
+    contents_before = cell_contents(page)
     report = page.locator(".graphbreak.gb-live")
     expect(report.get_by_role("button", name="Apply: Compatible remedies")).to_be_visible()
     wait_for_kernel(page)
     page.wait_for_timeout(1000)  # outputs are rendered again after they are trusted and a kernel is connected
     report.locator(".gb-break > details > summary").first.click()
     report.get_by_role("button", name="More ?").click()
-    kinds = report.evaluate(_NUMBER_KINDS)
-    assert kinds > 12
-    for kind in range(1, kinds + 1):
+    kind_count = report.evaluate(_NUMBER_KINDS)
+    assert kind_count > 12
+    for kind in range(1, kind_count + 1):
         for key in keys_for_element(kind):
             report.evaluate("(report, kind) => report.querySelector(`[data-probe='${kind}']`).focus()", kind)
             press(page, key)
         report.get_by_label("Filter the pane").fill("")  # keys typed into the filter hide items
-        assert cell_contents(page) == before, report.locator(f"[data-probe='{kind}']").evaluate(
+        assert cell_contents(page) == contents_before, report.locator(f"[data-probe='{kind}']").evaluate(
             "element => element.outerHTML"
         )
         expect(page.locator(".jp-Dialog")).to_have_count(0)
@@ -219,22 +219,22 @@ def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: L
 def test_no_key_pressed_in_an_untrusted_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
     lab.save("plain", "x = 1", two_breaks(), "y = 2")
     page = open_in_lab(open_page, lab, "plain", kernel=True).page
-    before = cell_contents(page)
+    contents_before = cell_contents(page)
     report = page.locator(".graphbreak")
     expect(page.locator(".gb-live")).to_have_count(0)
     for target in ("summary", "a"):
         report.locator(target).first.focus()
         for key in DANGEROUS_KEYS:
             press(page, key)
-        assert cell_contents(page) == before
+        assert cell_contents(page) == contents_before
     page.keyboard.press("Escape")
     expect(page.locator(".jp-Cell", has=page.locator(".graphbreak"))).to_be_focused()
 
 
 def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open, lab: Lab) -> None:
-    lab.save("gone", big(breaks=120, ops=240))
-    opened = open_in_lab(open_page, lab, "gone")
-    page = opened.page
+    lab.save("gone", big_report(breaks=120, ops=240))
+    tested_page = open_in_lab(open_page, lab, "gone")
+    page = tested_page.page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
     items = report.locator("[data-list=places-0] > .gb-item")
@@ -244,22 +244,22 @@ def test_an_output_contains_the_complete_report_without_a_kernel(open_page: Open
     page.evaluate("document.querySelector('[data-more=places-0] button').click()")
     expect(items).to_have_count(60)
     expect(items.first).to_have_attribute("data-kept", "yes")
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) -> None:
     lab.save("one", two_breaks())
-    opened = open_in_lab(open_page, lab, "one")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "one")
+    page = tested_page.page
     trust(page)
     show_panel(page)
     report = page.locator(".graphbreak.gb-live")
     editor_cell = cell(page, 0)
-    marked = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
+    marked_line = editor_cell.locator(".jp-GraphBreakMark.jp-mod-selected")
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
     # Select a break in the report.
     report.locator(".gb-item > details > summary").nth(1).click()
-    expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(marked_line).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     expect(row(page, "^Break 2, log_stats")).to_have_attribute("aria-selected", "true")
     # Select one in the cell.
     line(editor_cell, "if score > 3").click()
@@ -268,7 +268,7 @@ def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) ->
     # Select one in the panel.
     row(page, "^Break 2, log_stats").click()
     expect(report.locator(".gb-item[id$='-b2']")).to_have_class(SELECTED_CLASS)
-    expect(marked).to_have_text(re.compile(r"^ +log_stats\(x\)"))
+    expect(marked_line).to_have_text(re.compile(r"^ +log_stats\(x\)"))
     # Select one with the pointer, once this is enabled.
     start_command(page, "jupyter-graphbreak:follow-pointer")
     expect(menu_button(report, "Follow pointer")).to_have_attribute("aria-pressed", "true")
@@ -281,7 +281,7 @@ def test_report_panel_and_cell_share_one_selection(open_page: Open, lab: Lab) ->
     expect(report).not_to_have_class(re.compile(r"\bgb-column\b"))
     start_command(page, "jupyter-graphbreak:toggle-marks")  # restore the setting for other tests
     expect(report).to_have_class(re.compile(r"\bgb-column\b"))
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 def is_in_view(page: Page, selector: str) -> bool:
@@ -289,7 +289,7 @@ def is_in_view(page: Page, selector: str) -> bool:
     is_visible: bool = page.evaluate(
         """selector => {
             const { top, bottom } = document.querySelector('.jp-WindowedPanel-outer').getBoundingClientRect();
-            return Array.from(document.querySelectorAll(selector), each => each.getBoundingClientRect()).some(
+            return Array.from(document.querySelectorAll(selector), element => element.getBoundingClientRect()).some(
                 box => box.height > 0 && box.top >= top - 1 && box.bottom <= bottom + 1
             );
         }""",
@@ -322,7 +322,7 @@ def test_the_breaks_of_a_run_are_scrolled_into_view(open_page: Open, lab: Lab) -
 @pytest.mark.exhaustive
 def test_n_shows_row_and_line_of_every_break(open_page: Open, lab: Lab) -> None:
     """In a cell longer than the window, cards quote lines whose editor is out of sight."""
-    lab.save("eleven", big(breaks=11, ops=22))
+    lab.save("eleven", big_report(breaks=11, ops=22))
     page = open_in_lab(open_page, lab, "eleven").page
     trust(page)
     report = page.locator(".graphbreak.gb-live")
@@ -353,7 +353,7 @@ def test_enter_before_the_first_word_moves_the_mark(open_page: Open, lab: Lab) -
     expect(editor_cell.locator(".jp-GraphBreakMark.jp-mod-broken").nth(1)).to_contain_text("if score > 3:")
 
 
-def test_marks_stay_within_the_editor(open_page: Open, lab: Lab) -> None:
+def test_the_note_of_a_long_line_stays_within_the_editor(open_page: Open, lab: Lab) -> None:
     report = json.loads(two_breaks().to_json())
     text = report["sources"][0]["segments"][0]["text"]
     report["sources"][0]["segments"][0]["text"] = text.replace("if score > 3:", f"if score > 3:  # {'long ' * 60}")

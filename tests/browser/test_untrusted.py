@@ -48,8 +48,8 @@ def report_with_many_sources(count: int = 20_000) -> dict[str, Any]:
 
 def report_with_many_breaks(count: int = 10_000) -> dict[str, Any]:
     report: dict[str, Any] = two_breaks().to_dict()
-    short = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
-    report["breaks"] = [short | {"id": f"b{index}"} for index in range(count)]
+    short_break = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
+    report["breaks"] = [short_break | {"id": f"b{index}"} for index in range(count)]
     report["order"] = []
     return report
 
@@ -79,8 +79,8 @@ class ThreadClock:
 def open_and_time(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, float]:
     """Open a notebook in JupyterLab while the panel is open; return the page and the processor time in seconds."""
     lab.save("empty", "x = 1")
-    opened = open_in_lab(open_page, lab, "empty")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "empty")
+    page = tested_page.page
     start_command(page, "jupyter-graphbreak:show-panel")
     page.locator(".jp-GraphBreakPanel").wait_for()
     page.evaluate(_WAIT_UNTIL_IDLE)
@@ -90,7 +90,7 @@ def open_and_time(open_page: Open, lab: Lab, name: str) -> tuple[PageUnderTest, 
     page.wait_for_function("jupyterapp.shell.currentWidget.context.isReady")
     page.locator(".jp-Notebook .jp-Cell:visible").first.wait_for()
     page.evaluate(_WAIT_UNTIL_IDLE)
-    return opened, clock.seconds()
+    return tested_page, clock.seconds()
 
 
 @pytest.mark.exhaustive
@@ -100,8 +100,8 @@ def test_a_notebook_with_20_000_sources_opens_quickly(open_page: Open, lab: Lab)
     # The same data with an unknown MIME type.
     lab.save("other", cell_with_report(report_with_many_sources(), "application/x-other+json"), *["x = 1"] * 200)
     _, seconds_without_reports = open_and_time(open_page, lab, "other")
-    opened, seconds = open_and_time(open_page, lab, "sources")
-    page = opened.page
+    tested_page, seconds = open_and_time(open_page, lab, "sources")
+    page = tested_page.page
     expect(page.get_by_role("treeitem").first).to_contain_text("only 5000 of 20001 read: sources")
     assert seconds < 3 * seconds_without_reports + 3, seconds_without_reports
     # Each edit of a cell makes the extension check the reports.
@@ -110,7 +110,7 @@ def test_a_notebook_with_20_000_sources_opens_quickly(open_page: Open, lab: Lab)
         page.evaluate("jupyterapp.shell.currentWidget.model.sharedModel.cells[1].updateSource(0, 0, '# more\\n')")
         page.evaluate(_WAIT_UNTIL_IDLE)
     assert clock.seconds() < 5
-    assert [*opened.errors, *opened.complaints] == []
+    assert [*tested_page.errors, *tested_page.complaints] == []
 
 
 @pytest.mark.exhaustive
@@ -120,15 +120,15 @@ def test_a_notebook_with_10_000_breaks_on_one_line_opens_and_counts_them(
 ) -> None:
     name = f"breaks-{trusted}"
     lab.save(name, cell_with_report(report_with_many_breaks()))
-    opened, seconds = open_and_time(open_page, lab, name)
-    page = opened.page
+    tested_page, seconds = open_and_time(open_page, lab, name)
+    page = tested_page.page
     if trusted:
         trust(page)
         expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
     assert seconds < 20
-    run = page.get_by_role("treeitem").first
-    expect(run).to_contain_text("Breaks 10000")
-    expect(run).to_contain_text("only 5000 of 10000 read: breaks")
+    run_row = page.get_by_role("treeitem").first
+    expect(run_row).to_contain_text("Breaks 10000")
+    expect(run_row).to_contain_text("only 5000 of 10000 read: breaks")
     line = page.locator(".jp-Notebook .cm-line.jp-mod-broken")
     expect(line).to_have_count(1)
     expect(line).to_contain_text("+4998")
@@ -140,7 +140,7 @@ def test_a_notebook_with_10_000_breaks_on_one_line_opens_and_counts_them(
     expect(page.locator(".jp-GraphBreakMark-hint")).to_contain_text("10/5000")
     start_command(page, "jupyter-graphbreak:next-break")
     expect(page.get_by_role("treeitem", selected=True)).to_have_count(1)
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 @pytest.mark.exhaustive
@@ -164,15 +164,15 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
         cells.append(cell_with_report(corrupt_report(number, reference)))
-    without_fields = report_cell(two_breaks())
-    without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
-    with_foreign_markup = report_cell(two_breaks())
-    with_foreign_markup.outputs[0].data["text/html"] = (
+    cell_without_fields = report_cell(two_breaks())
+    cell_without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
+    cell_with_foreign_markup = report_cell(two_breaks())
+    cell_with_foreign_markup.outputs[0].data["text/html"] = (
         '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
     )
-    lab.save("spoilt", *cells, without_fields, with_foreign_markup)
-    opened, _ = open_and_time(open_page, lab, "spoilt")
-    page = opened.page
+    lab.save("spoilt", *cells, cell_without_fields, cell_with_foreign_markup)
+    tested_page, _ = open_and_time(open_page, lab, "spoilt")
+    page = tested_page.page
     trust(page)
     expect(page.get_by_role("treeitem", level=1)).to_have_count(7)
     expect(page.get_by_text("nothing else")).to_be_visible()
@@ -181,7 +181,7 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
         page.evaluate(_WAIT_UNTIL_IDLE)
     assert page.evaluate("({}).polluted") is None
     assert page.locator(".jp-OutputArea-output", has_text="undefined").count() == 0
-    assert opened.errors == []
+    assert tested_page.errors == []
 
 
 def test_links_of_a_report_lead_only_to_pytorch(open_page: Open, lab: Lab) -> None:
@@ -192,8 +192,8 @@ def test_links_of_a_report_lead_only_to_pytorch(open_page: Open, lab: Lab) -> No
     data = cell.outputs[0].data
     data["text/html"] = data["text/html"].replace("<h2", '<a class="other" href="https://example.com/">x</a><h2', 1)
     lab.save("links", cell)
-    opened = open_in_lab(open_page, lab, "links")
-    page = opened.page
+    tested_page = open_in_lab(open_page, lab, "links")
+    page = tested_page.page
     trust(page)
     expect(page.locator(".graphbreak.gb-live")).to_have_count(1)
     links = page.locator(".graphbreak a[href]:not([href^='#'])")

@@ -49,60 +49,63 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def test_names_are_repaired_and_everything_else_is_kept(checkpoint: Path, cli: Cli) -> None:
-    new = checkpoint.with_name("new.pt")
-    result = cli("checkpoint", str(checkpoint), "-o", str(new))
+    new_path = checkpoint.with_name("new.pt")
+    result = cli("checkpoint", str(checkpoint), "-o", str(new_path))
     assert (result.returncode, result.stderr) == (0, "")
     assert "_orig_mod.body._orig_mod.0.weight -> body.0.weight\n" in result.stdout
-    assert result.stdout.endswith(f"names; wrote {new}.\n")
-    before, after = torch.load(checkpoint), torch.load(new)
+    assert result.stdout.endswith(f"names; wrote {new_path}.\n")
+    old_state, new_state = torch.load(checkpoint), torch.load(new_path)
     net = Net()
-    assert list(after["model"]) == list(net.state_dict())
-    net.load_state_dict(after["model"])
-    assert after["model"]._metadata.keys() == net.state_dict()._metadata.keys()  # type: ignore[attr-defined]
-    assert after["model"]._metadata["body.1"] == {"version": 2}
-    assert all(map(torch.equal, before["model"].values(), after["model"].values()))
-    assert after["model"]["head.weight"].dtype is torch.bfloat16
-    assert after["model"]["head.weight"].data_ptr() == after["model"]["tied"].data_ptr()
-    assert after["by_name"] == {"state": {"body.0.weight": {"step": 3}}, "param_groups": [{"params": ["tied"]}]}
-    assert not any("_orig_mod" in name for name in after["optimizer"]["param_groups"][0]["param_names"])
-    assert list(after) == list(before)
-    assert (after["note"], after["_orig_modern"]) == (before["note"], "stays")
-    assert new.stat().st_mode == checkpoint.stat().st_mode
+    assert list(new_state["model"]) == list(net.state_dict())
+    net.load_state_dict(new_state["model"])
+    assert new_state["model"]._metadata.keys() == net.state_dict()._metadata.keys()  # type: ignore[attr-defined]
+    assert new_state["model"]._metadata["body.1"] == {"version": 2}
+    assert all(map(torch.equal, old_state["model"].values(), new_state["model"].values()))
+    assert new_state["model"]["head.weight"].dtype is torch.bfloat16
+    assert new_state["model"]["head.weight"].data_ptr() == new_state["model"]["tied"].data_ptr()
+    assert new_state["by_name"] == {"state": {"body.0.weight": {"step": 3}}, "param_groups": [{"params": ["tied"]}]}
+    assert not any("_orig_mod" in name for name in new_state["optimizer"]["param_groups"][0]["param_names"])
+    assert list(new_state) == list(old_state)
+    assert (new_state["note"], new_state["_orig_modern"]) == (old_state["note"], "stays")
+    assert new_path.stat().st_mode == checkpoint.stat().st_mode
     assert sorted(path.name for path in checkpoint.parent.iterdir()) == ["new.pt", "saved.pt"]
 
 
-def test_nothing_is_overwritten(checkpoint: Path, cli: Cli) -> None:
+def test_nothing_is_written_over_a_file_or_if_no_name_needs_repair(checkpoint: Path, cli: Cli) -> None:
     content = checkpoint.read_bytes()
     result = cli("checkpoint", str(checkpoint), "-o", str(checkpoint))
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == f"graphbreak: {checkpoint} exists; choose a different name\n"
     assert checkpoint.read_bytes() == content
-    new, newer = checkpoint.with_name("new.pt"), checkpoint.with_name("newer.pt")
-    assert cli("checkpoint", str(checkpoint), "-o", str(new)).returncode == 0
-    second_run = cli("checkpoint", str(new), "-o", str(newer))
+    new_path, newer_path = checkpoint.with_name("new.pt"), checkpoint.with_name("newer.pt")
+    assert cli("checkpoint", str(checkpoint), "-o", str(new_path)).returncode == 0
+    second_run = cli("checkpoint", str(new_path), "-o", str(newer_path))
     assert (second_run.returncode, second_run.stdout) == (1, "")
-    assert second_run.stderr == f"No name in {new} contains _orig_mod. {newer} was not written.\n"
-    missing = cli("checkpoint", "nowhere.pt", "-o", "newer.pt")
-    assert (missing.returncode, missing.stderr) == (3, "graphbreak: nowhere.pt: no such file or directory\n")
+    assert second_run.stderr == f"No name in {new_path} contains _orig_mod. {newer_path} was not written.\n"
+    result_without_file = cli("checkpoint", "nowhere.pt", "-o", "newer.pt")
+    assert (result_without_file.returncode, result_without_file.stderr) == (
+        3,
+        "graphbreak: nowhere.pt: no such file or directory\n",
+    )
 
 
-class Harmful:
+class HarmfulObject:
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, ("graphbreak-was-here",)
 
 
 def error_of_repair(path: Path) -> str:
-    before = sorted(path.parent.iterdir())
+    paths_before = sorted(path.parent.iterdir())
     with pytest.raises(NotACheckpointError) as caught:
         repair_checkpoint(path, path.with_name("new.pt"))
-    assert sorted(path.parent.iterdir()) == before
+    assert sorted(path.parent.iterdir()) == paths_before
     return str(caught.value)
 
 
 def test_hostile_files_are_refused(tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hostile.pt"
-    torch.save({"_orig_mod.x": Harmful()}, path)
+    torch.save({"_orig_mod.x": HarmfulObject()}, path)
     assert "cannot be loaded with weights_only=True" in error_of_repair(path)
     torch.save({"_orig_mod.x": 1}, path, _use_new_zipfile_serialization=False)
     assert error_of_repair(path) == f"{path} is not a file written by torch.save"
@@ -132,12 +135,12 @@ def test_a_safetensors_file_is_repaired(tmp_path: Path) -> None:
         "_orig_mod.weight": tensor_entry,
         "inner._orig_mod.weight": tensor_entry,
     }
-    path, new = write_safetensors(json.dumps(header).encode(), b"\0\0\x80\x3f"), tmp_path / "new.safetensors"
-    assert repair_checkpoint(path, new).renamed == {
+    path, new_path = write_safetensors(json.dumps(header).encode(), b"\0\0\x80\x3f"), tmp_path / "new.safetensors"
+    assert repair_checkpoint(path, new_path).renamed == {
         "_orig_mod.weight": "weight",
         "inner._orig_mod.weight": "inner.weight",
     }
-    content = new.read_bytes()
+    content = new_path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     assert length % 8 == 0
     assert json.loads(content[8 : 8 + length]) == {
@@ -146,7 +149,7 @@ def test_a_safetensors_file_is_repaired(tmp_path: Path) -> None:
         "inner.weight": tensor_entry,
     }
     assert content[8 + length :] == b"\0\0\x80\x3f"
-    for damaged in (b"{", b"[]", b"[" * 100_000):
-        assert "its header is damaged" in error_of_repair(write_safetensors(damaged, b""))
+    for damaged_header in (b"{", b"[]", b"[" * 100_000):
+        assert "its header is damaged" in error_of_repair(write_safetensors(damaged_header, b""))
     path.write_bytes(struct.pack("<Q", 1 << 60))
     assert "its header is damaged" in error_of_repair(path)

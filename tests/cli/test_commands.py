@@ -103,10 +103,10 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     (tmp_path / "train_net.py").write_text(TRAINING)
     target = ["-m", "train_net"] if as_module else ["train_net.py"]
     result = cli("script", "--compile", "--format", "json", *target, "-x")
-    plain = cli("script", "--format", "json", *target, "-x")
+    plain_result = cli("script", "--format", "json", *target, "-x")
     assert result.returncode == 0, result.stderr
-    assert result.stderr == plain.stderr  # the program's own output
-    report, report_without_option = Report.from_json(result.stdout), Report.from_json(plain.stdout)
+    assert result.stderr == plain_result.stderr  # the program's own output
+    report, report_without_option = Report.from_json(result.stdout), Report.from_json(plain_result.stdout)
     assert [(break_.location.line, break_.gb_id) for break_ in report.breaks if break_.location] == [
         (11, "GB0170"),
         (17, "GB0170"),
@@ -116,7 +116,7 @@ def test_a_program_that_compiles_nothing_is_compiled_for_the_report(cli: Cli, tm
     assert [location.function for location in report.breaks[0].stack] == ["<module>", "main", "loss_of", "forward"]
 
 
-def test_commands_complete_in_a_shell(cli: Cli) -> None:
+def test_a_command_is_completed_in_a_shell(cli: Cli) -> None:
     result = cli(_GRAPHBREAK_COMPLETE="bash_complete", COMP_WORDS="graphbreak no", COMP_CWORD="1")
     assert result.stdout == "plain,notebook\n"
 
@@ -183,15 +183,15 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     (tmp_path / "nested.json").write_text('{"status": ' + "[" * 100_000)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "itself.toml").symlink_to("itself.toml")
-    before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    times_by_name = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     result = cli(*arguments)
     assert (result.returncode, result.stdout) == (status, "")
     assert re.fullmatch(r"graphbreak: [^\n]+\n", result.stderr)
-    assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == times_by_name
 
 
 @pytest.mark.parametrize(
-    ("torch", "message"),
+    ("torch_code", "message"),
     [
         ("raise ImportError('no libcuda')", "PyTorch is not installed here (no libcuda): pip install 'torch>=2.9'"),
         ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old (2.9 or newer is needed): pip install -U 'torch>=2.9'"),
@@ -200,9 +200,9 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
 )
 @pytest.mark.parametrize("arguments", [["script", "train.py"], ["checkpoint", "train.py", "-o", "new"]], ids=" ".join)
 def test_a_missing_pytorch_is_reported_in_one_line(
-    tmp_path: Path, arguments: list[str], torch: str, message: str
+    tmp_path: Path, arguments: list[str], torch_code: str, message: str
 ) -> None:
-    (tmp_path / "torch.py").write_text(torch)
+    (tmp_path / "torch.py").write_text(torch_code)
     (tmp_path / "train.py").touch()
     command = [sys.executable, "-m", "jupyter_graphbreak", *arguments]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -224,8 +224,8 @@ def test_an_internal_error_has_its_own_exit_status(tmp_path: Path) -> None:
         environment = {**os.environ, "PYTHONPATH": path, "GRAPHBREAK_DEBUG": debug}
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
         assert (result.returncode, result.stdout, result.stderr.count("Traceback")) == (4, "", tracebacks)
-        last = result.stderr.rstrip("\n").split("\n")[-1]
-        assert last.startswith("graphbreak: internal error: ZeroDivisionError: inside of it (please report it")
+        last_line = result.stderr.rstrip("\n").split("\n")[-1]
+        assert last_line.startswith("graphbreak: internal error: ZeroDivisionError: inside of it (please report it")
 
 
 def test_a_baseline_is_replaced_atomically(cli: Cli, tmp_path: Path) -> None:
@@ -276,13 +276,13 @@ def test_the_gate_fails_on_a_new_break(cli: Cli, tmp_path: Path) -> None:
     assert update.returncode == 0
     assert 'line = "torch._dynamo.graph_break()"' in (tmp_path / "allowed.toml").read_text()
     assert "gate passed: 1 allowed break" in cli("log", LOG, "--baseline", "allowed.toml").stdout
-    failed = cli("log", BRANCH, "--baseline", "allowed.toml")
-    assert failed.returncode == 1
-    assert "gate failed: 1 new break; 1 allowed break gone" in failed.stdout
+    failed_gate = cli("log", BRANCH, "--baseline", "allowed.toml")
+    assert failed_gate.returncode == 1
+    assert "gate failed: 1 new break; 1 allowed break gone" in failed_gate.stdout
     (tmp_path / "none.toml").write_text("")
-    annotated = cli("log", LOG, "--baseline", "none.toml", "--format", "sarif")
-    assert (annotated.returncode, "gate failed" in annotated.stderr) == (1, True)
-    result = json.loads(annotated.stdout)["runs"][0]["results"][0]
+    annotated_gate = cli("log", LOG, "--baseline", "none.toml", "--format", "sarif")
+    assert (annotated_gate.returncode, "gate failed" in annotated_gate.stderr) == (1, True)
+    result = json.loads(annotated_gate.stdout)["runs"][0]["results"][0]
     assert (result["level"], result["baselineState"]) == ("error", "new")
     assert "**1 new**" in cli("log", LOG, "--baseline", "none.toml", "--format", "markdown").stdout
 
@@ -291,22 +291,22 @@ def test_the_gate_fails_if_nothing_was_compiled(cli: Cli, program: Path, tmp_pat
     baseline = tmp_path / "allowed.toml"
     options = ("--baseline", baseline)
     assert cli("script", *options, "--update-baseline", program).returncode == 0
-    before = baseline.read_text()
+    old_text = baseline.read_text()
     assert cli("script", *options, program).returncode == 0
     text = program.read_text()
     program.write_text("import torch._dynamo; torch._dynamo.config.disable = True\n" + text)
-    failed = cli("script", *options, program)
-    assert failed.returncode == 1
-    assert "gate failed: nothing was compiled, so the absence of breaks proves nothing" in failed.stdout
-    assert "  call a compiled function in this process, and check that compiling is not" in failed.stdout
-    assert "gone" not in failed.stdout
-    again = cli("script", *options, "--update-baseline", program)
-    assert again.returncode == 1
-    assert "allowed.toml was not written: nothing was compiled; " in again.stderr
-    assert baseline.read_text() == before
-    empty = tmp_path / "empty.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(), empty)
-    assert cli("notebook", *options, empty).returncode == 1
+    failed_gate = cli("script", *options, program)
+    assert failed_gate.returncode == 1
+    assert "gate failed: nothing was compiled, so the absence of breaks proves nothing" in failed_gate.stdout
+    assert "  call a compiled function in this process, and check that compiling is not" in failed_gate.stdout
+    assert "gone" not in failed_gate.stdout
+    second_update = cli("script", *options, "--update-baseline", program)
+    assert second_update.returncode == 1
+    assert "allowed.toml was not written: nothing was compiled; " in second_update.stderr
+    assert baseline.read_text() == old_text
+    empty_notebook = tmp_path / "empty.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(), empty_notebook)
+    assert cli("notebook", *options, empty_notebook).returncode == 1
 
 
 def test_a_script_runs_as_python_runs_it(cli: Cli, program: Path) -> None:
@@ -327,9 +327,9 @@ def test_remedies_cost_check_and_values_are_computed_after_a_script_has_ended(cl
     assert [check["equal"] for check in report["check"]] == [True]
     assert report["cost"]["entries"]
     assert [values["first"] for values in report["values"]] == [[]]
-    wrong = cli("script", "--at", "line 7", program)
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--at 'line 7' is not a line: use, for example, 12 or model.py:12" in wrong.stderr
+    refused_run = cli("script", "--at", "line 7", program)
+    assert (refused_run.returncode, refused_run.stdout) == (2, "")
+    assert "--at 'line 7' is not a line: use, for example, 12 or model.py:12" in refused_run.stderr
 
 
 @pytest.mark.exhaustive
@@ -337,9 +337,9 @@ def test_functions_of_a_script_find_their_globals_when_they_run_again(cli: Cli, 
     path = tmp_path / "uses_globals.py"
     path.write_text(
         "import torch\n"
-        "def halved(x): return torch.relu(x) / 2\n"
+        "def halve(x): return torch.relu(x) / 2\n"
         "@torch.compile(backend='eager')\n"
-        "def f(x): return halved(x)\n"
+        "def f(x): return halve(x)\n"
         "for n in (3, 5, 7): f(torch.ones(n))\n"
     )
     report = Report.from_json(cli("script", "--try", "--format", "json", path).stdout)
@@ -349,19 +349,19 @@ def test_functions_of_a_script_find_their_globals_when_they_run_again(cli: Cli, 
 
 @pytest.mark.exhaustive
 def test_a_patch_of_a_script_is_tried(cli: Cli, program: Path, tmp_path: Path) -> None:
-    old = program.read_text()
-    new = old.replace("momentum.sum() > 0", "momentum.dim() > 0")
+    old_text = program.read_text()
+    new_text = old_text.replace("momentum.sum() > 0", "momentum.dim() > 0")
     patch = tmp_path / "own.patch"
     patch.write_text("".join(difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True), program.name, program.name,
+        old_text.splitlines(keepends=True), new_text.splitlines(keepends=True), program.name, program.name,
     )))  # fmt: skip
     result = cli("script", "--patch", patch, program)
     assert "Your patch" in result.stdout
     assert "different results" in result.stdout
-    assert program.read_text() == old
-    wrong = cli("script", "--patch", "nowhere.patch", program)
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "--patch nowhere.patch: " in wrong.stderr
+    assert program.read_text() == old_text
+    refused_run = cli("script", "--patch", "nowhere.patch", program)
+    assert (refused_run.returncode, refused_run.stdout) == (2, "")
+    assert "--patch nowhere.patch: " in refused_run.stderr
 
 
 def test_the_exit_status_of_a_script_takes_precedence(cli: Cli, program: Path, tmp_path: Path) -> None:
@@ -397,13 +397,13 @@ def test_repro_prints_the_issue_with_its_script(cli: Cli, tmp_path: Path) -> Non
     assert "gb0059" in result.stdout
     assert ", line " in result.stdout  # PyTorch's own log, with its traceback
     assert "hi" in result.stderr  # the program's own output
-    unknown = cli("repro", "--id", "b7", program)
-    assert unknown.returncode == 2
-    assert "the report has no such id; it has b1" in unknown.stderr
+    unknown_id_result = cli("repro", "--id", "b7", program)
+    assert unknown_id_result.returncode == 2
+    assert "the report has no such id; it has b1" in unknown_id_result.stderr
     program.write_text("print('nothing is compiled')\n")
-    without_compiling = cli("repro", program)
-    assert without_compiling.returncode == 1
-    assert "nothing to reproduce" in without_compiling.stderr
+    uncompiled_result = cli("repro", program)
+    assert uncompiled_result.returncode == 1
+    assert "nothing to reproduce" in uncompiled_result.stderr
 
 
 def test_diff_compares_two_runs(cli: Cli, tmp_path: Path) -> None:
@@ -431,18 +431,18 @@ def test_a_notebook_is_run_without_changing_its_file(cli: Cli, tmp_path: Path) -
     nbformat.write(
         notebook_with_cells("a = 1 + 1", step, "# first\nsecret_step(torch.ones(3))", "1 / 0", "a = 3"), path
     )
-    before = path.read_bytes()
+    old_content = path.read_bytes()
     result = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
     assert result.returncode == 1
     assert "the notebook ended early: ZeroDivisionError: division by zero" in result.stderr
     (report,) = [Report.from_dict(data) for data in json.loads(result.stdout)]
     assert [source.name for source in report.sources] == ["Cell In[3]", "Cell In[2]"]
     assert [break_.location.line for break_ in report.breaks if break_.location is not None] == [6]
-    assert path.read_bytes() == before
-    copy = nbformat.read(tmp_path / "copy.ipynb", as_version=4)
-    assert [len(cell.outputs) for cell in copy.cells] == [0, 0, 2, 1, 0]
-    again = cli("notebook", "copy.ipynb")
-    assert (again.returncode, again.stdout.count("\nCell In[3], ")) == (0, 1)
+    assert path.read_bytes() == old_content
+    saved_copy = nbformat.read(tmp_path / "copy.ipynb", as_version=4)
+    assert [len(cell.outputs) for cell in saved_copy.cells] == [0, 0, 2, 1, 0]
+    copy_result = cli("notebook", "copy.ipynb")
+    assert (copy_result.returncode, copy_result.stdout.count("\nCell In[3], ")) == (0, 1)
     jsonschema.validate(json.loads(cli("notebook", "copy.ipynb", "--format", "sarif").stdout), SCHEMA)
 
 
@@ -452,16 +452,16 @@ LOG_WORDS = ("branch.py", "choose")
 
 def test_a_redacted_report_contains_no_name_from_the_code(cli: Cli, program: Path) -> None:
     # In a format for other programs, standard output contains only the report, not the program's own output.
-    redacted = cli("script", "--redact", "--format", "json", program, "raise")
-    Report.from_json(redacted.stdout)
-    assert_redacted(redacted.stdout, SECRETS)
+    redacted_result = cli("script", "--redact", "--format", "json", program, "raise")
+    Report.from_json(redacted_result.stdout)
+    assert_redacted(redacted_result.stdout, SECRETS)
     for output_format in ("text", "json", "html", "markdown", "sarif"):
-        plain = cli("log", BRANCH, "--format", output_format).stdout
-        assert [word for word in LOG_WORDS if word not in plain] == []
+        plain_text = cli("log", BRANCH, "--format", output_format).stdout
+        assert [word for word in LOG_WORDS if word not in plain_text] == []
         assert_redacted(cli("log", BRANCH, "--redact", "--format", output_format).stdout, LOG_WORDS)
 
 
-def assert_redacted(redacted: str, secrets: Iterable[str]) -> None:
-    assert [word for word in secrets if word in redacted] == []
-    assert "f1" in redacted
-    assert "GB0170" in redacted
+def assert_redacted(text: str, secrets: Iterable[str]) -> None:
+    assert [word for word in secrets if word in text] == []
+    assert "f1" in text
+    assert "GB0170" in text

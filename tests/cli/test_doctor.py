@@ -126,7 +126,7 @@ def test_compiled_code_that_cannot_be_loaded_is_a_fault(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("version", "required", "is_allowed"),
+    ("version", "requirement", "is_allowed"),
     [
         ("3.9.2", "triton~=3.9.0", True),
         ("3.10.0", "triton~=3.9.0", False),
@@ -136,6 +136,6 @@ def test_compiled_code_that_cannot_be_loaded_is_a_fault(monkeypatch: pytest.Monk
     ],
 )
 def test_the_version_of_triton_is_compared_with_what_pytorch_requires(
-    version: str, required: str, *, is_allowed: bool
+    version: str, requirement: str, *, is_allowed: bool
 ) -> None:
-    assert installation._is_allowed_by(version, required) is is_allowed
+    assert installation._is_allowed_by(version, requirement) is is_allowed

@@ -63,7 +63,7 @@ def project(tmp_path: Path) -> Path:
 
 
 #: Starts the server with a different Python for the programs that it runs.
-WITH_OTHER_PYTHON = "import sys; sys.executable = sys.argv.pop(1); from jupyter_graphbreak.cli import main; main()"
+CODE_FOR_OTHER_PYTHON = "import sys; sys.executable = sys.argv.pop(1); from jupyter_graphbreak.cli import main; main()"
 
 
 def run_session(
@@ -79,9 +79,9 @@ def run_session(
     import anyio
     from mcp import ClientSession, StdioServerParameters, stdio_client
 
-    start = ["-m", "jupyter_graphbreak"] if python is None else ["-c", WITH_OTHER_PYTHON, python]
+    server_arguments = ["-m", "jupyter_graphbreak"] if python is None else ["-c", CODE_FOR_OTHER_PYTHON, python]
     server = StdioServerParameters(
-        command=sys.executable, args=[*start, "mcp", "--folder", str(folder), *options], env=dict(os.environ)
+        command=sys.executable, args=[*server_arguments, "mcp", "--folder", str(folder), *options], env=dict(os.environ)
     )
 
     async def run() -> None:
@@ -99,21 +99,21 @@ async def call_tool(session: ClientSession, tool: str, **arguments: Any) -> dict
     return {"error": text} if result.is_error else result.structured_content or {}
 
 
-def test_without_permission_nothing_runs_and_no_file_outside_the_folder_is_read(project: Path) -> None:
+def test_nothing_runs_and_no_file_outside_the_folder_is_read_without_permission(project: Path) -> None:
     async def use_tools(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert tools == {"explain_log", "explain_notebook", "read_report"}
         assert "--allow-run" in (session.instructions or "")
-        explained = await call_tool(session, "explain_log", path="trace.log")
-        (break_,) = explained["breaks"]
+        explanation = await call_tool(session, "explain_log", path="trace.log")
+        (break_,) = explanation["breaks"]
         assert (break_["id"], break_["gb_id"]) == ("b1", "GB0170")
-        part = await call_tool(session, "read_report", report=explained["report"], part="b1")
+        part = await call_tool(session, "read_report", report=explanation["report"], part="b1")
         assert part["value"]["gb_type"] == "Data-dependent branching"
-        cost = await call_tool(session, "read_report", report=explained["report"], part="cost")
+        cost = await call_tool(session, "read_report", report=explanation["report"], part="cost")
         assert cost == {"part": "cost", "value": None}
         assert (
             "has no part 'b9'"
-            in (await call_tool(session, "read_report", report=explained["report"], part="b9"))["error"]
+            in (await call_tool(session, "read_report", report=explanation["report"], part="b9"))["error"]
         )
         for path in ("../secret.log", str(project.parent / "secret.log"), "link.log"):
             assert "outside the folder" in (await call_tool(session, "explain_log", path=path))["error"]
@@ -128,14 +128,14 @@ def test_a_program_is_explained_and_a_patch_is_accepted(project: Path, warm_pyth
     async def use_tools(session: ClientSession) -> None:
         tools = {tool.name for tool in (await session.list_tools()).tools}
         assert {"explain_script", "judge_patch", "measure", "run_notebook"} <= tools
-        explained = await call_tool(session, "explain_script", path="train.py")
-        (break_,) = explained["breaks"]
+        explanation = await call_tool(session, "explain_script", path="train.py")
+        (break_,) = explanation["breaks"]
         assert break_["place"] == "train.py:8 in step"
-        assert explained["output"] == "done"
-        right = await call_tool(session, "judge_patch", path="train.py", patch=PATCH)
-        assert right["accepted"], right
-        assert right["verdict"] in {"works", "works on what ran"}
-        assert right["evidence"]["breaks_after"] == 0
+        assert explanation["output"] == "done"
+        judgement = await call_tool(session, "judge_patch", path="train.py", patch=PATCH)
+        assert judgement["accepted"], judgement
+        assert judgement["verdict"] in {"works", "works on what ran"}
+        assert judgement["evidence"]["breaks_after"] == 0
         assert (project / "train.py").read_text() == PROGRAM
 
     run_session(project, use_tools, "--allow-run", python=warm_python)
@@ -144,9 +144,11 @@ def test_a_program_is_explained_and_a_patch_is_accepted(project: Path, warm_pyth
 @pytest.mark.exhaustive
 def test_a_wrong_patch_is_not_accepted(project: Path, warm_python: str) -> None:
     async def use_tools(session: ClientSession) -> None:
-        wrong = await call_tool(session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)"))
-        assert (wrong["accepted"], wrong["verdict"]) == (False, "different result")
-        assert "instead of tensor([4., 4., 4.])" in wrong["differences"][0]
+        judgement = await call_tool(
+            session, "judge_patch", path="train.py", patch=PATCH.replace("x / 2, x)", "x / 4, x)")
+        )
+        assert (judgement["accepted"], judgement["verdict"]) == (False, "different result")
+        assert "instead of tensor([4., 4., 4.])" in judgement["differences"][0]
 
     run_session(project, use_tools, "--allow-run", python=warm_python)
 

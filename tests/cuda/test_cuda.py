@@ -27,7 +27,7 @@ def f(n):
     x = torch.ones(n)
     torch._dynamo.graph_break()
     return x * 2
-made = f(3)
+y = f(3)
 """
 
 
@@ -43,30 +43,30 @@ def run_cell(code: str) -> tuple[Any, list[Report]]:
 
 
 def test_auto_uses_the_gpu_and_restores_the_default_device() -> None:
-    before = torch.get_default_device()
+    default_device = torch.get_default_device()
     shell, (report,) = run_cell(f"%%compile_explain\n{CELL}")
-    assert shell.user_ns["made"].device.type == "cuda"
+    assert shell.user_ns["y"].device.type == "cuda"
     assert report.device.used == f"cuda:{torch.cuda.current_device()}"
     assert report.device.name == torch.cuda.get_device_name()
     assert report.graphs[0].ops[0].output is not None
     assert report.graphs[0].ops[0].output.device is not None
     assert report.graphs[0].ops[0].output.device.startswith("cuda")
-    assert torch.get_default_device() == before
+    assert torch.get_default_device() == default_device
 
 
 def test_auto_leaves_code_that_uses_a_cpu_tensor_on_the_cpu() -> None:
     shell, _ = run_cell("import torch\nweights = torch.ones(3)")
     shell.display_pub.outputs.clear()
-    shell.run_cell(f"%%compile_explain\n{CELL}made = made + weights\n")
+    shell.run_cell(f"%%compile_explain\n{CELL}y = y + weights\n")
     (report,) = [Report.from_dict(e["data"][MIME_TYPE]) for e in shell.display_pub.outputs if MIME_TYPE in e["data"]]
-    assert shell.user_ns["made"].device.type == "cpu"
+    assert shell.user_ns["y"].device.type == "cpu"
     assert report.device.note == "weights is on the CPU, so the code's own devices are used"
 
 
 @pytest.mark.parametrize(("option", "kind"), [("cpu", "cpu"), ("cuda", "cuda"), ("cuda:0", "cuda")])
 def test_the_device_option_forces_the_device(option: str, kind: str) -> None:
     shell, (report,) = run_cell(f"%%compile_explain --device {option}\n{CELL}")
-    assert shell.user_ns["made"].device.type == kind
+    assert shell.user_ns["y"].device.type == kind
     assert report.device.requested == option
 
 
@@ -77,13 +77,13 @@ def test_inductor_on_the_gpu_finds_the_same_break() -> None:
 
 
 def test_the_gpu_work_of_a_call_is_counted() -> None:
-    def launches(x: torch.Tensor) -> torch.Tensor:
+    def branch_on_sum(x: torch.Tensor) -> torch.Tensor:
         y = (x @ x).relu()
         if y.sum() > 0:  # the processor waits for the sum
             y = y + 1
         return y.sin()
 
-    report = measure(torch.compile(launches), torch.rand(256, 256, device="cuda"))
+    report = measure(torch.compile(branch_on_sum), torch.rand(256, 256, device="cuda"))
     assert report.cost is not None
     (entry,) = report.cost.entries
     assert entry.settled

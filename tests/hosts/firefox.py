@@ -47,7 +47,7 @@ class Firefox:
         assert response["type"] == "success", response
         return response["result"].get("value")
 
-    def screenshot(self) -> str:
+    def take_screenshot(self) -> str:
         """Return the visible part of the page, as a PNG image in base64."""
         return str(self._send_command("browsingContext.captureScreenshot", context=self._context)["data"])
 

@@ -63,17 +63,17 @@ def page(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with run_firefox(tmp_path_factory.mktemp("profile"), port) as browser:
         lab.save("firefox", "x = 1", remedies(), "y = 2")
         browser.open(f"{lab.url}/lab/tree/firefox.ipynb?reset")
-        opened = Page(browser)
-        opened.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
+        opened_page = Page(browser)
+        opened_page.wait_for("document.querySelector('.jp-Notebook .graphbreak')", 120)
         # Without a screen, the window is never active, and JupyterLab waits for a focus event.
-        opened.evaluate("document.querySelector('.jp-Notebook').dispatchEvent(new FocusEvent('focus'))")
-        opened.wait_for("jupyterapp.shell.currentWidget?.context?.isReady")
-        opened.evaluate(
+        opened_page.evaluate("document.querySelector('.jp-Notebook').dispatchEvent(new FocusEvent('focus'))")
+        opened_page.wait_for("jupyterapp.shell.currentWidget?.context?.isReady")
+        opened_page.evaluate(
             "jupyterapp.shell.currentWidget.content.widgets.forEach(cell => { cell.model.trusted = true; })"
         )
-        opened.wait_for(_REPORT)
+        opened_page.wait_for(_REPORT)
         time.sleep(1)  # outputs are rendered again after they are trusted
-        yield opened
+        yield opened_page
 
 
 @pytest.mark.parametrize("part", [".gb-head", ".gb-foot", ".gb-panel", ".gb-strip"])
@@ -114,8 +114,8 @@ def test_escape_leaves_the_filter(page: Page) -> None:
 def test_an_inserted_cell_is_removed_by_undo(page: Page) -> None:
     cards = f"Array.from({_REPORT}.querySelectorAll('.gb-break > details'))"
     page.evaluate(f"{cards}.forEach(card => {{ card.open = true; }})")
-    insert = f"Array.from({_REPORT}.querySelectorAll('button')).find(button => /^Insert/.test(button.ariaLabel))"
-    page.click(insert)
+    insert_button = f"Array.from({_REPORT}.querySelectorAll('button')).find(button => /^Insert/.test(button.ariaLabel))"
+    page.click(insert_button)
     page.wait_for("document.querySelector('.jp-Dialog .jp-mod-accept')")
     page.click("document.querySelector('.jp-Dialog .jp-mod-accept')")
     page.wait_for(f"{_CELL_COUNT} === 4")

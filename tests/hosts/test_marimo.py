@@ -27,7 +27,7 @@ def set_up():
 
 
 @app.cell
-def explained(jupyter_graphbreak, torch):
+def explain_shift(jupyter_graphbreak, torch):
     def shift(x):
         print("shift")
         return x - 1
@@ -38,13 +38,13 @@ def explained(jupyter_graphbreak, torch):
 
 
 @app.cell
-def printed(report):
+def print_report(report):
     print(report)
     return
 
 
 @app.cell
-def captured(jupyter_graphbreak, torch):
+def capture_double(jupyter_graphbreak, torch):
     def double(x):
         print("double")
         return x * 2

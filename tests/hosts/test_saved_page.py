@@ -13,7 +13,7 @@ import pytest
 from tests.hosts.firefox import Firefox, run_firefox
 from tests.hosts.webkit import WebKit, run_webkit
 from tests.support.find_browser import find_firefox, find_webkit
-from tests.support.sample_reports import big
+from tests.support.sample_reports import big_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def _skip_if_missing(name: str, path: object) -> Any:
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("saved")
     path = folder / "report.html"
-    big(breaks=60, ops=120).save(path)
+    big_report(breaks=60, ops=120).save(path)
     text = path.read_text(encoding="utf-8")
     assert text.count("<head>") == 1
     path.write_text(text.replace("<head>", "<head>" + _RECORD_ERRORS), encoding="utf-8")
@@ -104,11 +104,11 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     (folder / "profile").mkdir()
     with _open_browser(request.param, folder / "profile", port) as browser:
         browser.open(path)
-        opened = Page(browser)
-        assert opened.wait_for("document.querySelector('.gb-live') !== null")
-        opened.evaluate("void document.querySelector('.gb-group > details > summary').click()")
-        yield opened
-        assert opened.evaluate("window.complaints.join()") == ""
+        opened_page = Page(browser)
+        assert opened_page.wait_for("document.querySelector('.gb-live') !== null")
+        opened_page.evaluate("void document.querySelector('.gb-group > details > summary').click()")
+        yield opened_page
+        assert opened_page.evaluate("window.complaints.join()") == ""
 
 
 @pytest.mark.parametrize("key", ["click", ENTER, " ", "o"])
@@ -126,12 +126,12 @@ def test_a_card_opens_and_closes(page: Page, key: str) -> None:
 
 
 def test_keys_go_from_break_to_break(page: Page) -> None:
-    selected = "document.querySelector('.gb-item.gb-selected')?.id.split('-')[1] ?? ''"
+    selected_id = "document.querySelector('.gb-item.gb-selected')?.id.split('-')[1] ?? ''"
     page.focus(f"{CARD} > summary")
     page.press(ESCAPE)
     for key, break_ in (("n", "b1"), ("n", "b2"), ("n", "b3"), ("p", "b2")):
         page.press(key)
-        assert page.wait_for(f"({selected}) === '{break_}'")
+        assert page.wait_for(f"({selected_id}) === '{break_}'")
         line = "document.querySelector('.gb-line.gb-with.gb-broken').getBoundingClientRect()"
         assert page.evaluate(f"{line}.top > 0 && {line}.bottom < innerHeight")
 
@@ -140,14 +140,14 @@ def test_a_filter_finds_breaks_that_are_not_shown_yet(page: Page) -> None:
     page.press("/")
     for digit in "(57)":
         page.press(digit)
-    shown = f"document.querySelectorAll('{BREAK_LIST} > .gb-item').length"
-    assert page.wait_for(f"{shown} === 1")
+    shown_count = f"document.querySelectorAll('{BREAK_LIST} > .gb-item').length"
+    assert page.wait_for(f"{shown_count} === 1")
     assert "(57)" in page.evaluate(f"document.querySelector('{BREAK_LIST} > .gb-item').textContent")
     page.press(ESCAPE)
-    assert page.wait_for(f"{shown} > 1")
+    assert page.wait_for(f"{shown_count} > 1")
 
 
-def test_remaining_breaks_are_read_from_the_page_itself(page: Page) -> None:
+def test_more_breaks_are_shown_on_request(page: Page) -> None:
     page.evaluate("void document.querySelector('[data-more=places-0] button')?.click()")
     assert page.wait_for(f"document.querySelectorAll('{BREAK_LIST} > .gb-item').length >= 50")
 
@@ -167,7 +167,7 @@ def test_eager_lines_are_hatched(page: Page) -> None:
         " document.querySelector('.graphbreak').append(box); })()"
     )
     try:
-        image = page.browser.screenshot()
+        image = page.browser.take_screenshot()
         assert page.evaluate(_COUNT_COLOURS.format(x=30, y=30, image=image)) > 1
     finally:
         page.evaluate("void document.querySelector('div.gb-hatch').remove()")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pexpect
 import pytest
 
-from tests.support.warm_processes import COLD
+from tests.support.warm_processes import COLD_START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def run_at_prompt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
     variables = ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")
     folders = {name: str(tmp_path / name.lower()) for name in variables}
     environment = {**os.environ, **folders, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-    environment[COLD] = "1"  # a warm kernel process would have a different parent
+    environment[COLD_START] = "1"  # a warm kernel process would have a different parent
     child = pexpect.spawn(
         sys.executable, ["-m", request.param], env=environment, encoding="utf-8", timeout=120, dimensions=(60, 120)
     )
@@ -66,12 +66,12 @@ def run_at_prompt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
 
 def test_the_report_is_printed_when_the_cell_has_ended(run_at_prompt: Callable[[str], str]) -> None:
     assert "Error" not in run_at_prompt("%load_ext jupyter_graphbreak")
-    shown = run_at_prompt(CELL)
-    assert "\nshift\n" in shown
-    assert "1 break, line" in shown
-    assert "do: " in shown
-    assert "running" not in shown
-    assert "tensor([0., 0.])" in shown
-    assert "<div" not in shown
+    output = run_at_prompt(CELL)
+    assert "\nshift\n" in output
+    assert "1 break, line" in output
+    assert "do: " in output
+    assert "running" not in output
+    assert "tensor([0., 0.])" in output
+    assert "<div" not in output
     # A report in a variable is displayed as the same text that print writes.
     assert run_at_prompt("print(report)\nreport").count("1 break, line") == 2

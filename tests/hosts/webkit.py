@@ -43,7 +43,7 @@ class WebKit:
         script = f"const end = arguments[0]; Promise.resolve({code}).then(end)"
         return self._send_request("/execute/async", {"script": script, "args": []})
 
-    def screenshot(self) -> str:
+    def take_screenshot(self) -> str:
         """Return the visible part of the page, as a PNG image in base64."""
         return str(self._send_request("/screenshot", method="GET"))
 

@@ -58,7 +58,7 @@ COMPILED_NAMES = {
     "helper_on_three_levels": ["first"],
 }
 #: Cells that do not reach the break of the prepared module.
-WITHOUT_BREAK_OF_MODEL = {
+CELLS_WITHOUT_BREAK_OF_MODEL = {
     "transformed_module", "error_in_a_function", "raise_in_forward", "plain_tensors", "error_in_a_library",
     "error_in_a_graph", "decorated", "keyword_arguments", "lazy", "shape_error", "in_place", "compute_in_with",
     "transform_of_a_function_that_switches_modes",
@@ -69,7 +69,7 @@ FAILING_CELLS = {
     "error_in_a_function", "error_in_a_graph", "raise_in_forward", "error_in_a_library", "shape_error",
     "failed_assertion", "assertion_in_a_function", "interrupted", "nested_error",
 }  # fmt: skip
-#: Cells that break in the code of a library.
+#: The files of libraries in which cells break, by cell.
 FILES_OF_LIBRARY_ERRORS = {"error_in_a_library": ["linear.py"], "shape_error": ["linear.py"]}
 if torch.__version__ < "2.10":  # Dynamo does not trace repr(module), which functorch calls
     FILES_OF_LIBRARY_ERRORS["transformed_module"] = ["vmap.py"]
@@ -157,29 +157,31 @@ def normalize(text: str) -> str:
 def break_lines(shell: Shell, report: Report) -> list[str]:
     """Return each break's line in the cell, ``model`` for the prepared module, or the name of a library file."""
     names = {source.id: source.name for source in report.sources}
-    prepared, cell = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
+    preparation_name, cell_name = (f"Cell In[{shell.ip.execution_count - before}]" for before in (2, 1))
     lines = []
     for break_ in report.breaks:
         assert break_.location is not None
         name = names[break_.location.source]
-        line = str(break_.location.line) if name == cell else name
-        lines.append("model" if name == prepared else line)
+        line = str(break_.location.line) if name == cell_name else name
+        lines.append("model" if name == preparation_name else line)
     assert len(lines) == len(set(lines))
     return sorted(lines)
 
 
 def expected_break_lines(name: str) -> list[str]:
     lines = [str(number) for number, line in enumerate(CELL_TEXTS[name].splitlines(), start=2) if BREAK_COMMENT in line]
-    return sorted([*lines, *FILES_OF_LIBRARY_ERRORS.get(name, []), *["model"] * (name not in WITHOUT_BREAK_OF_MODEL)])
+    return sorted(
+        [*lines, *FILES_OF_LIBRARY_ERRORS.get(name, []), *["model"] * (name not in CELLS_WITHOUT_BREAK_OF_MODEL)]
+    )
 
 
 @pytest.mark.parametrize("name", sample_parameters(CELL_TEXTS, 3))
 def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) -> None:
     cell = CELL_TEXTS[name]
-    plain = VisibleState(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
-    explained = VisibleState(shell, f"%%compile_explain\n{cell}")
-    assert (plain.parts["error"][0] != "NoneType") is (name in FAILING_CELLS)
-    assert explained.parts == plain.parts
+    plain_state = VisibleState(shell, cell if cell.startswith("%%") else f"# no magic\n{cell}")
+    explained_state = VisibleState(shell, f"%%compile_explain\n{cell}")
+    assert (plain_state.parts["error"][0] != "NoneType") is (name in FAILING_CELLS)
+    assert explained_state.parts == plain_state.parts
     report = shell.report
     assert [note.message for note in report.diagnostics if note.level != "info"] == []
     assert break_lines(shell, report) == expected_break_lines(name)
@@ -187,4 +189,4 @@ def test_the_user_sees_the_same_as_without_the_magic(shell: Shell, name: str) ->
 
 
 def test_every_expectation_has_a_cell() -> None:
-    assert {*COMPILED_NAMES, *WITHOUT_BREAK_OF_MODEL, *FILES_OF_LIBRARY_ERRORS, *FAILING_CELLS} <= set(CELL_TEXTS)
+    assert {*COMPILED_NAMES, *CELLS_WITHOUT_BREAK_OF_MODEL, *FILES_OF_LIBRARY_ERRORS, *FAILING_CELLS} <= set(CELL_TEXTS)

@@ -52,12 +52,12 @@ def shell() -> Iterator[Shell]:
 def run_without_and_with_magic(shell: Shell, cell: str, options: str = "") -> tuple[Any, Any]:
     """Run a cell without and with the magic, and return both results, with the output as ``stdout`` and ``stderr``."""
     results = []
-    for first in ("#", f"%%compile_explain {options}"):
-        result = shell.run(f"{first}\n{cell}")
+    for first_line in ("#", f"%%compile_explain {options}"):
+        result = shell.run(f"{first_line}\n{cell}")
         result.stdout, result.stderr = shell.io.stdout, shell.io.stderr
         results.append(result)
-    plain, explained = results
-    return plain, explained
+    plain_run, explained_run = results
+    return plain_run, explained_run
 
 
 def was_compiled_as_one_function(shell: Shell) -> bool:
@@ -77,10 +77,10 @@ def traceback_frames(error: BaseException) -> list[tuple[str, int | None]]:
 
 
 def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: Shell) -> None:
-    plain, explained = run_without_and_with_magic(
+    plain_run, explained_run = run_without_and_with_magic(
         shell, "x = torch.ones(2)\nprint(x)\nraise ValueError(1)\nassert (x, 'always')"
     )
-    assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
+    assert (explained_run.stdout.count("\n"), explained_run.stderr) == (plain_run.stdout.count("\n"), plain_run.stderr)
 
 
 @pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
@@ -95,9 +95,9 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
     shell.run("warnings.showwarning = print_warning")
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = run_without_and_with_magic(shell, cell, options)
-    assert "Warning 3 True\n" in plain.stdout
-    assert explained.stdout == plain.stdout
+        plain_run, explained_run = run_without_and_with_magic(shell, cell, options)
+    assert "Warning 3 True\n" in plain_run.stdout
+    assert explained_run.stdout == plain_run.stdout
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ x = torch.compile(f, backend="eager")(torch.ones(2))"""
 )
 def test_the_warning_of_an_operation_has_its_line(shell: Shell, operation: str) -> None:
     shell.run("warnings.showwarning = print_warning\ntorch.set_warn_always(True)")
-    plain, explained = run_without_and_with_magic(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
-    assert explained.stdout == plain.stdout == "UserWarning 3 True\n"
+    plain_run, explained_run = run_without_and_with_magic(shell, f"x = torch.ones(2)\ny = {operation}\nz = y * 2")
+    assert explained_run.stdout == plain_run.stdout == "UserWarning 3 True\n"
     assert was_compiled_as_one_function(shell)
     assert shell.report.breaks == []
 
@@ -123,8 +123,8 @@ def test_the_warning_of_an_operation_in_a_function_has_its_line(shell: Shell) ->
     cell += "for _ in range(2):\n    z = double(torch.ones(3))"
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        plain, explained = run_without_and_with_magic(shell, cell)
-    assert explained.stdout == plain.stdout == "UserWarning 4 True\n" * 2
+        plain_run, explained_run = run_without_and_with_magic(shell, cell)
+    assert explained_run.stdout == plain_run.stdout == "UserWarning 4 True\n" * 2
     assert compiled_names(shell) == ["double"]
     assert shell.report.breaks == []
 
@@ -167,8 +167,8 @@ round(sum(parameter.sum().item() for parameter in model.parameters()), 3), torch
 
 
 def test_a_check_does_not_change_the_random_numbers_of_the_cell(shell: Shell) -> None:
-    plain, checked = run_without_and_with_magic(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
-    assert checked.result == plain.result
+    plain_run, checked_run = run_without_and_with_magic(shell, f"torch.manual_seed(0)\n{TRAINING}", "--check")
+    assert checked_run.result == plain_run.result
     assert [check.equal for check in shell.report.check or ()] == [True]
 
 
@@ -179,8 +179,8 @@ def test_tensors_of_random_integers_are_compiled(shell: Shell) -> None:
 
 def test_the_message_of_an_error_is_computed_as_often_as_without_the_magic(shell: Shell) -> None:
     shell.run("class Odd(ValueError):\n    def __str__(self):\n        print('asked')\n        return 'odd'")
-    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nraise Odd(3)")
-    assert plain.stdout.count("asked") == explained.stdout.count("asked") > 0
+    plain_run, explained_run = run_without_and_with_magic(shell, "x = torch.ones(2)\nraise Odd(3)")
+    assert plain_run.stdout.count("asked") == explained_run.stdout.count("asked") > 0
     assert shell.report.error is not None
     assert (shell.report.error.type, shell.report.error.message) == ("Odd", "3")
 
@@ -210,10 +210,10 @@ def test_an_earlier_stance_stays_in_force_with_a_backend(shell: Shell) -> None:
 
 def test_objects_that_the_cell_deletes_are_freed_immediately(shell: Shell) -> None:
     shell.run("x = torch.ones(2)")
-    _, explained = run_without_and_with_magic(
+    _, explained_run = run_without_and_with_magic(
         shell, "alive = weakref.ref(x)\ndel x\nprint(alive() is None)\nx = torch.ones(2)"
     )
-    assert explained.stdout == "True\n"
+    assert explained_run.stdout == "True\n"
 
 
 def test_messages_that_pytorch_logs_once_are_still_logged_later(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,17 +228,19 @@ def test_messages_that_pytorch_logs_once_are_still_logged_later(shell: Shell, ca
 
 def test_a_disabled_function_is_in_the_traceback_as_without_the_magic(shell: Shell) -> None:
     shell.run("disabled = torch.compiler.disable(fails)\ndef leads(x):\n    y = x + 1\n    return disabled(y)")
-    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nleads(x)")
+    plain_run, explained_run = run_without_and_with_magic(shell, "x = torch.ones(2)\nleads(x)")
     assert compiled_names(shell) == ["leads"]
-    assert traceback_frames(explained.error_in_exec) == traceback_frames(plain.error_in_exec)
-    assert "_fn" in [name for name, _ in traceback_frames(plain.error_in_exec)]
+    assert traceback_frames(explained_run.error_in_exec) == traceback_frames(plain_run.error_in_exec)
+    assert "_fn" in [name for name, _ in traceback_frames(plain_run.error_in_exec)]
 
 
 def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
-    plain, explained = run_without_and_with_magic(shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]")
+    plain_run, explained_run = run_without_and_with_magic(
+        shell, "x = torch.ones(2)\nprint(x)\ny = x - x[torch.tensor([7])]"
+    )
     assert was_compiled_as_one_function(shell)
-    assert [name for name, _ in traceback_frames(explained.error_in_exec)] == ["<module>"]
-    assert str(explained.error_in_exec) == str(plain.error_in_exec)
+    assert [name for name, _ in traceback_frames(explained_run.error_in_exec)] == ["<module>"]
+    assert str(explained_run.error_in_exec) == str(plain_run.error_in_exec)
 
 
 @pytest.mark.parametrize(
@@ -256,17 +258,17 @@ def test_the_code_of_a_graph_is_not_in_the_traceback(shell: Shell) -> None:
     ],
 )
 def test_code_cannot_notice_the_magic(shell: Shell, cell: str) -> None:
-    plain, explained = run_without_and_with_magic(shell, cell)
-    assert plain.error_in_exec is explained.error_in_exec is None
-    assert explained.stdout == plain.stdout
+    plain_run, explained_run = run_without_and_with_magic(shell, cell)
+    assert plain_run.error_in_exec is explained_run.error_in_exec is None
+    assert explained_run.stdout == plain_run.stdout
 
 
 def test_an_error_under_no_grad_leaves_gradients_enabled(shell: Shell) -> None:
-    _, explained = run_without_and_with_magic(
+    _, explained_run = run_without_and_with_magic(
         shell, "x = torch.ones(2)\nwith torch.no_grad():\n    y = x - x[torch.tensor([7])]"
     )
     assert was_compiled_as_one_function(shell)
-    assert isinstance(explained.error_in_exec, IndexError)
+    assert isinstance(explained_run.error_in_exec, IndexError)
     assert torch.is_grad_enabled()
 
 
@@ -309,7 +311,7 @@ LATER_CALLS = """for size in range(3, 14):
 
 
 @pytest.mark.parametrize(
-    ("cell", "later"),
+    ("cell", "later_cell"),
     [
         pytest.param(FUNCTION, LATER_CALLS, id="function", marks=pytest.mark.exhaustive),
         pytest.param(MODULE, LATER_CALLS, id="module", marks=pytest.mark.exhaustive),
@@ -323,19 +325,19 @@ LATER_CALLS = """for size in range(3, 14):
         ),
     ],
 )
-def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later: str) -> None:
+def test_trials_do_not_count_as_recompilations(shell: Shell, cell: str, later_cell: str) -> None:
     sizes = []
     for options in ("", "--try --check --cost"):
         torch._dynamo.reset()
         shell.run(f"%%compile_explain {options}\n{cell}")
         with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
-            later_run = shell.run(later)
+            later_run = shell.run(later_cell)
         assert "recompile_limit" in str(later_run.error_in_exec)
         sizes.append(shell.ip.user_ns["size"])
     assert sizes == sizes[:1] * 2
 
 
-UNCOOPERATIVE = """import torch
+UNCOOPERATIVE_OBJECTS = """import torch
 ACCESSES = []
 class Missing:
     def __getattr__(self, name):
@@ -356,7 +358,7 @@ class Kind(type):
 class Made(metaclass=Kind):
     pass
 missing, slotted, strict, use_package = Missing(), Slotted(), Strict(), False"""
-USES_UNCOOPERATIVE = """@torch.compile(backend="eager")
+CELL_WITH_UNCOOPERATIVE_OBJECTS = """@torch.compile(backend="eager")
 def step(x):
     if use_package:
         return missing.array(x) + slotted.array(x) + strict.array(x) + Made.array(x)
@@ -368,9 +370,9 @@ step(torch.ones(3)), step(torch.ones(9))"""
 
 @pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
 def test_attributes_of_uncooperative_objects_are_not_read(shell: Shell, options: str) -> None:
-    shell.run(UNCOOPERATIVE)
-    _, explained = run_without_and_with_magic(shell, USES_UNCOOPERATIVE, options)
-    assert explained.error_in_exec is None
+    shell.run(UNCOOPERATIVE_OBJECTS)
+    _, explained_run = run_without_and_with_magic(shell, CELL_WITH_UNCOOPERATIVE_OBJECTS, options)
+    assert explained_run.error_in_exec is None
     assert shell.ip.user_ns["ACCESSES"] == []
     assert shell.report.diagnostics == []
     assert any(remedy.verdict in WORKING for remedy in shell.report.remedies or ()) == bool(options)

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from tests.ipython.conftest import Kernel
-from tests.support.warm_processes import COLD
+from tests.support.warm_processes import COLD_START
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 BREAK = """import torch
@@ -74,9 +74,15 @@ def test_the_report_does_not_clear_the_output_of_the_cell(kernel: Kernel) -> Non
         f"%%compile_explain\nfrom IPython.display import clear_output\n{BREAK}f(torch.ones(2))\n"
         "for epoch in range(2):\n    print(epoch, end=' ')\n    clear_output(wait=True)"
     )
-    shown = [m["content"].get("text", "") or m["msg_type"] for m in kernel.messages if m["msg_type"] != "status"]
+    messages = [m["content"].get("text", "") or m["msg_type"] for m in kernel.messages if m["msg_type"] != "status"]
     expected = {"0 ", "1 ", "clear_output", "display_data", "update_display_data"}
-    assert [item for item in shown if item in expected] == ["display_data", "0 ", "clear_output", "1 ", "display_data"]
+    assert [item for item in messages if item in expected] == [
+        "display_data",
+        "0 ",
+        "clear_output",
+        "1 ",
+        "display_data",
+    ]
     assert kernel.report().breaks
 
 
@@ -111,8 +117,8 @@ def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
     report = Report.from_dict(output.data[MIME_TYPE])
     assert (report.summary.breaks, report.summary.events) == (BART_BREAKS, BART_BREAKS + 4)
     assert WIDGET_VIEW in output.data
-    shown = len(output.data["text/html"].encode()) + len(msgspec.json.encode(output.data[MIME_TYPE]))
-    assert shown < 90_000 + 20_000 * (BART_BREAKS - 2) or torch.__version__ < "2.12", f"{shown} bytes"
+    report_size = len(output.data["text/html"].encode()) + len(msgspec.json.encode(output.data[MIME_TYPE]))
+    assert report_size < 90_000 + 20_000 * (BART_BREAKS - 2) or torch.__version__ < "2.12", f"{report_size} bytes"
     size = len(nbformat.writes(notebook).encode())
     # About 45 kB are scripts and styles, and 7 kB describe lines that behave differently when compiled. Older
     # releases of PyTorch make one more graph and nine more operations.
@@ -122,13 +128,13 @@ def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
 
 
 def test_loading_the_extension_does_not_import_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(COLD, "1")
-    fresh = Kernel()
+    monkeypatch.setenv(COLD_START, "1")
+    fresh_kernel = Kernel()
     try:
-        fresh.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")
-        assert fresh.stdout() == "False False\n"
+        fresh_kernel.run("import sys\nprint('torch' in sys.modules, 'anywidget' in sys.modules)")
+        assert fresh_kernel.stdout() == "False False\n"
     finally:
-        fresh.stop()
+        fresh_kernel.stop()
 
 
 @pytest.mark.exhaustive
@@ -160,12 +166,12 @@ def test_a_cell_that_runs_again_is_compared_with_its_previous_run(kernel: Kernel
     assert kernel.report().changes is None
     kernel.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))", {"cellId": "other"})
     assert kernel.report().changes is None
-    fixed = BREAK.replace("    torch._dynamo.graph_break()\n", "")
-    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))", {"cellId": "one"})
+    fixed_cell = BREAK.replace("    torch._dynamo.graph_break()\n", "")
+    kernel.run(f"%%compile_explain\n{fixed_cell}f(torch.ones(3))", {"cellId": "one"})
     changes = kernel.report().changes
     assert changes is not None
     assert [(change.change, change.code) for change in changes.breaks] == [("gone", "torch._dynamo.graph_break()")]
     assert (changes.before.summary.graphs, changes.after.summary.graphs) == (2, 1)
     assert "1 break gone" in kernel.bundles()[-1]["text/plain"]
-    kernel.run(f"%%compile_explain\n{fixed}f(torch.ones(3))")
+    kernel.run(f"%%compile_explain\n{fixed_cell}f(torch.ones(3))")
     assert kernel.report().changes is None

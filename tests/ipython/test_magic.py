@@ -108,7 +108,7 @@ def test_a_module_whose_method_calls_the_module_is_compiled_in_place(shell: Shel
     )
     shell.run("%%compile_explain\nmodel = torch.compile(Model().eval())\nmodel.generate(torch.ones(2))")
     (note,) = [note.message for note in shell.report.diagnostics]
-    assert note.endswith("`generate` calls the module: compile it in place, with `module.compile()` for your module.")
+    assert note.endswith("`generate` calls the module: compile the module in place, with its method `compile()`.")
 
 
 @pytest.mark.parametrize(
@@ -277,11 +277,11 @@ def test_an_interrupt_while_the_report_is_made_is_raised_after_the_report(
         return result
 
     monkeypatch.setattr(Observation, "_report", make_report_and_interrupt)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler_before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         result = shell.run(f"%%compile_explain {options}\n{BREAK}f(torch.ones(2))")
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler_before)
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert (shell.report.summary.breaks, shell.report.remedies) == (1, None)
     note_on_interrupt = "The run was not repeated, because it was interrupted."
@@ -305,9 +305,9 @@ def test_an_interrupt_while_the_report_is_made_is_raised_after_the_report(
 )
 def test_misuse_is_reported_in_one_line_and_the_cell_does_not_run(shell: Shell, options: str, message: str) -> None:
     shell.run(f"%%compile_explain {options}\nran = True")
-    printed = [line for line in shell.io.stderr.split("\n") if line]
-    assert any(message in line for line in printed), printed
-    assert len([line for line in printed if "UsageError" in line]) == 1
+    printed_lines = [line for line in shell.io.stderr.split("\n") if line]
+    assert any(message in line for line in printed_lines), printed_lines
+    assert len([line for line in printed_lines if "UsageError" in line]) == 1
     assert "ran" not in shell.ip.user_ns
     assert shell.run("1 + 1").result == 2
 
@@ -344,7 +344,7 @@ def test_a_missing_or_old_pytorch_is_reported(
     assert "ran" not in shell.ip.user_ns
 
 
-def test_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> None:
+def test_the_line_magic_compiles_one_call_and_returns_its_value(shell: Shell) -> None:
     shell.run("import torch\ndef g(x, k=1):\n    y = x + k\n    print('hi')\n    return y\nx = torch.ones(2)")
     result = shell.run("r = %compile_explain g(x, k=2)\nr.tolist()")
     assert result.result == [3.0, 3.0]
@@ -367,7 +367,7 @@ def stored_bundle(shell: Shell) -> dict[str, Any]:
     return bundle
 
 
-def test_backend_applies_to_the_cells_own_calls(shell: Shell) -> None:
+def test_the_backend_option_applies_to_the_cells_own_calls(shell: Shell) -> None:
     cell = (
         "%%compile_explain --backend eager\nimport torch\ndef broken(gm, inputs):\n    raise RuntimeError('never')\n"
         "torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2)).tolist()"
@@ -376,14 +376,14 @@ def test_backend_applies_to_the_cells_own_calls(shell: Shell) -> None:
     assert shell.report.summary.graphs == 1
 
 
-def test_backend_keeps_fullgraph(shell: Shell) -> None:
-    strict = BREAK.replace('backend="eager"', "fullgraph=True")
-    result = shell.run(f"%%compile_explain --backend eager\n{strict}f(torch.ones(2))")
+def test_the_backend_option_keeps_fullgraph(shell: Shell) -> None:
+    strict_cell = BREAK.replace('backend="eager"', "fullgraph=True")
+    result = shell.run(f"%%compile_explain --backend eager\n{strict_cell}f(torch.ones(2))")
     assert type(result.error_in_exec).__name__ == "Unsupported"
     assert [break_.outcome for break_ in shell.report.breaks] == ["error"]
 
 
-def test_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
+def test_a_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
     shell.run("%%compile_explain\nimport torch\nx = torch.ones(3)\ny = x * 2\nif y.sum() > 0:\n    z = y + 1\nz")
     report = shell.report
     assert any("compiled as one function" in note.message for note in report.diagnostics)
@@ -392,7 +392,7 @@ def test_cell_without_compile_is_compiled_as_one_function(shell: Shell) -> None:
     assert not [name for name in shell.ip.user_ns if "graphbreak" in name]
 
 
-def test_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -> None:
+def test_a_cell_that_calls_previously_compiled_code_runs_unchanged(shell: Shell) -> None:
     shell.run(BREAK + "def caller(x):\n    return f(x)\nx = torch.ones(2)\nf(x)")
     shell.run("%%compile_explain\ncaller(x)")
     report = shell.report
@@ -461,15 +461,15 @@ def test_settings_are_restored(shell: Shell) -> None:
     def settings() -> tuple[object, ...]:
         return list(trace.handlers), trace.level, default_device_state(), torch.random.get_rng_state().tolist()
 
-    before = settings()
+    settings_before = settings()
     original_function = torch._dynamo.convert_frame.log_dynamo_start
     shell.run(f"%%compile_explain --device cpu --backend eager\n{BREAK}f(torch.ones(2))")
-    assert settings() == before
+    assert settings() == settings_before
     assert torch._dynamo.convert_frame.log_dynamo_start is original_function
     assert torch._dynamo.eval_frame._stance.backend is None
 
 
-def test_default_device_set_by_the_cell_stays(shell: Shell) -> None:
+def test_a_default_device_set_by_the_cell_stays(shell: Shell) -> None:
     try:
         shell.run("%%compile_explain --device cpu\nimport torch\ntorch.compile\ntorch.set_default_device('meta')")
         assert torch.get_default_device().type == "meta"
@@ -498,10 +498,10 @@ def test_an_error_while_undoing_never_reaches_the_user(shell: Shell, monkeypatch
 
 
 def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: object) -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("jupyter_graphbreak.api.run_reports.build_with_files", broken)
+    monkeypatch.setattr("jupyter_graphbreak.api.run_reports.build_with_files", fail)
     result = shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(2)).tolist()")
     assert result.result == [4.0, 4.0]
     assert [fault.level for fault in shell.report.diagnostics] == ["error"]
@@ -557,24 +557,24 @@ BODIES = (
 def test_a_cell_runs_even_if_the_magic_fails(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, function: str, body: str
 ) -> None:
-    broken = pkgutil.resolve_name(f"jupyter_graphbreak.ipython.{function}")
+    magic_function = pkgutil.resolve_name(f"jupyter_graphbreak.ipython.{function}")
     shell.run("import torch\nx = torch.ones(2)")
     trace = logging.getLogger("torch.__trace")
-    before = (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start)
+    state_before = (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start)
     with monkeypatch.context() as patch:
-        patch.setattr(broken, "__code__", _raise_error.__code__)  # also affects references to the function
+        patch.setattr(magic_function, "__code__", _raise_error.__code__)  # also affects references to the function
         result = shell.run(f"%%compile_explain\n{body}")
     assert result.success
     assert shell.ip.user_ns["z"].tolist() == [3, 3]
     if not body.startswith("%%"):
         assert result.result.tolist() == [3, 3]
     assert "compile_explain" not in str(shell.ip.user_ns["__doc__"])
-    printed = shell.io.stdout + shell.io.stderr
-    assert "Traceback" not in printed
-    assert "Error in callback" not in printed
-    assert (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start) == before
-    after = shell.run("%%compile_explain\ndef other(t):\n    return t + 1\nother(x)")
-    assert after.result.tolist() == [2, 2]
+    output = shell.io.stdout + shell.io.stderr
+    assert "Traceback" not in output
+    assert "Error in callback" not in output
+    assert (list(trace.handlers), torch.nn.Module.__call__, threading.Thread.start) == state_before
+    later_run = shell.run("%%compile_explain\ndef other(t):\n    return t + 1\nother(x)")
+    assert later_run.result.tolist() == [2, 2]
     assert len(shell.report.graphs) == 1
 
 
@@ -597,10 +597,10 @@ def test_the_magic_works_after_a_cell_that_python_cannot_compile(shell: Shell, c
     assert shell.report.summary.breaks == 1
 
 
-@pytest.mark.parametrize("first", ["", "%%compile_explain\n"])
-def test_ipython_holds_no_transformer_of_the_extension_while_a_cell_runs(shell: Shell, first: str) -> None:
+@pytest.mark.parametrize("first_line", ["", "%%compile_explain\n"])
+def test_ipython_holds_no_transformer_of_the_extension_while_a_cell_runs(shell: Shell, first_line: str) -> None:
     """With transformers, IPython walks a cell recursively and fails for a sum of many terms that Python can compile."""
-    shell.run(f"{first}transformers = list(get_ipython().ast_transformers)")
+    shell.run(f"{first_line}transformers = list(get_ipython().ast_transformers)")
     assert shell.ip.user_ns["transformers"] == []
 
 
@@ -615,8 +615,8 @@ def test_transformers_of_the_user_see_the_original_cell(shell: Shell) -> None:
     assert shell.run("y = 21").success
     assert shell.ip.user_ns["y"] == 42
     shell.ip.events.callbacks["pre_run_cell"].pop()
-    for first in ("", "%%compile_explain\n"):
-        assert shell.run(f"{first}import torch\ny = torch.ones(1) * 21").success
+    for first_line in ("", "%%compile_explain\n"):
+        assert shell.run(f"{first_line}import torch\ny = torch.ones(1) * 21").success
         assert shell.ip.user_ns["y"].item() == 42
     shell.ip.run_line_magic("unload_ext", "jupyter_graphbreak")
     assert shell.ip.ast_transformers == [doubler]
@@ -661,7 +661,7 @@ def test_code_from_an_earlier_compilation_is_reported(shell: Shell) -> None:
     assert any("g was compiled before and was not compiled again" in note.message for note in shell.report.diagnostics)
 
 
-def test_fresh_forgets_earlier_compilations(shell: Shell) -> None:
+def test_the_fresh_option_forgets_earlier_compilations(shell: Shell) -> None:
     shell.run(
         "import torch\n@torch.compile(backend='eager')\n@torch._dynamo.error_on_graph_break(False)\n"
         "def fresh(x):\n    return x + 1\nx = torch.ones(2)\nfresh(x)"
@@ -691,8 +691,8 @@ def f(x):
 
 def frontend_tables(shell: Shell) -> list[str]:
     """Return the tables of front ends that the last cell displayed above its report."""
-    shown = [output["data"] for output in shell.ip.display_pub.outputs]
-    return [bundle["text/plain"] for bundle in shown if bundle["text/plain"].startswith("front ends on")]
+    bundles = [output["data"] for output in shell.ip.display_pub.outputs]
+    return [bundle["text/plain"] for bundle in bundles if bundle["text/plain"].startswith("front ends on")]
 
 
 def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
@@ -707,7 +707,7 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 
-def test_frontends_compares_the_function_that_a_cell_calls_last(shell: Shell) -> None:
+def test_the_frontends_option_compares_the_function_that_a_cell_calls_last(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}x = torch.ones(1)\nprint(f(x).tolist())\ny = f(-x)")
     (table,) = frontend_tables(shell)
     assert table.startswith("front ends on f(x = tensor([1.]))")
@@ -716,7 +716,7 @@ def test_frontends_compares_the_function_that_a_cell_calls_last(shell: Shell) ->
     assert shell.report.sources[0].name == "Cell In[1]"
 
 
-def test_frontends_compares_a_function_that_a_cell_compiles(shell: Shell) -> None:
+def test_the_frontends_option_compares_a_function_that_a_cell_compiles(shell: Shell) -> None:
     shell.run(f"%%compile_explain --frontends\n{BRANCH}c = torch.compile(f, backend='eager')\ny = c(torch.ones(1))")
     assert frontend_tables(shell)[0].startswith("front ends on f(x = tensor([1.]))")
 
@@ -738,7 +738,7 @@ def test_front_ends_start_with_the_original_state_of_a_call_that_changes_it(shel
 
 
 @pytest.mark.exhaustive
-def test_frontends_compares_compiled_functions_and_methods(shell: Shell) -> None:
+def test_the_frontends_option_compares_compiled_functions_and_methods(shell: Shell) -> None:
     shell.run(f"{BREAK}class A:\n    def g(self, x):\n        return x + 1\na = A()\nx = torch.ones(2)")
     shell.run("%compile_explain --frontends f(x)")
     assert " torch.compile                     right, with breaks   2 graphs, 1 break" in frontend_tables(shell)[0]
@@ -818,19 +818,19 @@ def test_a_cell_that_compiles_nothing_keeps_its_generators(shell: Shell) -> None
 )
 def test_no_name_of_dynamo_stays_in_the_notebook(shell: Shell, code: str) -> None:
     shell.run("import torch\nt = torch.ones(2)\nsize = y = f = None")
-    before = {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)}
+    names_before = {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)}
     shell.run(f"%%compile_explain\n{code}")
     assert shell.report.frames
-    assert {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)} - before == set()
+    assert {name for name in shell.ip.user_ns if not re.fullmatch(r"_i?\d*|_i+", name)} - names_before == set()
 
 
 def test_a_traceback_names_all_parameters_of_a_function_that_broke_before(shell: Shell) -> None:
     define = "def f(x, *rest, flag=True, **more):\n    if x.sum() > 1 and flag:\n        z += 1\n    return x\n"
     signatures = []
-    for first in ("#", "%%compile_explain"):
-        shell.run(f"{first}\nimport torch\n{define}y = torch.ones(2) + 1\nf(y, 3, other=4)")
-        printed = re.sub(r"\x1b\[[0-9;]*m", "", shell.io.stdout)
-        signatures.append(re.findall(r"line \d+, in (f\(.*\))", printed))
+    for first_line in ("#", "%%compile_explain"):
+        shell.run(f"{first_line}\nimport torch\n{define}y = torch.ones(2) + 1\nf(y, 3, other=4)")
+        output = re.sub(r"\x1b\[[0-9;]*m", "", shell.io.stdout)
+        signatures.append(re.findall(r"line \d+, in (f\(.*\))", output))
     assert signatures == [["f(x, flag, *rest, **more)"]] * 2
     assert shell.report.frames
 
@@ -868,12 +868,12 @@ def test_a_different_thread_can_record_while_a_cell_is_explained(shell: Shell) -
     thread.start()
     has_begun.wait()
     shell.run(f"%%compile_explain\n{CALLED_MODULE}")
-    explained = shell.report
+    explained_report = shell.report
     shell.run(f"%%compile_explain\n{BREAK}f(torch.ones(3))")
     may_end.set()
     thread.join()
-    assert [compiled.name for compiled in explained.compiled or ()] == ["net"]
-    assert (explained.summary.breaks, shell.report.summary.breaks) == (1, 1)
+    assert [compiled.name for compiled in explained_report.compiled or ()] == ["net"]
+    assert (explained_report.summary.breaks, shell.report.summary.breaks) == (1, 1)
     assert [break_.location.code for break_ in reports[0].breaks if break_.location is not None] == [
         "torch._dynamo.graph_break()"
     ] * 2

@@ -32,15 +32,15 @@ PROGRAMS = {
 def apply_remedy(cells: list[str], report: Report, remedy: Remedy) -> list[str]:
     """Return the cells with the edits of a remedy applied."""
     texts = {source.id: source.segments[0].text for source in report.sources if source.kind == "cell"}
-    edited = list(cells)
+    edited_cells = list(cells)
     for source in {edit.source for edit in remedy.edits}:
         lines = texts[source].split("\n")
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             if edit.source == source:
                 assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
                 lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
-        edited[cells.index(texts[source])] = "\n".join(lines)
-    return edited
+        edited_cells[cells.index(texts[source])] = "\n".join(lines)
+    return edited_cells
 
 
 @pytest.mark.parametrize("name", sample_parameters(PROGRAMS, 4))
@@ -58,16 +58,18 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies or []
     ]
     for remedy in working_remedies:
-        changed = apply_remedy(cells, report, remedy)
-        assert "backend='eager'" in "\n".join(changed)
-        assert ("dynamic=True" in "\n".join(changed)) == ("dynamic=True" in "\n".join(cells))
-        for cell in changed:
+        changed_cells = apply_remedy(cells, report, remedy)
+        assert "backend='eager'" in "\n".join(changed_cells)
+        assert ("dynamic=True" in "\n".join(changed_cells)) == ("dynamic=True" in "\n".join(cells))
+        for cell in changed_cells:
             assert kernel.run(cell.replace("%%compile_explain --try", "%%compile_explain"))["status"] == "ok"
         assert "sum 6.0\n" in kernel.stdout()
         report_after = kernel.report()
         removed_code = {b.location.code for b in report.breaks if b.id in remedy.breaks and b.location is not None}
-        assert not removed_code & {b.location.code for b in report_after.breaks if b.location is not None}, changed
-        assert report_after.summary.graphs >= 1, changed
+        assert not removed_code & {b.location.code for b in report_after.breaks if b.location is not None}, (
+            changed_cells
+        )
+        assert report_after.summary.graphs >= 1, changed_cells
 
 
 def test_reports_of_the_python_api_name_cells(kernel: Kernel) -> None:

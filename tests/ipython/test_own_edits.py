@@ -25,8 +25,8 @@ COMPILED_STEP = f"{STEP}step = torch.compile(step, backend='eager')\n"
 CALL = "step(torch.ones(2)).tolist()"
 
 
-def edit_request(*edited: tuple[str, str]) -> dict[str, Any]:
-    return {"graphbreak": {"explain": "--try", "edited": edited}}
+def edit_request(*edits: tuple[str, str]) -> dict[str, Any]:
+    return {"graphbreak": {"explain": "--try", "edited": edits}}
 
 
 def own_remedies(report: Report) -> list[Remedy]:
@@ -45,7 +45,7 @@ def test_an_edited_cell_is_tried(kernel: Kernel, cell: str) -> None:
     (result,) = [m["content"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     assert result["data"]["text/plain"] == "[4.0, 4.0]"
     kernel.run(cell, edit_request((cell, cell.replace(BRANCH, "    y = y * 2\n"))))
-    assert [wrong.verdict for wrong in own_remedies(kernel.report())] == ["another result"]
+    assert [remedy.verdict for remedy in own_remedies(kernel.report())] == ["another result"]
     kernel.run("print('where' in _ih[-2], 'where' in _ih[-3])")  # the edited cell never ran
     assert kernel.stdout() == "False False\n"
 
@@ -84,9 +84,9 @@ def test_several_cells_are_one_edit(kernel: Kernel) -> None:
 def test_an_edit_that_cannot_be_judged_has_a_reason(kernel: Kernel) -> None:
     cell = f"{COMPILED_STEP}{CALL}"
     kernel.run(cell, edit_request((cell, cell.replace("torch.ones(2)", "torch.ones(3)"))))
-    (outside,) = own_remedies(kernel.report())
-    assert outside.verdict == "not tried"
-    assert outside.reason == "line 8 is outside of functions: run the cell to see the effect of changing it"
+    (own_remedy,) = own_remedies(kernel.report())
+    assert own_remedy.verdict == "not tried"
+    assert own_remedy.reason == "line 8 is outside of functions: run the cell to see the effect of changing it"
     kernel.run(cell, edit_request(("other = 1", "other = 2")))
     assert own_remedies(kernel.report()) == []
     assert "Your edit was not tried" in " ".join(note.message for note in kernel.report().diagnostics)

@@ -52,11 +52,11 @@ def test_breaks_have_lines_and_columns_of_the_cell(kernel: Kernel) -> None:
     assert result["execution_count"] == reply["execution_count"]
 
 
-@pytest.mark.parametrize("before", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
-def test_lines_count_from_the_top_of_the_editor(kernel: Kernel, before: str) -> None:
-    kernel.run(f"{before}{STEP}f(torch.ones(2))", REQUEST)
+@pytest.mark.parametrize("lines_above", ["\n\n", "    \n", "# what this is for\n\n", '"""What this is for."""\n'])
+def test_lines_are_counted_from_the_top_of_the_editor(kernel: Kernel, lines_above: str) -> None:
+    kernel.run(f"{lines_above}{STEP}f(torch.ones(2))", REQUEST)
     ((_, line, column),) = break_locations(kernel.report())
-    assert (line, column) == (5 + before.count("\n"), 4)
+    assert (line, column) == (5 + lines_above.count("\n"), 4)
 
 
 def test_an_indented_cell_has_its_own_columns(kernel: Kernel) -> None:
@@ -68,9 +68,9 @@ def test_an_indented_cell_has_its_own_columns(kernel: Kernel) -> None:
 @pytest.mark.parametrize("cell", [f"{STEP}f(torch.ones(2))\n1 / 0", "x = 1\ny = x / 0\nz = 3", "def g(:\n  pass"])
 def test_an_error_looks_the_same_as_in_a_plain_run(kernel: Kernel, cell: str) -> None:
     kernel.run(cell)
-    plain = traceback_of(kernel)
+    plain_traceback = traceback_of(kernel)
     reply = kernel.run(cell, REQUEST)
-    assert traceback_of(kernel) == plain
+    assert traceback_of(kernel) == plain_traceback
     assert reply["status"] == "error"
     if "def g(:" not in cell:
         assert kernel.report().status == "error"
@@ -86,9 +86,9 @@ def test_history_and_count_are_the_same_as_in_a_plain_run(kernel: Kernel) -> Non
 def test_code_has_the_file_name_that_a_debugger_expects(kernel: Kernel) -> None:
     cell = "def g(): pass\nprint(g.__code__.co_filename, g.__code__.co_firstlineno)"
     kernel.run(cell)
-    plain = kernel.stdout()
+    plain_output = kernel.stdout()
     kernel.run(cell, REQUEST)
-    assert kernel.stdout() == plain
+    assert kernel.stdout() == plain_output
 
 
 def test_a_request_does_not_affect_the_next_cell(kernel: Kernel) -> None:
@@ -239,8 +239,8 @@ class AnsweringShell:
         self.ip.display_pub.outputs.clear()
         self.request = {"content": {"code": code}, "metadata": REQUEST}
         self.ip.run_cell(code, store_history=True)
-        shown = [output["data"] for output in self.ip.display_pub.outputs]
-        return [Report.from_dict(bundle[MIME_TYPE]) for bundle in shown if MIME_TYPE in bundle]
+        bundles = [output["data"] for output in self.ip.display_pub.outputs]
+        return [Report.from_dict(bundle[MIME_TYPE]) for bundle in bundles if MIME_TYPE in bundle]
 
 
 @pytest.fixture
@@ -254,8 +254,8 @@ def answering_shell() -> Iterator[AnsweringShell]:
 
 def test_cells_that_a_cell_runs_are_part_of_it(answering_shell: AnsweringShell) -> None:
     """IPython runs the inner cells for the same request as the outer cell."""
-    inner = "get_ipython().run_cell('1 + 1')"
-    (report,) = answering_shell.explain(f"{inner}\n{STEP}f(torch.ones(2))\n{inner}")
+    inner_cell = "get_ipython().run_cell('1 + 1')"
+    (report,) = answering_shell.explain(f"{inner_cell}\n{STEP}f(torch.ones(2))\n{inner_cell}")
     assert report.summary.breaks == 1
 
 

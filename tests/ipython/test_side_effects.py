@@ -90,20 +90,20 @@ class Notebook:
     def run(self, text: str, **options: Any) -> None:
         request = {"metadata": {"graphbreak": options} if options else {}, "content": {"code": text}}
         self.ip.get_parent = lambda: request
-        with capture_output(display=False) as captured:
+        with capture_output(display=False) as captured_output:
             self.ip.run_cell(text, store_history=True).raise_error()
-        self.error = captured.stderr
+        self.error = captured_output.stderr
 
     def explain_step(self, way: str, text: str) -> Any:
         """Define a step, call it once in a cell, request an answer in one of ``WAYS``, and return the answer."""
         self.run(text)
-        new = text.replace(BRANCH, WHERE_LINE)
+        new_text = text.replace(BRANCH, WHERE_LINE)
         match way:
             case "an edited cell":
-                self.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new),))
+                self.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new_text),))
             case "--patch":
                 name = f"Cell In[{self.ip.execution_count - 1}]"
-                lines = text.splitlines(), new.splitlines()
+                lines = text.splitlines(), new_text.splitlines()
                 patch = difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", lineterm="")
                 Path("own.patch").write_text("\n".join(patch) + "\n")
                 self.run(f"%%compile_explain --patch own.patch -o answer\n{COMPILED_CALL}")
@@ -159,12 +159,12 @@ def test_an_effect_happens_once(notebook: Notebook, effect: str, way: str) -> No
 
 
 def test_a_trial_is_stopped_before_it_uses_the_shell(notebook: Notebook) -> None:
-    before = dict(vars(InteractiveShell))
+    attributes_before = dict(vars(InteractiveShell))
     notebook.run("counted = []")
     result = notebook.explain_step("--check", STEP.replace("STATEMENT", "get_ipython().user_ns['counted'].append(1)"))
     assert notebook.ip.user_ns["counted"] == [1]
     assert [kind_and_line(effect) for effect in result.effects] == [("state", LINE)]
-    assert dict(vars(InteractiveShell)) == before
+    assert dict(vars(InteractiveShell)) == attributes_before
 
 
 def kind_and_line(effect: Effect) -> tuple[str, int | None]:
@@ -197,8 +197,8 @@ def test_a_function_without_side_effects_has_remedies(notebook: Notebook, name: 
     remedies = [item for item in result.remedies if item.family == family and branch in item.breaks]
     assert ("works", None) in {(remedy.verdict, remedy.reason) for remedy in remedies}
     if way != "--try":
-        own = [(remedy.verdict, remedy.reason) for remedy in result.remedies if remedy.family == "own"]
-        assert own == [("works", None)]
+        own_verdicts = [(remedy.verdict, remedy.reason) for remedy in result.remedies if remedy.family == "own"]
+        assert own_verdicts == [("works", None)]
 
 
 @pytest.mark.parametrize("way", ["--try", "--cost", "--check", "--frontends"])
@@ -211,27 +211,29 @@ class Net(torch.nn.Module):
                 x = x + 1
         return x * 2
 step = Net()""")
-    before = set(notebook.ip.user_ns)
+    names_before = set(notebook.ip.user_ns)
     failing_call = """try:
     torch.compile(step, backend='eager', fullgraph=True)(torch.ones(3))
 except Exception:
     pass"""
     call = "result = step(torch.ones(3))" if way == "--frontends" else failing_call
     notebook.run(f"%%compile_explain {way} -o answer\n{call}")
-    new = set(notebook.ip.user_ns) - before - {"result", "answer", "_"}
-    kept_by_dynamo = {name for name in new if name.startswith("__builtins_dict__")}  # for code that the user compiled
+    new_names = set(notebook.ip.user_ns) - names_before - {"result", "answer", "_"}
+    kept_by_dynamo = {
+        name for name in new_names if name.startswith("__builtins_dict__")
+    }  # for code that the user compiled
     assert len(kept_by_dynamo) <= 1
-    assert {name for name in new - kept_by_dynamo if not name.startswith("_i")} == set()
+    assert {name for name in new_names - kept_by_dynamo if not name.startswith("_i")} == set()
 
 
 def test_an_edit_that_adds_an_effect_is_stopped_before_it_happens(notebook: Notebook) -> None:
     text = STEP.replace("STATEMENT", "pass")
     notebook.run(text)
-    new = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE_LINE)
-    notebook.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new),))
-    (own,) = [remedy for remedy in notebook.ip.user_ns["answer"].remedies if remedy.family == "own"]
-    assert own.verdict == "not tried"
-    assert "rows.txt" in own.reason
+    new_text = text.replace("pass", "with open('rows.txt', 'a') as out: out.write('row')").replace(BRANCH, WHERE_LINE)
+    notebook.run(COMPILED_CALL, explain="--try -o answer", edited=((text, new_text),))
+    (own_remedy,) = [remedy for remedy in notebook.ip.user_ns["answer"].remedies if remedy.family == "own"]
+    assert own_remedy.verdict == "not tried"
+    assert "rows.txt" in own_remedy.reason
     assert not Path("rows.txt").exists()
 
 

@@ -30,7 +30,7 @@ NAME_LISTING = "print(sorted(name for name in dir() if not name.startswith('_') 
 
 
 @dataclass
-class Expected:
+class ExpectedReport:
     """The expected line (or file and line) and outcome of each break, in order, and the expected counts."""
 
     breaks: str
@@ -39,45 +39,45 @@ class Expected:
 
 
 COMPILED_CELLS = {
-    "closures_deep": Expected("8 resumed", graphs=2),
-    "methods": Expected("16 resumed, 12 resumed, 8 skipped", graphs=2, skipped=1),
-    "recursion": Expected("6 resumed", graphs=4),
-    "for_zip": Expected("9 skipped", graphs=0, skipped=1),
-    "managers": Expected("11 skipped", graphs=0, skipped=1),
-    "autograd_function_break": Expected("6 resumed", graphs=3),
-    "item_tolist_numpy": Expected("5 resumed, 6 resumed, 8 resumed, 9 resumed, 10 resumed", graphs=5),
-    "match": Expected("10 resumed, 12 resumed", graphs=4),
-    "tabs2": Expected("5 resumed, 8 resumed, 11 resumed", graphs=3),
-    "html_ansi_bidi": Expected("6 resumed", graphs=1),
-    "thread_error": Expected("6 resumed, 7 skipped", graphs=1, skipped=1),
-    "gather": Expected("10 resumed, 6 resumed", graphs=4),
-    "gen_fn_two": Expected("3 skipped, 6 skipped", graphs=0, skipped=2),
-    "dispatch_mode_own": Expected("", graphs=0, skipped=1),
-    "limit_small": Expected("6 resumed", graphs=4, skipped=1),
-    "fullgraph_nested_err": Expected("4 error", graphs=0),
-    "eogb_dyn": Expected("8 resumed, 11 error", graphs=1),
-    "skip_frame_nested": Expected("4 skipped", graphs=2, skipped=1),
-    "ipythons_open": Expected("6 resumed, 6 resumed", graphs=2),
-    "raise_after_break": Expected("4 resumed, 5 resumed, 6 skipped", graphs=2, skipped=1),
-    "kbd_caught": Expected("6 resumed", graphs=1),
-    "two_fns_same_name": Expected("5 resumed, 11 resumed", graphs=1),
-    "finally_return": Expected("10 skipped", graphs=0, skipped=1),
-    "checkpoint": Expected("6 resumed", graphs=1),
-    "reset_mid_thread": Expected("6 resumed", graphs=6),
-    "later_call": Expected("6 resumed", graphs=5),
-    "limit_fullgraph": Expected("3 error", graphs=2),
-    "capture_magic": Expected("6 resumed", graphs=1),
-    "logging_configured_anew": Expected("6 resumed", graphs=2),
+    "closures_deep": ExpectedReport("8 resumed", graphs=2),
+    "methods": ExpectedReport("16 resumed, 12 resumed, 8 skipped", graphs=2, skipped=1),
+    "recursion": ExpectedReport("6 resumed", graphs=4),
+    "for_zip": ExpectedReport("9 skipped", graphs=0, skipped=1),
+    "managers": ExpectedReport("11 skipped", graphs=0, skipped=1),
+    "autograd_function_break": ExpectedReport("6 resumed", graphs=3),
+    "item_tolist_numpy": ExpectedReport("5 resumed, 6 resumed, 8 resumed, 9 resumed, 10 resumed", graphs=5),
+    "match": ExpectedReport("10 resumed, 12 resumed", graphs=4),
+    "tabs2": ExpectedReport("5 resumed, 8 resumed, 11 resumed", graphs=3),
+    "html_ansi_bidi": ExpectedReport("6 resumed", graphs=1),
+    "thread_error": ExpectedReport("6 resumed, 7 skipped", graphs=1, skipped=1),
+    "gather": ExpectedReport("10 resumed, 6 resumed", graphs=4),
+    "gen_fn_two": ExpectedReport("3 skipped, 6 skipped", graphs=0, skipped=2),
+    "dispatch_mode_own": ExpectedReport("", graphs=0, skipped=1),
+    "limit_small": ExpectedReport("6 resumed", graphs=4, skipped=1),
+    "fullgraph_nested_err": ExpectedReport("4 error", graphs=0),
+    "eogb_dyn": ExpectedReport("8 resumed, 11 error", graphs=1),
+    "skip_frame_nested": ExpectedReport("4 skipped", graphs=2, skipped=1),
+    "ipythons_open": ExpectedReport("6 resumed, 6 resumed", graphs=2),
+    "raise_after_break": ExpectedReport("4 resumed, 5 resumed, 6 skipped", graphs=2, skipped=1),
+    "kbd_caught": ExpectedReport("6 resumed", graphs=1),
+    "two_fns_same_name": ExpectedReport("5 resumed, 11 resumed", graphs=1),
+    "finally_return": ExpectedReport("10 skipped", graphs=0, skipped=1),
+    "checkpoint": ExpectedReport("6 resumed", graphs=1),
+    "reset_mid_thread": ExpectedReport("6 resumed", graphs=6),
+    "later_call": ExpectedReport("6 resumed", graphs=5),
+    "limit_fullgraph": ExpectedReport("3 error", graphs=2),
+    "capture_magic": ExpectedReport("6 resumed", graphs=1),
+    "logging_configured_anew": ExpectedReport("6 resumed", graphs=2),
 }
 
 # Older releases of torch behave differently.
 if torch.__version__ < "2.11":
     # skip_frame() has no event; the caller breaks at the call and is skipped.
-    COMPILED_CELLS["skip_frame_nested"] = Expected("9 resumed", graphs=2, skipped=1)
+    COMPILED_CELLS["skip_frame_nested"] = ExpectedReport("9 resumed", graphs=2, skipped=1)
     # Even without the magic, torch raises InternalTorchDynamoError for a match statement on a mapping.
-    COMPILED_CELLS["match"] = Expected("6 error", graphs=0)
+    COMPILED_CELLS["match"] = ExpectedReport("6 error", graphs=0)
 
-#: What is compiled for the reports of cells that compile nothing themselves: the cell as one function, or callables.
+#: The code compiled for the report of each cell that compiles nothing itself: the cell as one function, or callables.
 PLAIN_CELLS: dict[str, str | list[str]] = {
     "semi": "function",
     "inplace_alias": [],
@@ -166,18 +166,20 @@ class Kernel:
     def run_without_and_with_magic(self, cell: str) -> tuple[Outcome, Outcome, Report]:
         """Run a cell without and with the magic, in separate namespaces, and compare the output."""
         self.run(PREPARATION)
-        plain = self.run(cell)
+        plain_outcome = self.run(cell)
         plain_names = self.run(NAME_LISTING).stdout
         self.run(PREPARATION)
-        explained = self.run("%%compile_explain\n" + cell)
+        explained_outcome = self.run("%%compile_explain\n" + cell)
         assert self.run(NAME_LISTING).stdout == plain_names
-        assert without_times(explained.stdout) == without_times(plain.stdout)
-        assert without_addresses(explained.result) == without_addresses(plain.result)
-        assert explained.displays == plain.displays
-        assert (explained.error and explained.error[0]) == (plain.error and plain.error[0])
-        assert innermost_line(explained.traceback) == innermost_line(plain.traceback, lines_above=1)
-        (bundle,) = explained.reports
-        return plain, explained, Report.from_dict(bundle[MIME_TYPE])
+        assert remove_times(explained_outcome.stdout) == remove_times(plain_outcome.stdout)
+        assert remove_addresses(explained_outcome.result) == remove_addresses(plain_outcome.result)
+        assert explained_outcome.displays == plain_outcome.displays
+        assert (explained_outcome.error and explained_outcome.error[0]) == (
+            plain_outcome.error and plain_outcome.error[0]
+        )
+        assert innermost_line(explained_outcome.traceback) == innermost_line(plain_outcome.traceback, lines_above=1)
+        (bundle,) = explained_outcome.reports
+        return plain_outcome, explained_outcome, Report.from_dict(bundle[MIME_TYPE])
 
 
 @pytest.fixture(scope="module")
@@ -199,11 +201,11 @@ def innermost_line(traceback: str, lines_above: int = 0) -> int | None:
     return int(lines[-1]) + lines_above if lines else None
 
 
-def without_addresses(text: str | None) -> str | None:
+def remove_addresses(text: str | None) -> str | None:
     return re.sub(r"0x[0-9a-f]+", "0x", text) if text is not None else None
 
 
-def without_times(text: str) -> str:
+def remove_times(text: str) -> str:
     return re.sub(r"[\d.]+(e\+\d+)? \w?s\b", "TIME", text)
 
 
@@ -219,9 +221,9 @@ def breaks_text(report: Report) -> str:
 
 @pytest.mark.parametrize("name", sample_parameters(COMPILED_CELLS, 2))
 def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
-    _, explained, report = kernel.run_without_and_with_magic(read_cells("compiled.txt")[name])
+    _, explained_outcome, report = kernel.run_without_and_with_magic(read_cells("compiled.txt")[name])
     expected = COMPILED_CELLS[name]
-    text = explained.reports[0]["text/plain"]
+    text = explained_outcome.reports[0]["text/plain"]
     assert (breaks_text(report), report.summary.graphs, report.summary.skipped) == (
         expected.breaks,
         expected.graphs,
@@ -234,11 +236,11 @@ def test_every_break_is_listed_once_and_the_cell_runs_as_without_the_magic(kerne
 
 @pytest.mark.parametrize("name", sample_parameters(PLAIN_CELLS, 2))
 def test_a_cell_that_compiles_nothing_runs_as_without_the_magic(kernel: Kernel, name: str) -> None:
-    plain, explained, report = kernel.run_without_and_with_magic(read_cells("plain.txt")[name])
-    assert explained.error == plain.error
-    assert explained.stderr == plain.stderr
-    assert "jupyter_graphbreak" not in explained.traceback
-    assert "_dynamo" not in explained.traceback
+    plain_outcome, explained_outcome, report = kernel.run_without_and_with_magic(read_cells("plain.txt")[name])
+    assert explained_outcome.error == plain_outcome.error
+    assert explained_outcome.stderr == plain_outcome.stderr
+    assert "jupyter_graphbreak" not in explained_outcome.traceback
+    assert "_dynamo" not in explained_outcome.traceback
     is_one_function = any("compiled as one function" in note.message for note in report.diagnostics)
     assert ("function" if is_one_function else [compiled.name for compiled in report.compiled or ()]) == PLAIN_CELLS[
         name

@@ -49,10 +49,10 @@ def outputs(kernel: Kernel) -> dict[str, Any]:
     values = [m["content"]["data"]["text/plain"] for m in kernel.messages if m["msg_type"] == "execute_result"]
     errors = [m["content"] for m in kernel.messages if m["msg_type"] == "error"]
     tracebacks = [re.sub(r"In\[\d+\]|0x\w+", "", COLOURS.sub("", "\n".join(e["traceback"]))) for e in errors]
-    shown = [bundle.get("text/plain") for bundle in kernel.bundles() if len(bundle) == 1]
+    displays = [bundle.get("text/plain") for bundle in kernel.bundles() if len(bundle) == 1]
     # A CUDA build of PyTorch prints once that there is no GPU, when Inductor looks for one.
-    printed = re.sub(r".*No CUDA runtime is found.*\n", "", kernel.stdout())
-    return {"printed": printed, "values": values, "errors": tracebacks, "displayed": shown}
+    output = re.sub(r".*No CUDA runtime is found.*\n", "", kernel.stdout())
+    return {"printed": output, "values": values, "errors": tracebacks, "displayed": displays}
 
 
 CELLS = {
@@ -110,10 +110,10 @@ def test_a_cell_raises_the_same_error_with_trials(kernel: Kernel) -> None:
     reply = kernel.run(f"%%compile_explain\n{cell}")
     outputs_without_trials = outputs(kernel)
     reply = kernel.run(f"{TRY}{cell}")
-    shown = outputs(kernel)
-    shown["errors"] = [text.replace(" --try", "") for text in shown["errors"]]
+    outputs_with_trials = outputs(kernel)
+    outputs_with_trials["errors"] = [text.replace(" --try", "") for text in outputs_with_trials["errors"]]
     assert reply["ename"] == "LookupError"
-    assert shown == outputs_without_trials
+    assert outputs_with_trials == outputs_without_trials
     assert has_remedies_for_all_breaks(kernel.report())
 
 
@@ -171,8 +171,8 @@ def test_the_patch_of_a_module_is_applied_by_a_cell(kernel: Kernel, tmp_path: Pa
     assert kernel.run(f"%%compile_explain --try\n{cell}")["status"] == "ok"
     patch = next(remedy.patch for remedy in working_remedies(kernel.report()) if remedy.patch)
     assert "\n \n" in patch
-    inserted = f"import jupyter_graphbreak\njupyter_graphbreak.apply_patch(r'''{patch}''')"
-    assert kernel.run(inserted)["status"] == "ok"
+    inserted_cell = f"import jupyter_graphbreak\njupyter_graphbreak.apply_patch(r'''{patch}''')"
+    assert kernel.run(inserted_cell)["status"] == "ok"
     kernel.run(f"%%compile_explain\n{cell}")
     assert kernel.report().breaks == []
 

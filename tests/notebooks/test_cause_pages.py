@@ -75,13 +75,13 @@ class Outcome:
         return [name for name in vars(self) if not _is_equal(getattr(self, name), getattr(expected_outcome, name))]
 
 
-def _is_equal(actual: Any, expected_outcome: Any) -> bool:
+def _is_equal(actual: Any, expected: Any) -> bool:
     try:
-        torch.testing.assert_close(actual, expected_outcome, equal_nan=True)
+        torch.testing.assert_close(actual, expected, equal_nan=True)
     except AssertionError:
         return False
     except TypeError:  # neither tensors nor numbers
-        return bool(actual == expected_outcome)
+        return bool(actual == expected)
     return True
 
 
@@ -106,7 +106,7 @@ def _run_call(function: Any, arguments: list[Any]) -> Outcome:
     outcome, log_collector = Outcome(), _LogCollector()
     logging.getLogger().addHandler(log_collector)
     with (
-        contextlib.redirect_stdout(io.StringIO()) as printed,
+        contextlib.redirect_stdout(io.StringIO()) as stdout,
         warnings.catch_warnings(record=True) as caught_warnings,
     ):
         warnings.simplefilter("always")
@@ -119,7 +119,7 @@ def _run_call(function: Any, arguments: list[Any]) -> Outcome:
     logging.getLogger().removeHandler(log_collector)
     outcome.gradients = [argument.grad for argument in _tensors(arguments)]
     outcome.arguments = [argument.detach() for argument in _tensors(arguments)]
-    outcome.output, outcome.log = printed.getvalue(), log_collector.lines
+    outcome.output, outcome.log = stdout.getvalue(), log_collector.lines
     program_warnings = [warning for warning in caught_warnings if "torch" not in Path(warning.filename).parts]
     outcome.warnings = [str(warning.message) for warning in program_warnings]
     return outcome
@@ -188,9 +188,9 @@ def _reported_ids(report: Report) -> set[str | None]:
     return consequences | {item.gb_id for item in report.breaks}
 
 
-def measured_line(before: Report, after: Report, differences: list[str]) -> str:
+def measured_line(report: Report, fixed_report: Report, differences: list[str]) -> str:
     """Return the text that follows "Measured: " below a fix."""
-    old, new = before.summary, after.summary
+    old, new = report.summary, fixed_report.summary
     counts = f"breaks {old.breaks} -> {new.breaks}, graphs {old.graphs} -> {new.graphs}"
     return f"{counts}, {_outcome_words(set(differences))}"
 
@@ -219,24 +219,24 @@ _NOT_IN_TABLE = {"step_unsupported"}
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_each_fix_removes_the_break_and_has_the_outcome_in_its_line(tmp_path: Path, example: Example) -> None:
-    before = Program(tmp_path / "before.py", example)
-    _, expected = before.run(eager=True)
-    report, outcomes = before.run()
+    program = Program(tmp_path / "before.py", example)
+    _, eager_outcomes = program.run(eager=True)
+    report, outcomes = program.run()
     assert _reported_ids(report) & set(example.ids)
     is_skipped = any(skipped.reason.startswith(_CANNOT_RESUME) for skipped in report.skipped)
     assert is_skipped == (example.name in SKIPPING_EXAMPLES | _NOT_IN_TABLE)
     assert [
-        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
-    ] == [[]] * len(expected)
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
+    ] == [[]] * len(eager_outcomes)
     for number, fix in enumerate(example.fixes):
-        fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
+        fixed_report, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = [
             name
-            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
             for name in actual.differences(expected_outcome)
         ]
-        assert measured_line(report, fixed, differences) == fix.outcome
-        assert (fixed.summary.breaks, fixed.summary.skipped) == (0, 0)
+        assert measured_line(report, fixed_report, differences) == fix.outcome
+        assert (fixed_report.summary.breaks, fixed_report.summary.skipped) == (0, 0)
         assert not (fix.is_safe and differences)
 
 
@@ -246,25 +246,23 @@ def _count_compilations(report: Report) -> int:
 
 @pytest.mark.parametrize("example", RECOMPILES, ids=lambda example: example.name)
 def test_each_fix_ends_the_recompiles_and_has_the_outcome_in_its_line(tmp_path: Path, example: Example) -> None:
-    before = Program(tmp_path / "before.py", example)
-    _, expected = before.run(eager=True)
-    report, outcomes = before.run()
+    program = Program(tmp_path / "before.py", example)
+    _, eager_outcomes = program.run(eager=True)
+    report, outcomes = program.run()
     assert report.recompiles[0].reasons[0].guard == example.ids[0]
     assert [
-        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
-    ] == [[]] * len(expected)
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
+    ] == [[]] * len(eager_outcomes)
     for number, fix in enumerate(example.fixes):
-        fixed, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
+        fixed_report, outcomes = Program(tmp_path / f"after_{number}.py", example, fix).run()
         differences = {
             name
-            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
             for name in actual.differences(expected_outcome)
         }
-        assert (
-            f"compilations {_count_compilations(report)} -> {_count_compilations(fixed)}, {_outcome_words(differences)}"
-            == fix.outcome
-        )
-        assert _count_compilations(fixed) < _count_compilations(report)
+        old_count, new_count = _count_compilations(report), _count_compilations(fixed_report)
+        assert f"compilations {old_count} -> {new_count}, {_outcome_words(differences)}" == fix.outcome
+        assert new_count < old_count
         assert not (fix.is_safe and differences)
 
 
@@ -290,30 +288,33 @@ def _cache_use(counts: Counter[str], cache: str) -> str:
 def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_line(
     tmp_path: Path, example: Example
 ) -> None:
-    before = Program(tmp_path / "before.py", example, backend="inductor")
-    _, expected = before.run(eager=True)
-    caches, outcomes = _run_with_empty_caches(before)
+    program = Program(tmp_path / "before.py", example, backend="inductor")
+    _, eager_outcomes = program.run(eager=True)
+    caches, outcomes = _run_with_empty_caches(program)
     assert [
-        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, expected, strict=True)
-    ] == [[]] * len(expected)
+        actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
+    ] == [[]] * len(eager_outcomes)
     for number, fix in enumerate(example.fixes):
-        fixed, outcomes = _run_with_empty_caches(
+        fixed_caches, outcomes = _run_with_empty_caches(
             Program(tmp_path / f"after_{number}.py", example, fix, backend="inductor")
         )
         differences = {
             name
-            for actual, expected_outcome in zip(outcomes, expected, strict=True)
+            for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
             for name in actual.differences(expected_outcome)
         }
-        assert f"caches of AOTAutograd and Inductor: {caches} -> {fixed}; {_outcome_words(differences)}" == fix.outcome
-        assert fixed == "kept, kept"
+        assert (
+            f"caches of AOTAutograd and Inductor: {caches} -> {fixed_caches}; {_outcome_words(differences)}"
+            == fix.outcome
+        )
+        assert fixed_caches == "kept, kept"
 
 
 def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_example_is_listed_once() -> None:
     assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
     ids_with_examples = {ident for example in EXAMPLES for ident in example.ids}
-    assert ids_with_examples | set(cause_pages.WITHOUT_PROGRAM) == {cause.id for cause in CAUSES}
-    assert not ids_with_examples & set(cause_pages.WITHOUT_PROGRAM)
+    assert ids_with_examples | set(cause_pages.MISSING_PROGRAM_REASONS) == {cause.id for cause in CAUSES}
+    assert not ids_with_examples & set(cause_pages.MISSING_PROGRAM_REASONS)
 
 
 def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> None:
@@ -332,13 +333,13 @@ def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> N
 @pytest.mark.parametrize("ident", PROGRAMS)
 def test_the_advice_about_a_rare_cause_removes_it(ident: str) -> None:
     x = torch.ones(3, requires_grad=True)
-    mistake, corrected = PROGRAMS[ident]
+    wrong_function, right_function = PROGRAMS[ident]
     with torch._dynamo.config.patch(trace_autograd_ops=ident == "GB7054"):
         torch.compiler.reset()
         with pytest.raises(Exception, match=f"gb/{ident.lower()}"):
-            torch.compile(mistake, backend="eager", fullgraph=True)(x)
+            torch.compile(wrong_function, backend="eager", fullgraph=True)(x)
         torch.compiler.reset()
-        torch.compile(corrected, backend="eager", fullgraph=True)(x)
+        torch.compile(right_function, backend="eager", fullgraph=True)(x)
 
 
 def test_each_piece_of_advice_about_a_rare_cause_has_a_program() -> None:
@@ -366,8 +367,8 @@ def test_a_page_has_its_parts_in_order() -> None:
 
 def test_a_summary_shows_the_line_that_a_fix_changes_unless_it_only_calls_a_function() -> None:
     pages = cause_pages.pages()
-    shown = "Switch duck shaping off: `torch.fx.experimental._config.use_duck_shape = False` (*safe*)"
-    assert f"In short: {shown}." in pages["recompile-equal-sizes"]
+    fix = "Switch duck shaping off: `torch.fx.experimental._config.use_duck_shape = False` (*safe*)"
+    assert f"In short: {fix}." in pages["recompile-equal-sizes"]
     assert "In short: Warn before or after the call (*safe*); " in pages["gb0007"]
 
 
@@ -378,50 +379,50 @@ def test_sentences_from_the_tables_show_code_as_code() -> None:
     )
 
 
-def computes_in_a_hook(x: torch.Tensor) -> torch.Tensor:
+def compute_in_hook(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     y.register_hook(lambda gradient: gradient + 1)
     return y.sum()
 
 
-def imports(x: torch.Tensor) -> torch.Tensor:
+def import_json(x: torch.Tensor) -> torch.Tensor:
     import json  # noqa: F401 - it works
 
     return x + 1
 
 
-def asserts(x: torch.Tensor) -> torch.Tensor:
+def assert_sum(x: torch.Tensor) -> torch.Tensor:
     assert x.sum() > 0  # pytest rewrites it
     return x + 1
 
 
-def asserts_a_size(x: torch.Tensor) -> torch.Tensor:
+def assert_size(x: torch.Tensor) -> torch.Tensor:
     assert x.shape[0] == 4
     return x + 1
 
 
-def reshapes_with_a_numpy_size(x: torch.Tensor) -> torch.Tensor:
+def reshape_with_numpy_size(x: torch.Tensor) -> torch.Tensor:
     y = x.reshape(2, 2)
     size: Any = np.prod(y.shape)  # not a plain int
     result: torch.Tensor = y.reshape(-1, size)
     return result
 
 
-def draws_an_array(x: torch.Tensor) -> torch.Tensor:
+def draw_array(x: torch.Tensor) -> torch.Tensor:
     return x + torch.from_numpy(np.random.rand(4))  # noqa: NPY002 - as in old programs
 
 
-def logs(x: torch.Tensor) -> torch.Tensor:
+def log_message(x: torch.Tensor) -> torch.Tensor:
     LOGGER.warning("sent")
     return x + 1
 
 
-def logs_a_shape(x: torch.Tensor) -> torch.Tensor:
+def log_shape(x: torch.Tensor) -> torch.Tensor:
     logging.warning("%s", x.shape)  # noqa: LOG015 - the root logger on purpose
     return x + 1
 
 
-def solves(x: torch.Tensor) -> torch.Tensor:
+def solve(x: torch.Tensor) -> torch.Tensor:
     solution: torch.Tensor = torch.linalg.lstsq(torch.eye(4), x[:, None]).solution
     return solution * 2
 
@@ -433,17 +434,17 @@ REORDERABLE = {"reorderable_logging_functions": {logging.warning, logging.Logger
 @pytest.mark.parametrize(
     ("function", "settings", "expected"),
     [
-        pytest.param(computes_in_a_hook, {}, [], id="a hook that only computes is traced"),
-        pytest.param(imports, {}, [], id="an import that works is traced"),
-        pytest.param(asserts, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
-        pytest.param(asserts_a_size, {}, [], id="an assert on a size does not break there"),
+        pytest.param(compute_in_hook, {}, [], id="a hook that only computes is traced"),
+        pytest.param(import_json, {}, [], id="an import that works is traced"),
+        pytest.param(assert_sum, {}, ["GB0170"], id="an assert in the file of a test breaks, since pytest rewrites it"),
+        pytest.param(assert_size, {}, [], id="an assert on a size does not break there"),
         pytest.param(
-            reshapes_with_a_numpy_size, {}, ["GB0033"], id="a size that NumPy computes breaks without int as well"
+            reshape_with_numpy_size, {}, ["GB0033"], id="a size that NumPy computes breaks without int as well"
         ),
-        pytest.param(draws_an_array, {}, [], id="an array of random numbers does not break"),
-        pytest.param(logs, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
-        pytest.param(logs_a_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
-        pytest.param(solves, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),
+        pytest.param(draw_array, {}, [], id="an array of random numbers does not break"),
+        pytest.param(log_message, REORDERABLE, ["GB0291"], id="methods of a logger are not reordered"),
+        pytest.param(log_shape, REORDERABLE, ["GB0296"], id="a shape cannot be logged at the end"),
+        pytest.param(solve, {}, ["GB0036"], id="without the setting, lstsq has the more common id"),
     ],
 )
 def test_functions_break_as_the_pages_claim(function: Any, settings: dict[str, Any], expected: list[str]) -> None:
@@ -453,7 +454,7 @@ def test_functions_break_as_the_pages_claim(function: Any, settings: dict[str, A
 
 
 def test_random_arrays_of_numpy_follow_the_seed_of_torch() -> None:
-    compiled = torch.compile(draws_an_array, backend="eager")
+    compiled = torch.compile(draw_array, backend="eager")
 
     def draw(numpy_seed: int, torch_seed: int) -> torch.Tensor:
         np.random.seed(numpy_seed)  # noqa: NPY002 - as in old programs

@@ -51,7 +51,7 @@ def test_every_construct_was_run_with_each_release_of_the_page() -> None:
 
 
 def test_the_page_has_a_row_for_every_construct() -> None:
-    page = constructs.with_tables(PAGE)
+    page = constructs.insert_tables(PAGE)
     assert re.findall(r"^% constructs: (\w+)$", PAGE, re.MULTILINE) != []
     assert sorted(re.findall(r"^% constructs: (\w+)$", PAGE, re.MULTILINE)) == sorted(GROUPS)
     rows = [line for line in page.splitlines() if re.match(r"\| .* \| (traced(?!\?)|breaks|error |different)", line)]
@@ -59,7 +59,7 @@ def test_the_page_has_a_row_for_every_construct() -> None:
 
 
 def test_a_row_names_the_first_release_that_traces_and_the_alternative() -> None:
-    row = next(line for line in constructs.with_tables(PAGE).splitlines() if line.startswith("| `random.random()`"))
+    row = next(line for line in constructs.insert_tables(PAGE).splitlines() if line.startswith("| `random.random()`"))
     assert row == (
         "| `random.random()` | traced since 2.15; 2.9, 2.13: breaks, [GB0007](causes/gb0007.md) | "
         "`call_function random.random`, *Attempted to call function marked as skipped*. "
@@ -68,7 +68,7 @@ def test_a_row_names_the_first_release_that_traces_and_the_alternative() -> None
 
 
 def test_every_construct_has_words_to_search_for() -> None:
-    assert [construct.name for construct in CONSTRUCTS if not construct.says] == []
+    assert [construct.name for construct in CONSTRUCTS if not construct.messages] == []
 
 
 @pytest.mark.slow
@@ -76,11 +76,11 @@ def test_the_search_finds_the_page_by_pytorchs_words(site: Path) -> None:
     index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").partition("(")[2].rpartition(")")[0])
     page_index = index["docnames"].index("traced")
     stem = snowballstemmer.stemmer("english").stemWord
-    missing = []
+    missing_words = []
     for construct in CONSTRUCTS:
-        for word in re.findall(r"\w+", " ".join(construct.says).lower()):
+        for word in re.findall(r"\w+", " ".join(construct.messages).lower()):
             matches = [index[table].get(stem(word), []) for table in ("terms", "titleterms")]
             pages = {page for match in matches for page in (match if isinstance(match, list) else [match])}
             if pages and page_index not in pages:
-                missing.append((construct.name, word))
-    assert missing == []
+                missing_words.append((construct.name, word))
+    assert missing_words == []

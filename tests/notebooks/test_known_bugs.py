@@ -33,7 +33,7 @@ def test_each_program_belongs_to_a_known_bug() -> None:
 
 
 def test_the_page_has_every_bug_with_a_link_and_says_whether_it_was_run() -> None:
-    page = known_bugs.with_lists((known_bugs.OUTCOMES.parent / "known_bugs.md").read_text(encoding="utf-8"))
+    page = known_bugs.insert_lists((known_bugs.OUTCOMES.parent / "known_bugs.md").read_text(encoding="utf-8"))
     entries = re.findall(
         r"^\*\*.+\.\*\* \*.+\.\* .+\n\n</summary>\n\n(In code that .+)\n\n</details>$", page, re.MULTILINE
     )
@@ -44,7 +44,7 @@ def test_the_page_has_every_bug_with_a_link_and_says_whether_it_was_run() -> Non
 
 
 def test_bugs_that_are_fixed_in_the_newest_release_are_last() -> None:
-    page = known_bugs.with_lists("% known bugs: wrong results\nThe site has a list here.")
+    page = known_bugs.insert_lists("% known bugs: wrong results\nThe site has a list here.")
     first, _, last = page.partition("**Gone in PyTorch 2.15.0: update.**")
     assert "right in 2.15.0" not in first
     assert last.count("<details") == last.count("ight in") > 5

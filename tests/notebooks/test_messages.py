@@ -53,10 +53,10 @@ def _real_tensor_in_a_fake_kernel() -> None:
 
 def _operator_without_fake_kernel() -> None:
     @torch.library.custom_op("messages::opaque", mutates_args=())
-    def opaque(x: torch.Tensor) -> torch.Tensor:
+    def clone_tensor(x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
-    _compile(lambda x: opaque(x) + 1)(X)
+    _compile(lambda x: clone_tensor(x) + 1)(X)
 
 
 def _operator_with_list_and_default() -> None:
@@ -103,13 +103,13 @@ def _tensor_kept_during_tracing() -> None:
     kept_tensors[-1].sum().item()
 
 
-def _checks_a_value(x: torch.Tensor) -> torch.Tensor:
+def _check_value(x: torch.Tensor) -> torch.Tensor:
     n = int(x.sum().int().item())
     torch._check(n < 3)
     return torch.ones(n)
 
 
-def _filters(x: torch.Tensor) -> torch.Tensor:
+def _select_positive(x: torch.Tensor) -> torch.Tensor:
     chosen = x[x > 0]
     return x if chosen.shape[0] == 0 else chosen + 1
 
@@ -132,7 +132,7 @@ def _changed_result() -> None:
     y.add_(1).sum().backward()
 
 
-def _made_under_inference_mode() -> None:
+def _inference_tensor_in_a_backward_pass() -> None:
     with torch.inference_mode():
         x = torch.ones(3)
     weight = torch.ones(3, requires_grad=True)
@@ -150,7 +150,7 @@ def _tf32_set_with_the_new_api() -> None:
         torch.set_float32_matmul_precision(precision)
 
 
-class CallsFunction(nn.Module):
+class FunctionModule(nn.Module):
     """A module that calls a function in its forward method."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -162,24 +162,24 @@ class CallsFunction(nn.Module):
 
 
 def _export(function: Callable[..., Any], x: Any = X, **options: Any) -> torch.export.ExportedProgram:
-    return torch.export.export(CallsFunction(function), (x,), **options)
+    return torch.export.export(FunctionModule(function), (x,), **options)
 
 
-def _halves(x: torch.Tensor) -> torch.Tensor:
+def _view_as_pairs(x: torch.Tensor) -> torch.Tensor:
     return x.view(x.shape[0] // 2, 2)
 
 
 def _weight_masked_in_place() -> None:
-    class Masked(nn.Linear):
+    class MaskedLinear(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.weight.data *= 2
             return super().forward(x)
 
-    _compile(Masked(3, 3))(X)
+    _compile(MaskedLinear(3, 3))(X)
 
 
-def _copied_with_result() -> None:
-    module = CallsFunction(lambda x: x)
+def _copy_of_a_result() -> None:
+    module = FunctionModule(lambda x: x)
     module.register_buffer("kept", nn.Linear(3, 3)(X))
     copy.deepcopy(module)
 
@@ -210,21 +210,21 @@ def _undeclared_change() -> None:
 
 
 def _changed_parameter() -> None:
-    class Doubled(nn.Linear):
+    class DoubledLinear(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.weight.data.copy_(self.weight.data * 2)
             return super().forward(x)
 
-    torch.export.export(Doubled(3, 3), (X,))
+    torch.export.export(DoubledLinear(3, 3), (X,))
 
 
 def _function_without_setup() -> None:
-    class Doubled(torch.autograd.Function):
+    class Double(torch.autograd.Function):
         @staticmethod
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
             return x * 2
 
-    torch.vmap(Doubled.apply)(X)
+    torch.vmap(Double.apply)(X)
 
 
 def _operator_without_namespace() -> None:
@@ -244,11 +244,11 @@ def _fake_tensors_of_two_modes() -> None:
 
 
 def _break_in_a_branch() -> None:
-    def breaks(x: torch.Tensor) -> torch.Tensor:
+    def break_graph(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
         return x + 1
 
-    _compile(lambda x: torch.cond(x.sum() > 0, breaks, torch.neg, (x,)))(X)
+    _compile(lambda x: torch.cond(x.sum() > 0, break_graph, torch.neg, (x,)))(X)
 
 
 def _nan_in_a_gradient() -> None:
@@ -256,16 +256,16 @@ def _nan_in_a_gradient() -> None:
         _compile(lambda x: (x.sqrt() * 0).sum())(torch.zeros(3, requires_grad=True)).backward()
 
 
-def _compiled_before_the_module_exists() -> None:
-    class Early(nn.Module):
+def _module_compiled_too_early() -> None:
+    class EarlyNet(nn.Module):
         def __init__(self) -> None:
             self.layer = torch.compile(nn.Linear(2, 2))
             super().__init__()
 
-    Early()
+    EarlyNet()
 
 
-class EveryOther(nn.Module):
+class AddEveryOther(nn.Module):
     """A module that adds every other column of its second argument to the first."""
 
     def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -274,7 +274,7 @@ class EveryOther(nn.Module):
 
 def _excluded_size() -> None:
     sizes = {1: torch.export.Dim("x")}, {1: torch.export.Dim("z")}
-    torch.export.export(EveryOther(), (torch.ones(2, 8), torch.ones(2, 16)), dynamic_shapes=sizes)
+    torch.export.export(AddEveryOther(), (torch.ones(2, 8), torch.ones(2, 16)), dynamic_shapes=sizes)
 
 
 PROGRAMS: dict[str, Callable[[], Any]] = {
@@ -292,28 +292,28 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Cannot view a tensor with shape": lambda: _compile(lambda x: x.t().view(-1))(torch.ones(2, 3)),
     "Please convert all Tensors to FakeTensors first": _real_tensor_in_a_fake_kernel,
     "Attempting to use FunctionalTensor on its own": _tensor_kept_during_tracing,
-    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compile(_filters, fullgraph=True)(X),
-    "u0 <= 2": lambda: _compile(_checks_a_value, fullgraph=True)(X),
+    "Could not guard on data-dependent expression Eq(u0, 0)": lambda: _compile(_select_positive, fullgraph=True)(X),
+    "u0 <= 2": lambda: _compile(_check_value, fullgraph=True)(X),
     "3 not in range [4, 8]": _size_outside_its_range,
     "Pending unbacked symbols {u0} not in returned outputs": _two_sizes_in_a_fake_kernel,
     "Trying to backward through the graph a second time": _two_losses,
     "which is output 0 of CompiledFunction": _changed_result,
-    "Inference tensors cannot be saved for backward": _made_under_inference_mode,
+    "Inference tensors cannot be saved for backward": _inference_tensor_in_a_backward_pass,
     "There was no fake impl registered for": _operator_without_fake_kernel,
     "Expected the return from backward to be of the same structure as the inputs": _operator_with_list_and_default,
     "The output of this custom operator (1) must not also be an input": _operator_that_returns_its_input,
     "Encountered a set_ on a graph input, but the input has other mutations": _weight_masked_in_place,
-    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol": _copied_with_result,
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol": _copy_of_a_result,
     "vmap: called random operation while in randomness error mode": lambda: torch.vmap(lambda x: x + torch.rand(2))(X),
     "infer_schema(func): Parameter x must have a type annotation": _operator_without_types,
     "Only a single TORCH_LIBRARY can be used to register the namespace": _namespace_defined_twice,
     "Cannot register autograd formula for non-functional operator": _gradient_of_a_change,
     "Argument x is not defined as mutable but was mutated": _undeclared_change,
     "symbolically traced variables cannot be used as inputs to control flow": lambda: torch.fx.symbolic_trace(
-        CallsFunction(lambda x: x if x.sum() > 0 else -x)
+        FunctionModule(lambda x: x if x.sum() > 0 else -x)
     ),
     "using FX to symbolically trace a dynamo-optimized function": lambda: torch.fx.symbolic_trace(
-        CallsFunction(_compile(torch.sin))
+        FunctionModule(_compile(torch.sin))
     ),
     "Could not guard on data-dependent expression u0 > 4": lambda: _export(
         lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
@@ -322,7 +322,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
         lambda x: x + 1 if len(x[x > 0]) == 0 else x
     ),
     "satisfy the generated guard (L['x'].size()[0] % 2) == 0": lambda: _export(
-        lambda x: _halves(x) if x.shape[0] % 2 == 0 else x, torch.ones(4), dynamic_shapes=({0: torch.export.Dim("b")},)
+        lambda x: _view_as_pairs(x) if x.shape[0] % 2 == 0 else x,
+        torch.ones(4),
+        dynamic_shapes=({0: torch.export.Dim("b")},),
     ),
     "export 0/1 specialized due to hint of 1": lambda: _export(
         lambda x: x + 1, torch.ones(1), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
@@ -342,7 +344,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Mixing fake modes NYI": _fake_tensors_of_two_modes,
     "This higher order operator doesn't work unless it is captured completely with torch.compile": _break_in_a_branch,
     "Function 'CompiledFunctionBackward' returned nan values in its 0th output": _nan_in_a_gradient,
-    "cannot assign module before Module.__init__() call": _compiled_before_the_module_exists,
+    "cannot assign module before Module.__init__() call": _module_compiled_too_early,
     "((1 + L['z'].size()[1]) // 2) != 1": _excluded_size,
     "Failed to initialize zip archive: file open failed": lambda: torch._inductor.aoti_load_package("missing.pt2"),
     "index out of bounds: 0 <= tmp": lambda: _compile(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
@@ -352,7 +354,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("message", PROGRAMS)
 def test_pytorch_raises_the_message_that_a_page_quotes(message: str) -> None:
     torch.compiler.reset()
-    with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as raised:  # noqa: PT011
+    with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as caught:  # noqa: PT011
         PROGRAMS[message]()
-    assert message in str(raised.value)
+    assert message in str(caught.value)
     assert message in PAGES

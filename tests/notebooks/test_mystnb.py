@@ -46,14 +46,14 @@ def render_report_page(output_index: int | None) -> str:
 
 def unpack_data(html: str) -> str:
     """Return HTML followed by its compressed data in decompressed form."""
-    packed = re.findall(r"<script[^>]*>\s*(H4sI[^<]+)", html)
-    return html + "".join(gzip.decompress(base64.b64decode(block)).decode() for block in packed)
+    packed_blocks = re.findall(r"<script[^>]*>\s*(H4sI[^<]+)", html)
+    return html + "".join(gzip.decompress(base64.b64decode(block)).decode() for block in packed_blocks)
 
 
 def test_a_page_has_the_code_that_an_output_stores_in_compressed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert LAST_NAME in unpack_data(render_report_page(1))
-    without_code = unpack_data(render_report_page(None))
-    assert LAST_NAME not in without_code
-    assert "score &gt; 3" in without_code
+    page_without_code = unpack_data(render_report_page(None))
+    assert LAST_NAME not in page_without_code
+    assert "score &gt; 3" in page_without_code
     monkeypatch.delattr(NotebookClientBase, "code_cell_outputs")
-    assert unpack_data(render_report_page(1)) == without_code
+    assert unpack_data(render_report_page(1)) == page_without_code

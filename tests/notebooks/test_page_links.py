@@ -31,8 +31,8 @@ def _pages() -> dict[str, str]:
     for name in ("common_breaks", "compile_time"):
         tables = re.findall(r"^% (\w+)$", texts[name], re.MULTILINE)
         texts[name] += "".join(f"\n\n{getattr(cause_pages, table)()}" for table in tables)
-    rare = cause_pages.rare_ids()
-    return {name: constructs.with_tables(known_bugs.with_lists(text), rare) for name, text in texts.items()}
+    rare_ids = cause_pages.rare_ids()
+    return {name: constructs.insert_tables(known_bugs.insert_lists(text), rare_ids) for name, text in texts.items()}
 
 
 @functools.cache

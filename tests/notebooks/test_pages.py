@@ -22,7 +22,7 @@ from jupyter_graphbreak.report import location, schema
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from notebooks import cause_pages
-from notebooks.run_demo import loads
+from notebooks.run_demo import external_addresses
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -291,8 +291,8 @@ def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) ->
     functions = [
         [skipped.function for skipped in report.skipped] for report in reports(read_executed_notebook(site, "skipped"))
     ]
-    expected = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["step"], ["announce"]]
-    assert functions == expected
+    expected_functions = [["accumulate"], [], ["accumulate"], ["step"], [], [], ["step"], [], ["step"], ["announce"]]
+    assert functions == expected_functions
 
 
 def test_breaks_of_the_case_studies_are_on_the_marked_lines(site: Path) -> None:
@@ -324,15 +324,15 @@ def test_fixes_have_the_effects_that_the_pages_claim(site: Path) -> None:
         for report in reports(read_executed_notebook(site, "fullgraph"))
     ]
     assert counts == [(3, 1, 1), (4, 4, 0), (1, 2, 0), (0, 1, 0)]
-    later_calls = outputs(read_executed_notebook(site, "escape_hatches"))
-    assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in later_calls)
+    page_outputs = outputs(read_executed_notebook(site, "escape_hatches"))
+    assert any(output.get("data", {}).get("text/plain") == "(3, 3)" for output in page_outputs)
 
 
 def test_the_gate_of_the_page_on_ci_fails_on_the_new_break(site: Path) -> None:
-    printed = "".join(output.get("text", "") for output in outputs(read_executed_notebook(site, "ci")))
-    assert "status 1" in printed
-    assert "new    train.py in step   print(x.shape)" in printed
-    assert "1 failed, 2 passed" in printed
+    printed_text = "".join(output.get("text", "") for output in outputs(read_executed_notebook(site, "ci")))
+    assert "status 1" in printed_text
+    assert "new    train.py in step   print(x.shape)" in printed_text
+    assert "1 failed, 2 passed" in printed_text
 
 
 def test_the_recompile_limit_is_reported_with_its_cause(site: Path) -> None:
@@ -379,17 +379,17 @@ def test_the_page_on_models_agrees_with_its_recording(site: Path) -> None:
     versions, *lines = map(json.loads, recording.splitlines())
     assert [folder for folder in PRIVATE_FOLDERS if folder in recording] == []
     summary, table, *_ = (output["data"]["text/markdown"] for output in outputs(read_executed_notebook(site, "models")))
-    breaking = [line for line in lines if line.get("breaks") and not line["training"]]
+    models_with_breaks = [line for line in lines if line.get("breaks") and not line["training"]]
     assert versions["torch"] in summary
-    assert f"{len(breaking)} break" in summary
-    assert f"{sum(len(line['breaks']) for line in breaking)} breaks with" in summary
+    assert f"{len(models_with_breaks)} break" in summary
+    assert f"{sum(len(line['breaks']) for line in models_with_breaks)} breaks with" in summary
     rows = {cells[0].strip(): cells for cells in (row.strip("|").split("|") for row in table.splitlines()[2:])}
-    assert set(rows) == {line["type"] for line in breaking}
-    for line in breaking:
+    assert set(rows) == {line["type"] for line in models_with_breaks}
+    for line in models_with_breaks:
         assert rows[line["type"]][-1].strip() == str(line.get("left", "not tried"))
 
 
-def test_without_a_recording_the_page_on_gpus_says_so(site: Path) -> None:
+def test_the_page_on_gpus_says_if_there_is_no_recording(site: Path) -> None:
     import torch
 
     text = (site / "gpu.html").read_text(encoding="utf-8")
@@ -419,7 +419,7 @@ def test_links_have_targets_and_pages_load_nothing_external(site: Path) -> None:
     pages = {path.relative_to(site).as_posix(): _Page(path.read_text(encoding="utf-8")) for path in files}
     assert set(pages) > {f"{name}.html" for name in PAGES}
     for name, page in pages.items():
-        assert loads((site / name).read_text(encoding="utf-8")) == []
+        assert external_addresses((site / name).read_text(encoding="utf-8")) == []
         assert [ident for ident, count in page.ids.items() if count > 1] == []
         for link in page.links:
             address, anchor = urldefrag(link)

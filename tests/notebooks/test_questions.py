@@ -1033,7 +1033,7 @@ def _section(page: str, anchor: str) -> str:
     """Return the Markdown of a page from the heading of a section on."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    text = constructs.with_tables(known_bugs.with_lists(text))
+    text = constructs.insert_tables(known_bugs.insert_lists(text))
     text = _FOLDED_ENTRY.sub(r"\1\n", text)
     text = _FOLDED_CELL.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
@@ -1055,14 +1055,14 @@ def test_the_answer_to_a_question_is_on_the_first_screen_of_its_section(row: str
 
 
 def test_the_words_of_an_answer_are_not_in_its_question_or_heading() -> None:
-    repeated = []
+    repeated_rows = []
     for row in QUESTIONS.splitlines():
         question, target, answer = row.split(" | ")
         page, _, anchor = target.partition("#")
         heading = next(line for line in _section(page, anchor).splitlines() if line.startswith("#"))
         if answer.lower() in f"{question} {heading}".lower():
-            repeated.append(row)
-    assert repeated == []
+            repeated_rows.append(row)
+    assert repeated_rows == []
 
 
 def test_questions_cover_the_main_pages() -> None:
@@ -1075,7 +1075,7 @@ def test_questions_cover_the_main_pages() -> None:
 def test_the_search_finds_each_cause_by_pytorchs_words(site: Path) -> None:
     index = json.loads((site / "searchindex.js").read_text(encoding="utf-8").partition("(")[2].rpartition(")")[0])
     stem = snowballstemmer.stemmer("english").stemWord
-    missing = []
+    missing_words = []
     for cause in CAUSES:
         for name in (cause.id, cause.names[0]):
             page = f"{cause_pages.FOLDER}/{cause_pages.page_name(cause.id)}"
@@ -1084,5 +1084,5 @@ def test_the_search_finds_each_cause_by_pytorchs_words(site: Path) -> None:
                 matches = [index[table].get(word, []) for table in ("terms", "titleterms")]
                 pages = {number for match in matches for number in (match if isinstance(match, list) else [match])}
                 if pages and index["docnames"].index(page) not in pages:
-                    missing.append((page, word))
-    assert missing == []
+                    missing_words.append((page, word))
+    assert missing_words == []

@@ -43,28 +43,28 @@ def outcome(construct: Construct) -> str:
     If ``fullgraph=True`` captures the code of a break, ", captured by fullgraph" follows. If the backend ``aot_eager``
     raises for a traced construct or computes a different result, ", aot_eager fails" or ", aot_eager differs" follows.
     """
-    expected = _run(construct, lambda function: function)
-    if expected.error is not None:
-        raise expected.error
+    eager_result = _run(construct, lambda function: function)
+    if eager_result.error is not None:
+        raise eager_result.error
     with jupyter_graphbreak.capture() as run:
-        compiled = _run(construct, lambda function: torch.compile(function, backend="eager"))
-    strict = _run(construct, lambda function: torch.compile(function, backend="eager", fullgraph=True))
-    if compiled.error is not None:
-        return type(compiled.error).__name__
-    if not _are_equal(compiled.value, expected.value):
+        compiled_result = _run(construct, lambda function: torch.compile(function, backend="eager"))
+    fullgraph_result = _run(construct, lambda function: torch.compile(function, backend="eager", fullgraph=True))
+    if compiled_result.error is not None:
+        return type(compiled_result.error).__name__
+    if not _are_equal(compiled_result.value, eager_result.value):
         return "different result"
     if run.report.breaks:
         cause = run.report.breaks[0].gb_id or "break"
-        return cause if strict.error is not None else f"{cause}, captured by fullgraph"
-    if strict.error is not None:
-        ident = _ID.search(str(strict.error))
-        return f"GB{ident[1]}" if ident else type(strict.error).__name__
-    if not _are_equal(strict.value, expected.value):
+        return cause if fullgraph_result.error is not None else f"{cause}, captured by fullgraph"
+    if fullgraph_result.error is not None:
+        ident = _ID.search(str(fullgraph_result.error))
+        return f"GB{ident[1]}" if ident else type(fullgraph_result.error).__name__
+    if not _are_equal(fullgraph_result.value, eager_result.value):
         return "different result"
-    aot_eager = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
-    if aot_eager.error is not None:
+    aot_result = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
+    if aot_result.error is not None:
         return "traced, aot_eager fails"
-    return "traced" if _are_equal(aot_eager.value, expected.value) else "traced, aot_eager differs"
+    return "traced" if _are_equal(aot_result.value, eager_result.value) else "traced, aot_eager differs"
 
 
 def _run(construct: Construct, compiler: Compiler) -> _Result:
@@ -77,7 +77,7 @@ def _run(construct: Construct, compiler: Compiler) -> _Result:
     level = logging.root.level
     try:
         with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-            for code in construct.compiled():
+            for code in construct.code_objects():
                 exec(code, namespace)  # noqa: S102 - the program of the page
             arguments = namespace.get("args") or (torch.tensor([0.5, 1.0, 2.0, 4.0]),)
             new_arguments = arguments if callable(arguments) else lambda: arguments

@@ -68,11 +68,11 @@ def _install(packages: list[list[str]]) -> None:
 
 def main() -> int:
     """Install missing browsers, and print how to get Chromium if it is still missing. The others are optional."""
-    missing = _missing_packages()
-    if missing and shutil.which("apt-get") and os.geteuid() == 0:
-        names = ", ".join(chain.from_iterable(missing))
+    missing_packages = _missing_packages()
+    if missing_packages and shutil.which("apt-get") and os.geteuid() == 0:
+        names = ", ".join(chain.from_iterable(missing_packages))
         print(f"installing {names} with apt-get for the browser tests ...", flush=True)
-        _install(missing)
+        _install(missing_packages)
         find_browser.cache_clear()
     if find_browser() is None:
         print(

@@ -47,7 +47,7 @@ _PATCH = """\
 +    return x - x.mean()"""
 
 
-def with_remedies(report: Report) -> Report:
+def add_remedies(report: Report) -> Report:
     """Return a report of the cell with two breaks, with remedies of all eight verdicts, one of them a manual step."""
     branch = "        if score > 3:\n            y = y / score"
     loop = '    for name in ("mean", "std"):\n        print(name, getattr(x, name)())'
@@ -58,7 +58,7 @@ def with_remedies(report: Report) -> Report:
         evidence=Evidence("inductor", 6, True, COMPARED_EFFECTS, 4, 3, 2, 1),
         seconds=1.2,
     )  # fmt: skip
-    after = Remedy(
+    print_after = Remedy(
         "m4", ["b2"], "output", "Print after the call", "edit", "works but differs",
         edits=[
             Edit("s1", 5, 5, "    log_stats(x)", "    stats = x.mean(), x.std()"),
@@ -78,7 +78,7 @@ def with_remedies(report: Report) -> Report:
             Remedy("m3", ["b1"], "setting", "Set `capture_scalar_outputs = True`", "setting", "break stays",
                    settings={"torch._dynamo.config.capture_scalar_outputs": True},
                    code="torch._dynamo.config.capture_scalar_outputs = True"),
-            after,
+            print_after,
             Remedy("m5", ["b2"], "setting", "Reorder `print`", "setting", "another break",
                    settings={"torch._dynamo.config.reorderable_logging_functions": ["builtins.print"]},
                    code="torch._dynamo.config.reorderable_logging_functions.add(print)",
@@ -103,14 +103,14 @@ def with_remedies(report: Report) -> Report:
     )  # fmt: skip
 
 
-def with_cost(report: Report) -> Report:
+def add_cost(report: Report) -> Report:
     """Return a report with remedies, the cost of its compiled function, and the cost with remedies applied."""
 
     def spread(median: float, width: float = 0.02) -> Spread:
         return Spread(median, median * (1 - width), median * (1 + width), 40)
 
     return replace(
-        with_remedies(report),
+        add_remedies(report),
         startup=Startup(
             22.6, 10.2,
             [
@@ -181,7 +181,7 @@ def with_cost(report: Report) -> Report:
     )  # fmt: skip
 
 
-def with_checks(report: Report) -> Report:
+def add_checks(report: Report) -> Report:
     """Return a report with a check of a correct result, one of a wrong result, and standalone scripts."""
     script = "import torch\n\ndef step(x):\n    print(x)\n\ntorch.compile(step)(torch.randn(3))\n"
     return replace(
@@ -201,7 +201,7 @@ def with_checks(report: Report) -> Report:
     )  # fmt: skip
 
 
-def with_hostile_text(report: Report, text: str) -> Report:
+def add_hostile_text(report: Report, text: str) -> Report:
     """Return a report with remedies, cost, checks and reproducers whose strings all contain a given text."""
     spread = Spread(2.0, 1.0, 3.0, 2)
     remedy = Remedy(

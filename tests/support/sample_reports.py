@@ -38,7 +38,7 @@ from jupyter_graphbreak.report.schema import (
 )
 from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.results import Job, Report
-from tests.support.sample_remedies import with_checks, with_cost, with_hostile_text, with_remedies
+from tests.support.sample_remedies import add_checks, add_cost, add_hostile_text, add_remedies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def log_stats(x):
 step(torch.randn(8, 8), torch.randn(8, 8))"""
 
 
-def _with_order_and_summary(report: Report) -> Report:
+def _add_order_and_summary(report: Report) -> Report:
     import msgspec
 
     return msgspec.structs.replace(
@@ -94,7 +94,7 @@ def _with_order_and_summary(report: Report) -> Report:
 def two_breaks() -> Report:
     """Return the report of a cell with scopes, a break that resumes, and one after which a function runs eagerly."""
 
-    def at(line: int, function: str, code: str, column: int, end_line: int | None = None) -> Location:
+    def spot(line: int, function: str, code: str, column: int, end_line: int | None = None) -> Location:
         return Location("s1", line, end_line or line, column, column + len(code), function, code)
 
     def op(name: str, target: str, line: int, function: str, shape: list[int | str]) -> Op:
@@ -103,12 +103,12 @@ def two_breaks() -> Report:
         )
 
     square: list[int | str] = [8, 8]
-    inner = Setting(False, ["inner over outer"], "c3", ["c2", "c3"])
-    own = Setting(False, ["own"], "c1", ["c1"])
-    branch, call = at(14, "step", "score > 3", 11), at(5, "norm", "log_stats(x)", 4)
-    entry = at(22, "<module>", "step(torch.randn(8, 8), torch.randn(8, 8))", 0)
-    norm_call = at(16, "step", "norm(y)", 11)
-    return _with_order_and_summary(
+    inner_setting = Setting(False, ["inner over outer"], "c3", ["c2", "c3"])
+    own_setting = Setting(False, ["own"], "c1", ["c1"])
+    branch, call = spot(14, "step", "score > 3", 11), spot(5, "norm", "log_stats(x)", 4)
+    entry = spot(22, "<module>", "step(torch.randn(8, 8), torch.randn(8, 8))", 0)
+    norm_call = spot(16, "step", "norm(y)", 11)
+    return _add_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cuda:0", "NVIDIA H100 80GB HBM3"),
@@ -118,17 +118,17 @@ def two_breaks() -> Report:
             timing=Timing(0.8412, 0.7903, 0.0021),
             sources=[Source("s1", "Cell In[7]", "cell", None, [Segment(1, _TWO_BREAKS_CELL)])],
             frames=[
-                Frame("0/0", "step", at(10, "step", "def step(x, w):", 0, 16), "entry", "compiled", 2,
+                Frame("0/0", "step", spot(10, "step", "def step(x, w):", 0, 16), "entry", "compiled", 2,
                       graphs=["A"], breaks=["b1"], compile_s=0.3121),
-                Frame("1/0", "step", at(10, "step", "def step(x, w):", 0, 16), "resume", "compiled", 2, resume="r1",
+                Frame("1/0", "step", spot(10, "step", "def step(x, w):", 0, 16), "resume", "compiled", 2, resume="r1",
                       caller="0/0", graphs=["B"], breaks=["b2"], compile_s=0.1204),
-                Frame("2/0", "norm", at(3, "norm", "def norm(x):", 0, 6), "call", "compiled", 2, caller="1/0",
+                Frame("2/0", "norm", spot(3, "norm", "def norm(x):", 0, 6), "call", "compiled", 2, caller="1/0",
                       graphs=["C"], breaks=["b2"], compile_s=0.2033),
-                Frame("3/0", "log_stats", at(18, "log_stats", "def log_stats(x):", 0, 20), "call", "skipped", 1,
+                Frame("3/0", "log_stats", spot(18, "log_stats", "def log_stats(x):", 0, 20), "call", "skipped", 1,
                       caller="2/0", breaks=["b2"]),
-                Frame("4/0", "norm", at(3, "norm", "def norm(x):", 0, 6), "resume", "compiled", 1, resume="r2",
+                Frame("4/0", "norm", spot(3, "norm", "def norm(x):", 0, 6), "resume", "compiled", 1, resume="r2",
                       caller="2/0", graphs=["D"], compile_s=0.1545),
-                Frame("5/0", "step", at(10, "step", "def step(x, w):", 0, 16), "resume", "empty", 1, resume="r3",
+                Frame("5/0", "step", spot(10, "step", "def step(x, w):", 0, 16), "resume", "empty", 1, resume="r3",
                       caller="1/0"),
             ],
             graphs=[
@@ -159,35 +159,35 @@ def two_breaks() -> Report:
                       "tracing dynamic control flow.",
                       ["Use `torch.cond` to express dynamic control flow.", "Move the branch out of the function."],
                       "attempted to jump with TensorVariable()", None, [entry, branch],
-                      [Occurrence("0/0", 1, [entry, branch], "resumed", None, inner)], ["r1", "r4"], [], "c3",
+                      [Occurrence("0/0", 1, [entry, branch], "resumed", None, inner_setting)], ["r1", "r4"], [], "c3",
                       [Advice("Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
                               "graphbreak"),
-                       Advice("Use `torch.cond` to express dynamic control flow.")], inner),
+                       Advice("Use `torch.cond` to express dynamic control flow.")], inner_setting),
                 Break("b2", "GB0025", "Call to `print`", call, "skipped", _REGISTRY + "gb0025.html",
                       "Dynamo does not know how to trace the builtin `print`.",
                       ["Move the call out of the compiled region.",
                        "Set `torch._dynamo.config.reorderable_logging_functions` to defer it."],
                       "print(*args)", Reason("GB7000", "Graph break in a loop"), [entry, norm_call, call],
-                      [Occurrence("1/0", 1, [entry, norm_call, call], "resumed", None, own),
-                       Occurrence("2/0", 1, [entry, norm_call, call], "resumed", None, own),
+                      [Occurrence("1/0", 1, [entry, norm_call, call], "resumed", None, own_setting),
+                       Occurrence("2/0", 1, [entry, norm_call, call], "resumed", None, own_setting),
                        Occurrence("3/0", 0, [entry, norm_call, call], "skipped",
-                                  Reason("GB7000", "Graph break in a loop"), own)],
-                      ["r2", "r3"], ["k1"], "c1", [], own),
+                                  Reason("GB7000", "Graph break in a loop"), own_setting)],
+                      ["r2", "r3"], ["k1"], "c1", [], own_setting),
             ],
             resumes=[
-                Resume("r1", "torch_dynamo_resume_in_step_at_15", "step", at(15, "step", "y = y / score", 12), "b1",
+                Resume("r1", "torch_dynamo_resume_in_step_at_15", "step", spot(15, "step", "y = y / score", 12), "b1",
                        ["1/0"], ["B"]),
-                Resume("r4", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b1",
+                Resume("r4", "torch_dynamo_resume_in_step_at_16", "step", spot(16, "step", "return norm(y)", 4), "b1",
                        no_frame="not reached"),
-                Resume("r2", "torch_dynamo_resume_in_norm_at_6", "norm", at(6, "norm", "return x / x.std()", 4), "b2",
+                Resume("r2", "torch_dynamo_resume_in_norm_at_6", "norm", spot(6, "norm", "return x / x.std()", 4), "b2",
                        ["4/0"], ["D"]),
-                Resume("r3", "torch_dynamo_resume_in_step_at_16", "step", at(16, "step", "return norm(y)", 4), "b2",
+                Resume("r3", "torch_dynamo_resume_in_step_at_16", "step", spot(16, "step", "return norm(y)", 4), "b2",
                        ["5/0"]),
             ],
             skipped=[Skipped("k1", "3/0", "log_stats",
                              Location("s1", 18, 20, None, None, "log_stats", "def log_stats(x):"),
                              "graph break in a loop", "b2", "loop", ["4/0"],
-                             "Move the loop into a function of its own.", own)],
+                             "Move the loop into a function of its own.", own_setting)],
             scopes=[
                 Scope("c1", "error_on_graph_break", False, "decorator", Location("s1", 2, 6), None, ["b2"]),
                 Scope("c2", "error_on_graph_break", True, "decorator", Location("s1", 8, 16)),
@@ -203,7 +203,7 @@ def no_breaks() -> Report:
     text = "%%compile_explain\ndef f(x):\n    return (x * 2).relu()\n\nf(torch.ones(3))"
     location = Location("s1", 3, 3, 11, 26, "f", "(x * 2).relu()")
     vector = TensorMeta([3], "float32", "cpu")
-    return _with_order_and_summary(
+    return _add_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cpu", None, "there is no CUDA device"),
@@ -235,7 +235,7 @@ def no_breaks() -> Report:
     )
 
 
-def failed() -> Report:
+def failed_run() -> Report:
     """Return the report of a run that recompiles up to the limit and ends with a break that is an error."""
     text = (
         "%%compile_explain\n"
@@ -251,7 +251,7 @@ def failed() -> Report:
     location = Location("s1", 5, 5, 4, 31, "f", "torch._dynamo.graph_break()")
     call = Location("s1", 9, 9, 4, 23, "<module>", "f(torch.ones(2), n)")
     body = Location("s1", 3, 6, None, None, "f", "def f(x, n):")
-    return _with_order_and_summary(
+    return _add_order_and_summary(
         Report(
             status="error",
             device=Device("cuda", "cpu", None, "the variable `model` lives on the CPU"),
@@ -306,22 +306,22 @@ HOSTILE = "</script></style><img src=x onerror=\"window.hacked='yes'\"><script>w
 
 def remedies() -> Report:
     """Return the report of the cell with two breaks and the remedies that were tried."""
-    return with_remedies(two_breaks())
+    return add_remedies(two_breaks())
 
 
 def cost() -> Report:
     """Return the report of the cell with two breaks, with remedies and the cost."""
-    return with_cost(two_breaks())
+    return add_cost(two_breaks())
 
 
 def checks() -> Report:
     """Return the report of the cell with two breaks, with checks of results and standalone scripts."""
-    return with_checks(two_breaks())
+    return add_checks(two_breaks())
 
 
 def everything() -> Report:
     """Return the report of the cell with two breaks, with remedies, cost, checks of results and standalone scripts."""
-    return with_checks(cost())
+    return add_checks(cost())
 
 
 def job() -> Job:
@@ -329,17 +329,17 @@ def job() -> Job:
     processes = [
         Process("p1", None, 4710, None, no_breaks()),
         Process("p2", 0, 4711, "python train.py", two_breaks()),
-        Process("p3", 1, 4712, "python train.py", failed()),
+        Process("p3", 1, 4712, "python train.py", failed_run()),
     ]
     return Job.of(build_job(processes))
 
 
-def hostile() -> Report:
+def hostile_report() -> Report:
     """Return a report with markup and script in every string that comes from the user's code."""
     name = HOSTILE
     text = f"x = \"{name}\"\ny = x  # {name}\n'''{name}"
     location = Location("s1", 1, 1, 0, len(text.split("\n", maxsplit=1)[0]), name, name)
-    return with_hostile_text(_with_order_and_summary(
+    return add_hostile_text(_add_order_and_summary(
         Report(
             status="error",
             device=Device(name, name, name, name),
@@ -374,7 +374,7 @@ def hostile() -> Report:
     ), name)  # fmt: skip
 
 
-def big(breaks: int = 1000, ops: int = 10_000) -> Report:
+def big_report(breaks: int = 1000, ops: int = 10_000) -> Report:
     """Return the report of a cell with many functions, each with a break."""
     text, ops_per_break = ["%%compile_explain"], ops // breaks
     breaks_of_cell: list[Break] = []
@@ -406,7 +406,7 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
                   breaks=[f"b{index}"], compile_s=0.01)
         )  # fmt: skip
     text += ["for layer in layers:", "    x = layer(x)"]
-    return _with_order_and_summary(
+    return _add_order_and_summary(
         Report(
             status="ok",
             device=Device("auto", "cpu"),
@@ -422,11 +422,11 @@ def big(breaks: int = 1000, ops: int = 10_000) -> Report:
     )
 
 
-SAVED: dict[str, Callable[[], Report]] = {
+SAVED_REPORTS: dict[str, Callable[[], Report]] = {
     "two_breaks": two_breaks,
     "no_breaks": no_breaks,
-    "failed": failed,
-    "hostile": hostile,
+    "failed": failed_run,
+    "hostile": hostile_report,
     "remedies": remedies,
     "cost": cost,
     "checks": checks,
@@ -439,7 +439,7 @@ if __name__ == "__main__":
     from jupyter_graphbreak.views.rows.sections import build_rows
 
     (FOLDER / "rows").mkdir(parents=True, exist_ok=True)
-    for name, make in SAVED.items():
-        rows_json = msgspec.json.format(msgspec.json.encode(build_rows(make())), indent=1)
+    for name, make_report in SAVED_REPORTS.items():
+        rows_json = msgspec.json.format(msgspec.json.encode(build_rows(make_report())), indent=1)
         (FOLDER / "rows" / f"{name}.json").write_bytes(rows_json + b"\n")
-        (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(make().to_json(), indent=1) + b"\n")
+        (FOLDER / f"{name}.json").write_bytes(msgspec.json.format(make_report().to_json(), indent=1) + b"\n")

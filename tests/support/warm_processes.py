@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 #: The environment variable that makes a process load PyTorch and this package itself.
-COLD = "COLD_START"
+COLD_START = "COLD_START"
 #: The environment variable that makes forks try only the first unusual inputs of a function, the most revealing ones.
 FEW_INPUTS = "FEW_UNUSUAL_INPUTS"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
@@ -149,7 +149,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
 def _can_fork(folder: Path, environment: dict[str, str]) -> bool:
     variables_file = folder / "environment.json"
     return (
-        COLD not in environment
+        COLD_START not in environment
         and (folder / "log").exists()
         and _loading_variables(environment) == json.loads(variables_file.read_text())
     )

@@ -83,7 +83,7 @@ def body_in_try(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("function", "eager", "compiled"),
+    ("function", "eager_names", "compiled_names"),
     [
         (break_in_loop, ["break_in_loop"], set()),  # moving only the break into a function changes nothing
         (body_in_loop, ["body_in_loop"], {"body"}),
@@ -93,11 +93,11 @@ def body_in_try(x: torch.Tensor) -> torch.Tensor:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_functions_are_listed_as_eager_or_compiled(
-    function: Callable[..., object], eager: list[str], compiled: set[str]
+    function: Callable[..., object], eager_names: list[str], compiled_names: set[str]
 ) -> None:
     report = jupyter_graphbreak.explain(function, ONES)
-    assert [skipped.function for skipped in report.skipped] == eager
-    assert {graph.name for graph in report.graphs} == compiled
+    assert [skipped.function for skipped in report.skipped] == eager_names
+    assert {graph.name for graph in report.graphs} == compiled_names
 
 
 LIBRARY = """
@@ -124,7 +124,7 @@ def numbers(x):
     return total
 
 
-def checked(x):
+def add_after_break(x):
     torch._dynamo.graph_break()
     return x + 1
 """
@@ -169,7 +169,7 @@ def test_a_setting_also_helps_with_a_library(library: ModuleType) -> None:
 
 
 def test_a_deliberate_break_in_a_library_stays(library: ModuleType) -> None:
-    _, _, advice_texts = advice_for(lambda x: library.checked(x) + 1)
+    _, _, advice_texts = advice_for(lambda x: library.add_after_break(x) + 1)
     assert advice_texts == [
         "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
     ]
@@ -204,14 +204,29 @@ def test_a_librarys_optimizer_stays_outside_compiled_code(library: ModuleType) -
     assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_MANUAL_STEP
 
 
+def test_a_model_that_an_optimizer_calls_is_no_optimizer(library: ModuleType) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(3))], lr=0.1)
+
+    @torch.compile(backend="eager")
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return library.clip(x).sum()  # type: ignore[no-any-return]
+
+    with jupyter_graphbreak.capture() as run:
+        optimizer.step(lambda: float(loss(ONES)))
+    assert any("optim" in source.name for source in run.report.sources)
+    (graph_break,) = run.report.breaks
+    assert graph_break.owner == "library"
+    assert LIBRARY_OPTIMIZER_ADVICE not in [advice.text for advice in graph_break.advice]
+
+
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
     logger = logging.getLogger("graphbreak.tests")
 
-    def logs_the_sum(x: torch.Tensor) -> torch.Tensor:
+    def log_sum(x: torch.Tensor) -> torch.Tensor:
         logger.info("sum %s", x)
         return x + 1
 
-    _, graph_break, advice_texts = advice_for(logs_the_sum)
+    _, graph_break, advice_texts = advice_for(log_sum)
     assert graph_break.owner == "own"
     assert advice_texts[0].startswith("log after the call")
 

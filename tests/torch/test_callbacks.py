@@ -28,7 +28,7 @@ def reset_dynamo() -> None:
     torch.compiler.reset()
 
 
-def breaks_once(x: torch.Tensor) -> torch.Tensor:
+def break_once(x: torch.Tensor) -> torch.Tensor:
     x = x + 1
     torch._dynamo.graph_break()
     return x * 2
@@ -39,7 +39,7 @@ def test_a_break_is_logged_at_a_higher_level_than_a_compilation(caplog: pytest.L
         caplog.at_level(logging.INFO, "jupyter_graphbreak.compiling"),
         jupyter_graphbreak.capture(on_event=callbacks.to_logging()),
     ):
-        torch.compile(breaks_once, backend="eager")(torch.ones(2))
+        torch.compile(break_once, backend="eager")(torch.ones(2))
     logged_records = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
     assert logged_records == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
 
@@ -120,8 +120,8 @@ def test_training_is_watched_after_its_warm_up(
     assert issubclass(callback_class, BaseCallback)
     events: list[Event] = []
     callback = callback_class(events.append, warm_up_steps=2)
-    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
-    compiled = torch.compile(breaks_once, backend="eager", dynamic=False)
+    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own data
+    compiled = torch.compile(break_once, backend="eager", dynamic=False)
     if name == "TransformersCallback":
         callback.on_train_begin(None, None, None)
     for step, size in enumerate((2, 2, 2, 3, 3)):

@@ -128,14 +128,14 @@ def use_processor(seconds: float) -> None:
 
 def test_processes_that_had_started_before_are_counted_if_they_work(monkeypatch: pytest.MonkeyPatch) -> None:
     context = multiprocessing.get_context("fork")
-    with context.Pool(1) as working, context.Pool(1) as idle:
-        for pool in (working, idle):
+    with context.Pool(1) as working_pool, context.Pool(1) as idle_pool:
+        for pool in (working_pool, idle_pool):
             pool.apply(use_processor, (0.0,))  # wait until the process has started completely
         # Other tests may have left processes, such as Inductor's, that work at any time.
         pids = [process.pid for process in multiprocessing.active_children()]
         monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [psutil.Process(pid) for pid in pids])
         with capture(processes=True) as run:
-            working.apply(use_processor, (0.5,))
+            working_pool.apply(use_processor, (0.5,))
         (note,) = run.report.diagnostics
         assert note.message.startswith("1 process worked in this run but had started before it")
         with capture(processes=True) as run:
@@ -154,16 +154,16 @@ def test_an_isolated_python_is_watched(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_files_of_a_process_that_outlives_the_block_are_removed(tmp_path: Path) -> None:
-    go = tmp_path / "go"
+    start_file = tmp_path / "go"
     (tmp_path / "work.py").write_text(
         "import os, time, torch\n"
-        f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
+        f"while not os.path.exists({str(start_file)!r}):\n    time.sleep(0.05)\n"
         "torch.compile(torch._dynamo.graph_break, backend='eager')()\n"
     )
     with trace_child_processes(print) as folder:
         process = subprocess.Popen([sys.executable, "work.py"], cwd=tmp_path)
     assert not folder.exists()
-    go.touch()
+    start_file.touch()
     assert process.wait() == 0
     assert folder.exists()
     with trace_child_processes(print):
@@ -195,13 +195,13 @@ def test_two_threads_watch_their_own_processes(tmp_path: Path) -> None:
             pids[name].add(fork())
             barrier.wait()
 
-    watching = [threading.Thread(target=watch, args=(name,)) for name in pids]
-    for thread in watching:
+    threads = [threading.Thread(target=watch, args=(name,)) for name in pids]
+    for thread in threads:
         thread.start()
     barrier.wait()
     fork()  # belongs to no run
     barrier.wait()
-    for thread in watching:
+    for thread in threads:
         thread.join()
     for name, run in runs.items():
         assert run.job is not None
@@ -222,7 +222,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
         with trace_child_processes(print) as folder:
             folders["other"] = str(folder)
             barrier.wait()
-            os.system(f"echo $TORCH_TRACE > {tmp_path}/other")  # noqa: S605 - what is tested
+            os.system(f"echo $TORCH_TRACE > {tmp_path}/other")  # noqa: S605 - the command under test
             barrier.wait()
 
     def interfere() -> None:
@@ -238,7 +238,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
         barrier.wait()
         SHELL_START_CALLBACKS.append(interfere)
         try:
-            status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")  # noqa: S605 - what is tested
+            status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")  # noqa: S605 - the command under test
         finally:
             SHELL_START_CALLBACKS.clear()
         barrier.wait()
@@ -250,14 +250,14 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
 
 
 def test_a_shell_that_compiled_code_starts_is_reported_as_without_watching() -> None:
-    def starts_a_shell(x: torch.Tensor) -> torch.Tensor:
-        os.system("exit 0")  # noqa: S605 - what is tested
+    def start_shell(x: torch.Tensor) -> torch.Tensor:
+        os.system("exit 0")  # noqa: S605 - the command under test
         return x + 1
 
     def report_breaks_and_effects(**options: Any) -> Any:
         torch.compiler.reset()
         with capture(entries=True, **options) as run:
-            torch.compile(starts_a_shell, backend="eager")(torch.ones(3))
+            torch.compile(start_shell, backend="eager")(torch.ones(3))
         breaks = [(item.gb_id, item.location.line if item.location else None) for item in run.report.breaks]
         return breaks, [effect.what for effect in run.check().effects or ()]
 

@@ -20,7 +20,7 @@ def reset_dynamo_and_mute_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-def breaks_once(x: torch.Tensor) -> torch.Tensor:
+def break_once(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     torch._dynamo.graph_break()
     return y.sin()
@@ -36,7 +36,7 @@ def reported_skips(reason: str) -> list[CudagraphSkip]:
 
 def test_graphs_without_a_cuda_graph_are_reported_with_reason_and_line() -> None:
     with jupyter_graphbreak.capture() as run:
-        torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))
+        torch.compile(break_once, backend="cudagraphs")(torch.ones(3))
     report = run.report
     assert [(skip.graph, skip.reason.partition(" (")[0]) for skip in report.cudagraph_skips] == [
         ("A", "cpu device"),
@@ -52,41 +52,41 @@ def test_graphs_without_a_cuda_graph_are_reported_with_reason_and_line() -> None
 
 def test_the_mode_for_cuda_graphs_changes_nothing_on_a_cpu() -> None:
     with jupyter_graphbreak.capture() as run:
-        torch.compile(breaks_once, mode="reduce-overhead")(torch.ones(3))
+        torch.compile(break_once, mode="reduce-overhead")(torch.ones(3))
     text = " ".join(run.report.to_text().split())
     assert "graph A runs without a CUDA graph: it runs on the CPU, but CUDA graphs need a GPU" in text
     torch.compiler.reset()
     with jupyter_graphbreak.capture() as run:
-        torch.compile(breaks_once)(torch.ones(3))
+        torch.compile(break_once)(torch.ones(3))
     assert not run.report.cudagraph_skips
 
 
 def test_a_log_has_the_last_reason_of_a_frame() -> None:
     with record() as recording:
-        torch.compile(breaks_once, backend="cudagraphs")(torch.ones(3))
-    live = build_report(recording.records).cudagraph_skips
+        torch.compile(break_once, backend="cudagraphs")(torch.ones(3))
+    live_skips = build_report(recording.records).cudagraph_skips
     records_of_torch = [entry for entry in recording.records if entry.kind != "graphbreak_cudagraph_skip"]
-    assert build_report(records_of_torch).cudagraph_skips == live
+    assert build_report(records_of_torch).cudagraph_skips == live_skips
 
 
 def test_a_skip_while_a_graph_runs_has_a_reason_without_a_graph() -> None:
-    stack = f'  File "{__file__}", line {breaks_once.__code__.co_firstlineno + 1}, in breaks_once\n    y = x + 1\n'
+    stack = f'  File "{__file__}", line {break_once.__code__.co_firstlineno + 1}, in break_once\n    y = x + 1\n'
     (skip,) = reported_skips(f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n {stack}")
     assert (skip.reason, skip.graph) == ("mutated inputs (1 instances)", None)
     assert skip.location is not None
-    assert (skip.location.line, skip.location.function) == (breaks_once.__code__.co_firstlineno + 1, "breaks_once")
+    assert (skip.location.line, skip.location.function) == (break_once.__code__.co_firstlineno + 1, "break_once")
     assert reported_skips("skipping cudagraphs due to bisector") == [CudagraphSkip("bisector")]
 
 
 def test_nothing_stays_patched() -> None:
     utils = sys.modules["torch._inductor.cudagraph_utils"]
-    before = utils.get_metrics_context
+    original = utils.get_metrics_context
     with record():
-        assert utils.get_metrics_context is not before
-    assert utils.get_metrics_context is before
+        assert utils.get_metrics_context is not original
+    assert utils.get_metrics_context is original
 
 
 def test_a_backend_without_cuda_graphs_has_no_skips() -> None:
     with jupyter_graphbreak.capture() as run:
-        torch.compile(breaks_once, backend="eager")(torch.ones(3))
+        torch.compile(break_once, backend="eager")(torch.ones(3))
     assert run.report.cudagraph_skips == []

@@ -25,7 +25,7 @@ User code traceback:
 """
 
 
-def uses_default_device(x: torch.Tensor) -> torch.Tensor:
+def compute_on_default_device(x: torch.Tensor) -> torch.Tensor:
     y = x + torch.zeros(3)
     count = y.sum().item()
     if y.sum() > 0:
@@ -44,16 +44,18 @@ def reset_dynamo() -> Iterator[None]:
 def report_with_default_device(device: str | None) -> Report:
     torch._dynamo.reset()
     with use_default_device(device), jupyter_graphbreak.capture() as run:
-        torch.compile(uses_default_device, backend="eager")(torch.ones(3))
+        torch.compile(compute_on_default_device, backend="eager")(torch.ones(3))
     return run.report
 
 
 def test_locations_are_the_same_without_a_default_device() -> None:
-    plain, with_device = report_with_default_device(None), report_with_default_device("cpu")
-    assert len(plain.breaks) == 4
-    assert [break_.location for break_ in with_device.breaks] == [break_.location for break_ in plain.breaks]
-    assert [break_.stack for break_ in with_device.breaks] == [break_.stack for break_ in plain.breaks]
-    ops, plain_ops = ([op.location for graph in report.graphs for op in graph.ops] for report in (with_device, plain))
+    plain_report, device_report = report_with_default_device(None), report_with_default_device("cpu")
+    assert len(plain_report.breaks) == 4
+    assert [break_.location for break_ in device_report.breaks] == [break_.location for break_ in plain_report.breaks]
+    assert [break_.stack for break_ in device_report.breaks] == [break_.stack for break_ in plain_report.breaks]
+    ops, plain_ops = (
+        [op.location for graph in report.graphs for op in graph.ops] for report in (device_report, plain_report)
+    )
     assert ops == plain_ops != []
 
 

@@ -46,7 +46,7 @@ def counting(graph, inputs):
 
 @torch.compile(backend=counting)
 def f(x):
-    y = {called}(x * 2)
+    y = {callee}(x * 2)
     return y.cos()
 
 f(torch.ones(3))
@@ -84,24 +84,24 @@ def run_and_count(shell: Any, code: str) -> list[int]:
 
 def reported_operation_counts(shell: Any) -> list[int]:
     """Return the number of operations in each graph of the last report."""
-    shown = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
-    return [len(graph["ops"]) for graph in shown[-1]["graphs"]]
+    reports = [output["data"][MIME_TYPE] for output in shell.display_pub.outputs if MIME_TYPE in output["data"]]
+    return [len(graph["ops"]) for graph in reports[-1]["graphs"]]
 
 
 @pytest.mark.parametrize(
-    ("decorator", "called"),
+    ("decorator", "callee"),
     [
         *((decorator, "quiet") for decorator in DECORATORS),
         *((decorator, "layer.quiet") for decorator in DECORATORS[:2]),
     ],
 )
-def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decorator: str, called: str) -> None:
+def test_a_function_disabled_in_an_earlier_cell_stays_disabled(shell: Any, decorator: str, callee: str) -> None:
     run_and_count(shell, DISABLED_FUNCTION.format(of_function=decorator, of_method=decorator.replace("\n", "\n    ")))
-    caller = CALLER.format(called=called)
+    caller = CALLER.format(callee=callee)
     assert run_and_count(shell, caller) == [1, 1]
     for _ in range(2):
         assert run_and_count(shell, f"%%compile_explain\n{caller}") == [1, 1]
         assert reported_operation_counts(shell) == [1, 1]
-    other = CALLER.format(called="other")
+    other = CALLER.format(callee="other")
     assert run_and_count(shell, f"%%compile_explain\n{other}") == [1, 1]
     assert run_and_count(shell, other) == [1, 1]

@@ -29,7 +29,7 @@ def f(x: torch.Tensor) -> torch.Tensor:
     return helper(x * 2) * 3
 
 
-def multiplies_wrong_shapes(x: torch.Tensor) -> torch.Tensor:
+def multiply_wrong_shapes(x: torch.Tensor) -> torch.Tensor:
     return x @ x.new_ones(7, 7)
 
 
@@ -38,7 +38,7 @@ def line_of(code: str) -> int:
     return next(number for number, line in enumerate(lines, start=1) if code in line)
 
 
-def without_times(events: list[Event]) -> list[str]:
+def remove_times(events: list[Event]) -> list[str]:
     return [re.sub(r" in [\d.]+ m?s", "", str(event)) for event in events]
 
 
@@ -47,29 +47,29 @@ def test_each_compilation_and_each_break_is_an_event_as_soon_as_it_is_known() ->
     compiled = torch.compile(f, backend="eager")
     with jupyter_graphbreak.capture(on_event=events.append) as run:
         compiled(torch.ones(3))
-        first_events = without_times(events)
-        so_far = run.report_so_far()
+        first_events = remove_times(events)
+        early_report = run.report_so_far()
         compiled(torch.ones(3))
         assert len(events) == len(first_events)
         compiled(torch.ones(4))
-    in_f, in_helper, broken = (
+    f_line, helper_line, break_line = (
         line_of(code) for code in ("def f(", "def helper(", "torch._dynamo.graph_break()\n"[:-1])
     )
     assert first_events == [
-        f"Compiled {NAME}:{in_f} in f.",
-        f"Graph break at {NAME}:{broken} in helper: `torch._dynamo.graph_break()` (GB0025).",
-        f"Compiled {NAME}:{in_helper} in helper.",
-        f"Compiled {NAME}:{broken} in helper.",
-        f"Compiled {NAME}:{in_f + 1} in f.",
+        f"Compiled {NAME}:{f_line} in f.",
+        f"Graph break at {NAME}:{break_line} in helper: `torch._dynamo.graph_break()` (GB0025).",
+        f"Compiled {NAME}:{helper_line} in helper.",
+        f"Compiled {NAME}:{break_line} in helper.",
+        f"Compiled {NAME}:{f_line + 1} in f.",
     ]
-    assert without_times(events)[len(first_events) :] == [
-        f"Recompiled {NAME}:{in_f} in f: dimension 0 of x: 3 -> 4.",
-        f"Recompiled {NAME}:{broken} in helper: dimension 0 of y: 3 -> 4.",
-        f"Recompiled {NAME}:{in_f + 1} in f: dimension 0 of a tensor that the break returned: 3 -> 4.",
+    assert remove_times(events)[len(first_events) :] == [
+        f"Recompiled {NAME}:{f_line} in f: dimension 0 of x: 3 -> 4.",
+        f"Recompiled {NAME}:{break_line} in helper: dimension 0 of y: 3 -> 4.",
+        f"Recompiled {NAME}:{f_line + 1} in f: dimension 0 of a tensor that the break returned: 3 -> 4.",
     ]
     assert all((event.seconds or 0) > 0 for event in events if event.kind in {"compile", "recompile"})
     assert [event.gb_id for event in events if event.kind == "break"] == ["GB0025"]
-    assert (so_far.summary.breaks, so_far.summary.recompiles, len(run.report.recompiles)) == (1, 0, 3)
+    assert (early_report.summary.breaks, early_report.summary.recompiles, len(run.report.recompiles)) == (1, 0, 3)
     assert run.report_so_far() is run.report
 
 
@@ -83,24 +83,24 @@ def test_a_failure_and_the_recompile_limit_are_events() -> None:
         for number in range(4):
             scale(torch.ones(3), "a" * number)
         with pytest.raises(torch._dynamo.exc.TorchRuntimeError):
-            torch.compile(multiplies_wrong_shapes, backend="eager")(torch.ones(3))
+            torch.compile(multiply_wrong_shapes, backend="eager")(torch.ones(3))
     assert [event.kind for event in events] == ["compile", "recompile", "eager", "error"]
     assert "it was compiled too often (recompile_limit = 2)" in str(events[2])
-    line = line_of("def multiplies_wrong_shapes(")
-    assert str(events[3]).startswith(f"Compiling {NAME}:{line} in multiplies_wrong_shapes failed at ")
+    line = line_of("def multiply_wrong_shapes(")
+    assert str(events[3]).startswith(f"Compiling {NAME}:{line} in multiply_wrong_shapes failed at ")
 
 
 def test_an_exception_of_the_receiver_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:
-    received: list[Event] = []
+    received_events: list[Event] = []
 
     def receive(event: Event) -> None:
-        received.append(event)
+        received_events.append(event)
         raise ValueError("the disk is full")
 
     compiled = torch.compile(f, backend="eager")
     with jupyter_graphbreak.capture(on_event=receive) as run:
         assert compiled(torch.ones(3)).tolist() == [9.0, 9.0, 9.0]
-    assert len(received) == 1
+    assert len(received_events) == 1
     assert [item.message for item in run.report.diagnostics] == ["on_event raised ValueError: the disk is full"]
     with caplog.at_level(logging.INFO), jupyter_graphbreak.capture(on_event=logging.getLogger("training").info):
         torch.compile(f, backend="eager")(torch.ones(3, dtype=torch.float64))

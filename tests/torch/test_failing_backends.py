@@ -1,4 +1,4 @@
-"""If a backend fails, the report says what failed and what to do, and does not call it an allowed break."""
+"""If a backend fails, the report says what failed and what to do, and does not call the failure an allowed break."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def fail_to_compile(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
     raise NotImplementedError("this operation")
 
 
-def scaled(x: torch.Tensor) -> torch.Tensor:
+def scale_relu(x: torch.Tensor) -> torch.Tensor:
     return x.relu() * 3
 
 
 def test_the_report_shows_the_error_and_calls_no_break_allowed() -> None:
     with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
-        torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
+        torch.compile(scale_relu, backend=fail_to_compile)(torch.ones(2))
     (break_,) = run.report.breaks
     assert break_.outcome == "error"
     assert break_.advice[0].text.startswith("the graph was captured, but the backend could not compile it")
@@ -41,13 +41,13 @@ def test_an_inductor_failure_leads_to_the_doctor() -> None:
         raise InductorError(RuntimeError("No working C++ compiler found"), None)
 
     with jupyter_graphbreak.capture() as run, pytest.raises(InductorError):
-        torch.compile(scaled, backend=fail)(torch.ones(2))
+        torch.compile(scale_relu, backend=fail)(torch.ones(2))
     (break_,) = run.report.breaks
     assert "`graphbreak doctor` lists what the machine lacks" in break_.advice[0].text
     assert "Inductor error (InductorError)" in run.report.to_text()
 
 
-class Padded(torch.nn.Module):
+class PaddedModule(torch.nn.Module):
     """A module that assigns through a mask. Its backward pass needs the number of selected elements."""
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class Padded(torch.nn.Module):
 
 
 def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_setting_that_removes_it() -> None:
-    model = Padded()
+    model = PaddedModule()
     compiled = torch.compile(model, backend="aot_eager")
     with jupyter_graphbreak.capture() as run:
         compiled(torch.ones(3))
     (break_,) = run.report.breaks
     assert (break_.gb_id, break_.outcome) == ("GB0219", "skipped")
     assert (run.report.graphs, run.report.summary.graphs, run.report.summary.ops) == ([], 0, 0)
-    assert "Nothing was compiled: Padded.forward ran eagerly. " in f"{run.report.to_text()} ".replace("\n", " ")
+    assert "Nothing was compiled: PaddedModule.forward ran eagerly. " in f"{run.report.to_text()} ".replace("\n", " ")
     assert break_.location is not None
     assert (break_.location.function, break_.location.code) == ("forward", "return padded * x")
     assert break_.advice[0].text.startswith("set torch._dynamo.config.capture_dynamic_output_shape_ops = True if")
@@ -89,21 +89,21 @@ def test_a_graph_of_an_attempt_that_dynamo_repeats_is_not_counted() -> None:
         return graph.forward
 
     with jupyter_graphbreak.capture() as run:
-        torch.compile(scaled, backend=compile_at_second_attempt)(torch.ones(2))
+        torch.compile(scale_relu, backend=compile_at_second_attempt)(torch.ones(2))
     assert len(graphs) == 2
     assert (run.report.summary.graphs, run.report.summary.ops) == (1, 2)
     assert (run.report.frames[0].outcome, run.report.frames[0].attempts) == ("compiled", 2)
 
 
 def test_the_location_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:
-    class RefusesSums(torch.fx.Interpreter):
+    class InterpreterWithoutSums(torch.fx.Interpreter):
         def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
             if target == "sum":
                 raise ValueError("no sums")
             return super().call_method(target, args, kwargs)
 
     def run_graph(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-        RefusesSums(graph).run(*inputs)
+        InterpreterWithoutSums(graph).run(*inputs)
 
     def total(x: torch.Tensor) -> torch.Tensor:
         return x.sum()
@@ -123,9 +123,9 @@ def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pyt
         raise AttributeError("'method' object has no attribute '__dict__'")
 
     monkeypatch.setattr(torch._dynamo.variables.tensor.TensorVariable, "call_method", fail)
-    with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.InternalTorchDynamoError) as raised:
-        torch.compile(scaled, backend="eager")(torch.ones(2))
-    assert "'__dict__'" in str(raised.value)
+    with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.InternalTorchDynamoError) as caught:
+        torch.compile(scale_relu, backend="eager")(torch.ones(2))
+    assert "'__dict__'" in str(caught.value)
     (break_,) = run.report.breaks
     text = re.sub(r"\s+", " ", run.report.to_text())
     assert "Internal error in Dynamo (AttributeError): 'method' object has no attribute '__dict__'" in text
@@ -134,9 +134,9 @@ def test_dynamos_internal_error_is_the_break_that_ended_the_run(monkeypatch: pyt
 
 def test_with_suppressed_errors_a_function_is_reported_as_not_compiled() -> None:
     with jupyter_graphbreak.capture() as run, torch._dynamo.config.patch(suppress_errors=True):
-        result = torch.compile(scaled, backend=fail_to_compile)(torch.ones(2))
+        result = torch.compile(scale_relu, backend=fail_to_compile)(torch.ones(2))
     assert result.tolist() == [3, 3]
-    assert "Nothing was compiled: scaled ran eagerly." in run.report.to_text().replace("\n", " ")
+    assert "Nothing was compiled: scale_relu ran eagerly." in run.report.to_text().replace("\n", " ")
 
 
 def test_an_error_of_the_program_itself_is_an_error_although_breaks_are_allowed() -> None:

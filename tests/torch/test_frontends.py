@@ -47,7 +47,7 @@ def counting_backend() -> tuple[Callable[..., Any], list[int]]:
 
 
 def export(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: bool) -> Any:
-    class Wrapped(torch.nn.Module):
+    class FunctionModule(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = getattr(fn, "__self__", None)
@@ -55,7 +55,7 @@ def export(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, strict: bo
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             return fn(*args, **kwargs)
 
-    module = fn if isinstance(fn, torch.nn.Module) else Wrapped()
+    module = fn if isinstance(fn, torch.nn.Module) else FunctionModule()
     return torch.export.export(module, args, kwargs, strict=strict).module()
 
 
@@ -159,7 +159,7 @@ FRONTENDS = [
 
 
 @pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
+def _mute_output() -> Iterator[None]:
     with (
         warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
@@ -188,8 +188,8 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
 @pytest.mark.exhaustive
 def test_earlier_compilations_do_not_count_towards_the_recompile_limit() -> None:
     module_class = type(CASES["module_with_a_buffer"].make())
-    compiled: list[Any] = [torch.compile(module_class(), backend="eager") for _ in range(12)]
-    for program in compiled:
+    compiled_modules: list[Any] = [torch.compile(module_class(), backend="eager") for _ in range(12)]
+    for program in compiled_modules:
         program(torch.ones(3))
     torch._dynamo.utils.counters["mine"]["seen"] = 1
     counters = {name: dict(counts) for name, counts in torch._dynamo.utils.counters.items()}
@@ -243,14 +243,14 @@ def test_inputs_are_derived_until_one_exposes_the_trace(name: str, what: str) ->
     assert (trace.outcome, trace.example.what) == ("silently wrong", what)
 
 
-def test_input_for_which_the_function_never_returns_is_skipped() -> None:
+def test_an_input_for_which_the_function_never_returns_is_skipped() -> None:
     verdicts = compare_frontends(CASES["while_loop"].make(), torch.tensor(3.0))
     assert verdicts.others
     assert not {"x negated", "x zero"} & {example.what for example in verdicts.others}
 
 
 @pytest.mark.exhaustive
-def test_program_for_one_size_is_a_capture_with_a_note() -> None:
+def test_a_program_for_one_size_is_a_capture_with_a_note() -> None:
     export = compare_frontends(CASES["plain"].make(), torch.ones(3))["torch.export.export"]
     assert (export.outcome, export.notes) == ("captures", ["refuses size 4 instead of 3: AssertionError"])
 
@@ -265,7 +265,7 @@ def test_if_a_call_changes_state_other_inputs_run_after_the_first() -> None:
     assert "A call changes seen, so each further input ran after a call with the first input." in verdicts.to_text()
 
 
-def test_recursive_function_calls_its_compiled_copy() -> None:
+def test_a_recursive_function_calls_its_compiled_copy() -> None:
     def halve_until_below_two(x: torch.Tensor) -> torch.Tensor:
         return x if x < 2 else halve_until_below_two(x / 2)
 
@@ -274,7 +274,7 @@ def test_recursive_function_calls_its_compiled_copy() -> None:
 
 
 @pytest.mark.exhaustive
-def test_optimizer_works_on_copies() -> None:
+def test_an_optimizer_works_on_copies() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
 
@@ -295,20 +295,20 @@ def test_optimizer_works_on_copies() -> None:
 
 @pytest.mark.exhaustive
 def test_a_note_lists_lost_side_effects() -> None:
-    printing = compare_frontends(CASES["prints"].make(), torch.ones(3))
-    assert "drops what the function prints" in printing["torch.jit.trace"].notes
-    assert printing["torch.compile"].notes == []
+    comparison = compare_frontends(CASES["prints"].make(), torch.ones(3))
+    assert "drops what the function prints" in comparison["torch.jit.trace"].notes
+    assert comparison["torch.compile"].notes == []
     verdicts = compare_frontends(CASES["list_argument_changed"].make(), torch.ones(3))
     assert "does not change seen as the function does" in verdicts["torch.fx.symbolic_trace"].notes
 
 
-def test_program_with_equal_values_and_different_gradients_is_wrong() -> None:
-    def detaches(x: torch.Tensor) -> torch.Tensor:
+def test_a_program_with_equal_values_and_different_gradients_is_wrong() -> None:
+    def detach_in_one_branch(x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
             return x * 1
         return x.detach() * 1
 
-    trace = compare_frontends(detaches, torch.ones(3, requires_grad=True))["torch.jit.trace"]
+    trace = compare_frontends(detach_in_one_branch, torch.ones(3, requires_grad=True))["torch.jit.trace"]
     assert trace.outcome == "silently wrong"
     assert trace.difference == "makes the result require a gradient, but in the original it requires none"
 
@@ -335,7 +335,7 @@ def test_numbers_drawn_during_capture_are_wrong_but_a_different_order_is_not() -
     assert outcome_by_frontend["torch.jit.trace"] == outcome_by_frontend["torch.compile"] == "captures"
 
 
-def test_result_that_depends_on_the_time_is_compared_by_type_and_shape() -> None:
+def test_a_result_that_depends_on_the_time_is_compared_by_type_and_shape() -> None:
     def stamp(x: torch.Tensor) -> torch.Tensor:
         return x.double() * time.perf_counter_ns()
 
@@ -344,13 +344,13 @@ def test_result_that_depends_on_the_time_is_compared_by_type_and_shape() -> None
     assert any("only types and shapes" in note for note in compiled.notes)
 
 
-def test_error_on_the_first_input_is_raised_to_the_caller() -> None:
+def test_an_error_on_the_first_input_is_raised_to_the_caller() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         compare_frontends(lambda x: x / (1 // 0), torch.ones(1))
     assert caught.traceback[-1].name == "<lambda>"
 
 
-def test_input_for_which_the_function_raises_is_named() -> None:
+def test_an_input_for_which_the_function_raises_is_named() -> None:
     def root(x: torch.Tensor) -> torch.Tensor:
         if x.sum() < 0:
             raise ValueError("negative")
@@ -371,23 +371,23 @@ class Unprintable(Exception):  # noqa: N818 - the report shows the name
 
 
 def test_hostile_errors_and_values_stay_text() -> None:
-    def hostile(x: torch.Tensor, text: str) -> torch.Tensor:
+    def raise_hostile_errors(x: torch.Tensor, text: str) -> torch.Tensor:
         if torch.compiler.is_compiling():
             raise Unprintable
         if type(x) is not torch.Tensor:
             raise ValueError(f"{text}\x1b[31m")
         return x + 1
 
-    verdicts = compare_frontends(hostile, torch.ones(2), "<script>alert(1)</script>")
+    verdicts = compare_frontends(raise_hostile_errors, torch.ones(2), "<script>alert(1)</script>")
     assert verdicts["torch.fx.symbolic_trace"].raised == Raised("ValueError", "Proxy(text)\x1b[31m", "capture")
     assert "<script>" not in verdicts.to_html()
     assert "\x1b" not in verdicts.to_text()
     assert "\x1b" not in verdicts.to_html()
 
 
-def test_user_function_module_and_settings_do_not_change() -> None:
+def test_the_users_function_module_and_settings_do_not_change() -> None:
     module = CASES["module_in_training"].make()
-    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state_before = {name: value.clone() for name, value in module.state_dict().items()}
     argument = torch.ones(4, 3)
     random.seed(5)
     torch.manual_seed(5)
@@ -402,7 +402,7 @@ def test_user_function_module_and_settings_do_not_change() -> None:
     )
     assert module.training
     assert set(module.__dict__) == names
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(torch.equal(value, state_before[name]) for name, value in module.state_dict().items())
     assert torch.equal(argument, torch.ones(4, 3))
 
 
@@ -430,20 +430,20 @@ def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
     assert inputs.args[0].weight.data_ptr() == storage_copy.storage.data_ptr()
 
 
-def test_comparison_converts_to_json() -> None:
+def test_a_comparison_converts_to_json() -> None:
     verdicts = compare_frontends(CASES["dict_output"].make(), torch.ones(3))
     assert msgspec.convert(json.loads(json.dumps(verdicts.to_dict())), Frontends) == verdicts
     assert set(verdicts._repr_mimebundle_()) == {"text/plain", "text/html"}
 
 
 @pytest.mark.parametrize("script", [torch.jit.script, lambda module: torch.jit.trace(module, torch.ones(3))])
-def test_scripted_module_is_not_a_compiled_callable(script: Any) -> None:
+def test_a_scripted_module_is_not_a_compiled_callable(script: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert compiled_callable(script(torch.nn.Sequential(torch.nn.ReLU()))) is None
 
 
-def test_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_without_enough_memory_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_graphbreak.experiments.trial.memory.available_memory", lambda _=None: 1000)
     verdicts = compare_frontends(torch.nn.Linear(8, 8), torch.ones(1, 8))
     assert verdicts.verdicts == []
@@ -469,7 +469,7 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
 
 
 @pytest.mark.exhaustive
-def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     run_first_input = FrontendExamination._run_first_input
 
     def fail_once(self: FrontendExamination, *args: Any) -> Any:
@@ -489,6 +489,6 @@ def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pyte
     assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
 
 
-def test_error_of_a_pytorch_function_is_raised() -> None:
+def test_an_error_of_a_pytorch_function_is_raised() -> None:
     with pytest.raises(RuntimeError, match="size of tensor"):
         compare_frontends(torch.add, torch.ones(2), torch.ones(3))

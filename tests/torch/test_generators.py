@@ -39,19 +39,19 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def saves(x: torch.Tensor, folder: str) -> torch.Tensor:
+def save_tensor(x: torch.Tensor, folder: str) -> torch.Tensor:
     y = x + 1
     torch.save(y, os.path.join(folder, "saved.pt"))  # noqa: PTH118
     return y * 2
 
 
-def dumps(x: torch.Tensor, _: str) -> torch.Tensor:
+def dump_json(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     text = json.dumps({"a": [1, 2, {"b": 3}]}, indent=2)
     return y * len(text)
 
 
-def dumps_over_lines(x: torch.Tensor, _: str) -> torch.Tensor:
+def dump_json_over_lines(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     text = json.dumps(
         {"a": [1, 2, {"b": 3}]},
@@ -60,38 +60,38 @@ def dumps_over_lines(x: torch.Tensor, _: str) -> torch.Tensor:
     return y * len(text)
 
 
-def dumps_to_a_file(x: torch.Tensor, folder: str) -> torch.Tensor:
+def dump_json_to_file(x: torch.Tensor, folder: str) -> torch.Tensor:
     y = x + 1
     with open(os.path.join(folder, "dumped.json"), "w") as file:  # noqa: PTH118, PTH123
         json.dump({"a": [1, 2, {"b": 3}]}, file)
     return y * 2
 
 
-def lists_files(x: torch.Tensor, folder: str) -> torch.Tensor:
+def list_files(x: torch.Tensor, folder: str) -> torch.Tensor:
     y = x + 1
     count = len(list(pathlib.Path(folder).glob("*.py")))
     count += len(list(os.walk(folder)))
     return y * count
 
 
-def logs(x: torch.Tensor, _: str) -> torch.Tensor:
+def log_number(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     log.warning("three is %s", 3)
     return y * 2
 
 
-def pickles(x: torch.Tensor, _: str) -> torch.Tensor:
+def pickle_tensor(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     return y * len(pickle.dumps(y))
 
 
-def matches(x: torch.Tensor, _: str) -> torch.Tensor:
+def match_pattern(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     re.compile("a(b|c)*d+x").match("abcd")
     return y * 2
 
 
-def makes_a_folder(x: torch.Tensor, _: str) -> torch.Tensor:
+def make_folder(x: torch.Tensor, _: str) -> torch.Tensor:
     y = x + 1
     with tempfile.TemporaryDirectory() as folder:
         os.listdir(folder)  # noqa: PTH208
@@ -103,7 +103,7 @@ def numbers() -> Iterator[int]:
     yield 2
 
 
-def uses_own_generator(x: torch.Tensor, folder: str) -> torch.Tensor:
+def sum_generator(x: torch.Tensor, folder: str) -> torch.Tensor:
     y = x + 1
     with open(os.path.join(folder, "mine"), "w"):  # noqa: PTH118, PTH123
         total = sum(numbers())
@@ -118,8 +118,9 @@ def generators_that_break(report: Report) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "breaks"),
     [
-        (saves, 1), (dumps, 1), (dumps_over_lines, 1), (dumps_to_a_file, 2), (logs, 1), (pickles, 1),
-        (makes_a_folder, 2), *([(lists_files, 1 if IS_BEFORE_3_13 else 2), (matches, 0)] if IS_RECENT else []),
+        (save_tensor, 1), (dump_json, 1), (dump_json_over_lines, 1), (dump_json_to_file, 2),
+        (log_number, 1), (pickle_tensor, 1), (make_folder, 2),
+        *([(list_files, 1 if IS_BEFORE_3_13 else 2), (match_pattern, 0)] if IS_RECENT else []),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )  # fmt: skip
@@ -142,7 +143,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
     (folder / "counting_library.py").write_text("def counted():\n    yield 1\n    yield 2\n")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setattr(sys.modules[__name__], "numbers", importlib.import_module("counting_library").counted)
-    report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
+    report = jupyter_graphbreak.explain(sum_generator, ONES, str(tmp_path))
     assert generators_that_break(report) == []
     breaks_by_id = {break_.id: break_ for break_ in report.breaks}
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
@@ -153,7 +154,7 @@ def test_generators_of_a_library_follow_from_the_break_that_called_them(
 
 
 def test_the_users_own_generator_is_a_break(tmp_path: Path) -> None:
-    report = jupyter_graphbreak.explain(uses_own_generator, ONES, str(tmp_path))
+    report = jupyter_graphbreak.explain(sum_generator, ONES, str(tmp_path))
     assert generators_that_break(report) == ["numbers"]
     (skipped,) = [skipped for skipped in report.skipped if skipped.kind == "generator"]
     assert (skipped.function, skipped.way_out) == ("numbers", "compile the function that consumes it")
@@ -166,30 +167,30 @@ def test_a_directly_compiled_generator_of_a_library_is_a_break() -> None:
     assert [break_.gb_type for break_ in build_report(recording.records).breaks] == ["Attempt to trace generator"]
 
 
-def counting(x: torch.Tensor, counted: list[int]) -> Iterator[torch.Tensor]:
+def count_up(x: torch.Tensor, numbers_so_far: list[int]) -> Iterator[torch.Tensor]:
     for number in range(3):
-        counted.append(number)
+        numbers_so_far.append(number)
         yield x + number
 
 
-def uses_generator_across_break(x: torch.Tensor) -> torch.Tensor:
-    counted: list[int] = []
-    generator = counting(x, counted)
+def use_generator_across_break(x: torch.Tensor) -> torch.Tensor:
+    numbers_so_far: list[int] = []
+    generator = count_up(x, numbers_so_far)
     y = next(generator)
     torch._dynamo.graph_break()
     return y + next(generator)
 
 
-def exhausts_generator_before_break(x: torch.Tensor) -> torch.Tensor:
-    counted: list[int] = []
-    items = list(counting(x, counted))
+def exhaust_generator_before_break(x: torch.Tensor) -> torch.Tensor:
+    numbers_so_far: list[int] = []
+    items = list(count_up(x, numbers_so_far))
     torch._dynamo.graph_break()
     return items[0] + items[1]
 
 
-@pytest.mark.skipif(not IS_RECENT, reason="that release of torch keeps the graph")
+@pytest.mark.skipif(not IS_RECENT, reason="earlier releases of torch keep the graph")
 def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
-    report = jupyter_graphbreak.explain(uses_generator_across_break, ONES)
+    report = jupyter_graphbreak.explain(use_generator_across_break, ONES)
     assert "Generator reconstruction with mutations" in [break_.gb_type for break_ in report.breaks]
     (skipped,) = report.skipped
     assert skipped.kind == "other"
@@ -204,6 +205,6 @@ def test_a_generator_in_use_across_a_break_has_its_own_reason() -> None:
 
 
 def test_the_advice_for_a_generator_in_use_works() -> None:
-    report = jupyter_graphbreak.explain(exhausts_generator_before_break, ONES)
+    report = jupyter_graphbreak.explain(exhaust_generator_before_break, ONES)
     assert report.skipped == []
     assert len(report.graphs) == 2

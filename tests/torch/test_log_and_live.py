@@ -47,7 +47,7 @@ def named_stack(report: Report, break_: Break) -> list[Any]:
     return [named_location(report, location) for location in break_.stack]
 
 
-def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, Any]:
+def comparable_facts(report: Report, *, has_resume_lines: bool) -> dict[str, Any]:
     return {
         "breaks": [
             (named_location(report, break_.location), break_.gb_id, break_.outcome, len(break_.occurrences))
@@ -59,7 +59,7 @@ def comparable_facts(report: Report, *, with_resume_lines: bool) -> dict[str, An
             for skipped in report.skipped
         ],
         "resumes": sorted(
-            (resume.name, resume.frames, named_location(report, resume.location) if with_resume_lines else None)
+            (resume.name, resume.frames, named_location(report, resume.location) if has_resume_lines else None)
             for resume in report.resumes
             if resume.frames
         ),
@@ -74,9 +74,9 @@ def report_live_and_from_log(fork_server_folder: Path, folder: Path, name: str) 
         fork_server_folder, ["-c", LIVE_PROGRAM, str(program), str(folder)], cwd=folder, env=dict(os.environ)
     )
     assert process.returncode == 0, process.stderr
-    logged = read_trace(folder)
-    assert isinstance(logged, Report)
-    return Report.from_json(process.stdout.rpartition("\n")[2]), logged
+    log_report = read_trace(folder)
+    assert isinstance(log_report, Report)
+    return Report.from_json(process.stdout.rpartition("\n")[2]), log_report
 
 
 needs_skips = pytest.mark.skipif(
@@ -91,13 +91,15 @@ needs_skips = pytest.mark.skipif(
 def test_a_program_has_the_same_report_live_and_from_its_log(
     fork_server_folder: Path, tmp_path: Path, name: str
 ) -> None:
-    live, logged = report_live_and_from_log(fork_server_folder, tmp_path, name)
+    live_report, log_report = report_live_and_from_log(fork_server_folder, tmp_path, name)
     has_lines = torch.__version__ >= "2.13"
-    assert comparable_facts(logged, with_resume_lines=has_lines) == comparable_facts(live, with_resume_lines=has_lines)
+    assert comparable_facts(log_report, has_resume_lines=has_lines) == comparable_facts(
+        live_report, has_resume_lines=has_lines
+    )
     if name == "logged/one_line":
         # Code compiled after torch._dynamo.reset() may have the address of an earlier code object.
         resumes_after_reset = [
-            resume for resume in live.resumes if any(frame.endswith("#2") for frame in resume.frames)
+            resume for resume in live_report.resumes if any(frame.endswith("#2") for frame in resume.frames)
         ]
         assert [(resume.frames, resume.break_) for resume in resumes_after_reset] == [
             (["1/0#2"], "b1"),
@@ -105,24 +107,24 @@ def test_a_program_has_the_same_report_live_and_from_its_log(
         ]
         # In a log, the caller of a recursive function is a guess.
         return
-    callers = [(frame.id, frame.caller) for frame in live.frames]
-    assert [(frame.id, frame.caller) for frame in logged.frames] == callers
+    callers = [(frame.id, frame.caller) for frame in live_report.frames]
+    assert [(frame.id, frame.caller) for frame in log_report.frames] == callers
     for logged_break, live_break in zip(
-        logged.breaks, live.breaks, strict=True
+        log_report.breaks, live_report.breaks, strict=True
     ):  # PyTorch omits callers from some stacks
-        logged_stack = named_stack(logged, logged_break)
-        assert named_stack(live, live_break)[-len(logged_stack) :] == logged_stack
+        logged_stack = named_stack(log_report, logged_break)
+        assert named_stack(live_report, live_break)[-len(logged_stack) :] == logged_stack
 
 
 @pytest.mark.exhaustive
 @needs_skips
 def test_no_location_is_listed_twice_if_a_log_is_ambiguous(fork_server_folder: Path, tmp_path: Path) -> None:
-    live, logged = report_live_and_from_log(fork_server_folder, tmp_path, "logged/one_line_unclear")
+    live_report, log_report = report_live_and_from_log(fork_server_folder, tmp_path, "logged/one_line_unclear")
     live_counts, logged_counts = (
         Counter((named_location(report, break_.location), break_.gb_id) for break_ in report.breaks)
-        for report in (live, logged)
+        for report in (live_report, log_report)
     )
     assert logged_counts.keys() == live_counts.keys()
     assert logged_counts <= live_counts
-    assert logged.summary.events == live.summary.events
-    assert any("may be listed as one" in note.message for note in logged.diagnostics)
+    assert log_report.summary.events == live_report.summary.events
+    assert any("may be listed as one" in note.message for note in log_report.diagnostics)

@@ -79,7 +79,7 @@ def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observe
     with watch_starts(observer):
         renamed_compile()
         renamed_compile()
-    assert [started.name for started in additions if isinstance(started, FrameStarted)] == ["renamed_compile"] * 2
+    assert [event.name for event in additions if isinstance(event, FrameStarted)] == ["renamed_compile"] * 2
     assert notes(additions) == [
         f"This PyTorch has no variable `{name}` in `renamed_compile`; the report lacks that detail."
         for name in ("one_graph", "locals")
@@ -98,12 +98,12 @@ def test_a_missing_variable_does_not_lose_a_failure(observer: Observer, addition
 
 
 def test_a_missing_variable_of_a_refusal_is_noted(observer: Observer, additions: list[Addition]) -> None:
-    def refuses() -> None:
+    def refuse() -> None:
         vars(convert_frame)["is_generator"]((lambda: (yield)).__code__)
 
     with watch_generators(observer), watch_limits(observer):
-        refuses()
-    assert notes(additions) == ["This PyTorch has no variable `self` in `refuses`; the report lacks that detail."]
+        refuse()
+    assert notes(additions) == ["This PyTorch has no variable `self` in `refuse`; the report lacks that detail."]
 
 
 def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[Addition]) -> None:
@@ -139,13 +139,13 @@ def test_a_break_without_a_tracer_is_noted(observer: Observer, additions: list[A
 def test_a_run_with_this_torch_has_all_variables() -> None:
     from jupyter_graphbreak.recording import recorder
 
-    def breaks(x: torch.Tensor) -> torch.Tensor:
+    def break_once(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
         return x + 1
 
     torch._dynamo.reset()
     with recorder.record() as recording:
-        torch.compile(breaks, backend="eager")(torch.ones(2))
+        torch.compile(break_once, backend="eager")(torch.ones(2))
     messages = [record.data["message"] for record in recording.records if record.kind == Note.kind]
     assert not [message for message in messages if "has no variable" in message]
 

@@ -41,7 +41,7 @@ HOOKED_FUNCTIONS = [
 ]
 #: Functions that are also replaced, but that test_silent_causes.py tests in real calls, because only PyTorch can create
 #: their arguments.
-HOOKED_IN_REAL_CALLS = [
+HOOKS_TESTED_IN_REAL_CALLS = [
     ("torch._dynamo.eval_frame", "OptimizeContext.__call__"),
     ("torch._dynamo.eval_frame", "_maybe_set_eval_frame"),
     ("torch._dynamo.eval_frame", "OptimizedModule.__reduce__"),
@@ -60,17 +60,17 @@ def owner_and_name(module: str, path: str) -> tuple[Any, str]:
 
 def test_the_table_has_all_hooks() -> None:
     """Every function that a watch replaces in this PyTorch is in the table above."""
-    before = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
-    with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - of the protocol
-        now = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
-    replaced = {
+    functions_before = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
+    with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - the signature of the protocol
+        functions_now = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
+    replaced_functions = {
         (module, path)
-        for module, ids_before in before.items()
-        for path in now[module]
-        if ids_before.get(path) != now[module][path]
+        for module, ids_before in functions_before.items()
+        for path in functions_now[module]
+        if ids_before.get(path) != functions_now[module][path]
     }
-    assert replaced <= {*HOOKED_FUNCTIONS, *HOOKED_IN_REAL_CALLS}
-    assert len(replaced) >= 12
+    assert replaced_functions <= {*HOOKED_FUNCTIONS, *HOOKS_TESTED_IN_REAL_CALLS}
+    assert len(replaced_functions) >= 12
 
 
 def function_ids(module: str) -> dict[str, int]:
@@ -84,8 +84,8 @@ def function_ids(module: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("module", "path"), HOOKED_FUNCTIONS)
-@pytest.mark.parametrize("raises", [False, True])
-def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_raising", [False, True])
+def test_a_hook_passes_everything_on(module: str, path: str, is_raising: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         owner, name = owner_and_name(module, path)
         torch_function = inspect.getattr_static(owner, name)
@@ -96,7 +96,7 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
 
     def original(*args: Any, **kwargs: Any) -> Any:
         calls.append((args, kwargs))
-        if raises:
+        if is_raising:
             raise LookupError("torch's own")
         return ("result",)
 
@@ -109,7 +109,9 @@ def test_a_hook_passes_everything_on(module: str, path: str, raises: bool, monke
             watch(lambda addition: None, lambda seconds: None, claim),  # noqa: ARG005
             restrict_trace(logging.NullHandler(), frozenset(), lambda kind, error: None, claim),  # noqa: ARG005
         ):
-            assert result_or_message(getattr(owner, name), args, kwargs) == ("torch's own" if raises else ("result",))
+            assert result_or_message(getattr(owner, name), args, kwargs) == (
+                "torch's own" if is_raising else ("result",)
+            )
         assert calls == [((owner, *args) if is_class_method else args, kwargs)]
 
 

@@ -54,7 +54,7 @@ def test_a_path_has_exactly_the_lines_that_the_answer_decides(function: Callable
     assert {(path.compiled, path.eager) for path in report.paths} <= {("True", "False")}
 
 
-def exports(x: torch.Tensor) -> torch.Tensor:
+def add_one_unless_exporting(x: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_exporting():
         return x
     return x + 1
@@ -62,11 +62,11 @@ def exports(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_question_is_listed_only_if_this_release_answers_it_differently_when_compiled() -> None:
     answers_differ = not torch.equal(
-        torch.compile(exports, backend="eager")(ONES), exports(ONES)
+        torch.compile(add_one_unless_exporting, backend="eager")(ONES), add_one_unless_exporting(ONES)
     )  # the answers differ in torch 2.9
     torch._dynamo.reset()
-    assert [path.location.line for path in report_of(exports).paths if path.location] == (
-        [exports.__code__.co_firstlineno + 1] if answers_differ else []
+    assert [path.location.line for path in report_of(add_one_unless_exporting).paths if path.location] == (
+        [add_one_unless_exporting.__code__.co_firstlineno + 1] if answers_differ else []
     )
 
 
@@ -159,9 +159,9 @@ def test_the_program_gets_the_same_answers_and_the_same_error() -> None:
 
     def traceback_names() -> list[str]:
         torch._dynamo.reset()
-        with pytest.raises(Exception, match="graph_break") as raised:
+        with pytest.raises(Exception, match="graph_break") as caught:
             compiled(ONES)
-        return [entry.name for entry in raised.traceback]
+        return [entry.name for entry in caught.traceback]
 
     plain_frames = traceback_names()
     with jupyter_graphbreak.capture():
@@ -174,5 +174,7 @@ def test_a_redacted_path_contains_none_of_the_users_names() -> None:
     assert (path.function, path.compiled, path.eager) == ("torch.compiler.is_compiling", "True", "False")
     assert path.location is not None
     assert path.location.code is None
-    hostile = report.from_dict(report.to_dict() | {"paths": [report.to_dict()["paths"][0] | {"function": "my.secret"}]})
-    assert "secret" not in hostile.redacted().to_json().decode()
+    hostile_report = report.from_dict(
+        report.to_dict() | {"paths": [report.to_dict()["paths"][0] | {"function": "my.secret"}]}
+    )
+    assert "secret" not in hostile_report.redacted().to_json().decode()

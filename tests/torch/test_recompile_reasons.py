@@ -40,7 +40,7 @@ def attend(x: Any, causal: bool, name: str) -> Any:
     return y.sum()
 
 
-class Scaled(torch.nn.Module):
+class ModuleWithMode(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.mode = "a"
@@ -237,16 +237,16 @@ def test_a_line_of_code_compiled_before_a_reset_is_not_named() -> None:
             for size in range(3, 7):
                 compiled(torch.ones(2, size))
         compiled(torch.ones(2, 7))
-    before_reset, after_reset = run.report.recompiles[1], run.report.recompiles[-1]
-    assert [reason.location is not None for reason in before_reset.reasons[:1]] == [True]
-    assert [reason.location is not None for reason in after_reset.reasons[:1]] == [False]
+    recompile_before_reset, recompile_after_reset = run.report.recompiles[1], run.report.recompiles[-1]
+    assert [reason.location is not None for reason in recompile_before_reset.reasons[:1]] == [True]
+    assert [reason.location is not None for reason in recompile_after_reset.reasons[:1]] == [False]
 
 
 def test_recompiles_after_a_reset_have_their_own_reasons() -> None:
-    def flagged(x: Any, flag: Any) -> Any:
+    def add_if_flag(x: Any, flag: Any) -> Any:
         return x + 1 if flag else x
 
-    calls = ((attend, (True, "a"), (False, "a")), (flagged, (True,), (False,)))
+    calls = ((attend, (True, "a"), (False, "a")), (add_if_flag, (True,), (False,)))
     with capture() as run:
         for fn, *arguments in calls:
             torch.compiler.reset()
@@ -258,12 +258,12 @@ def test_recompiles_after_a_reset_have_their_own_reasons() -> None:
     }
     assert {name: [guard.split()[0] for guard in guards] for name, guards in reasons.items()} == {
         "attend": ["causal"],
-        "flagged": ["flag"],
+        "add_if_flag": ["flag"],
     }
 
 
 def test_attributes_globals_and_closures_are_named_with_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Scaled()
+    model = ModuleWithMode()
     compiled = torch.compile(model, backend="eager", dynamic=False)
     x = torch.ones(3)
     with capture() as run:
@@ -287,13 +287,13 @@ def test_attributes_globals_and_closures_are_named_with_their_own_lines(monkeypa
         y = x * factor
         return y + 1 if name == "a" else y
 
-    scaled = torch.compile(scale, backend="eager", dynamic=False)
+    compiled_scale = torch.compile(scale, backend="eager", dynamic=False)
     with capture() as run:
-        scaled(x)
+        compiled_scale(x)
         factor = 2
-        scaled(x)
+        compiled_scale(x)
         name = "b"
-        scaled(x)
+        compiled_scale(x)
     variations = varied_values(run.report)
     assert {name.partition(":")[0]: lines for name, (_, lines) in variations.items()} == {
         "factor": ["y = x * factor"],
@@ -312,7 +312,7 @@ class Projection(torch.nn.Module):
         return y @ self.weight.T
 
 
-class Doubled(torch.nn.Module):
+class DoubledLayer(torch.nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(size, 2)
@@ -325,9 +325,9 @@ def linear_layer(size: int) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(size, 2))
 
 
-@pytest.mark.parametrize("make", [Projection, linear_layer])
-def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None:
-    models: list[Any] = [torch.compile(make(size), backend="eager") for size in (3, 4, 5)]
+@pytest.mark.parametrize("make_model", [Projection, linear_layer])
+def test_each_of_several_modules_is_compiled_once_as_expected(make_model: Any) -> None:
+    models: list[Any] = [torch.compile(make_model(size), backend="eager") for size in (3, 4, 5)]
     with capture() as run:
         for _ in range(2):
             for size, model in enumerate(models, start=3):
@@ -338,20 +338,20 @@ def test_each_of_several_modules_is_compiled_once_as_expected(make: Any) -> None
         assert [guard.advice.partition(":")[0] for guard in recompilation.guards][:1] == [
             "nothing, if the instances differ on purpose"
         ]
-    if make is linear_layer:
+    if make_model is linear_layer:
         assert verdict(run.report).text == "No breaks. Sequential was compiled 3 times, once for each instance."
 
 
 def test_modules_that_share_graphs_are_not_the_cause() -> None:
-    models: list[Any] = [torch.compile(Doubled(2), backend="eager") for _ in range(4)]
+    models: list[Any] = [torch.compile(DoubledLayer(2), backend="eager") for _ in range(4)]
     with capture() as run:
         x = torch.ones(3, 2)
         for model in models:
             x = model(x)
-    (again,) = recompilations(run.report)
-    assert not again.is_caused_by_instances
-    assert again.times_text.startswith("recompiled (")
-    expected = "No breaks, but Doubled.forward was compiled twice: requires_grad of x varied."
+    (recompilation,) = recompilations(run.report)
+    assert not recompilation.is_caused_by_instances
+    assert recompilation.times_text.startswith("recompiled (")
+    expected = "No breaks, but DoubledLayer.forward was compiled twice: requires_grad of x varied."
     assert verdict(run.report).text == expected
 
 
@@ -380,52 +380,52 @@ class Kind(enum.Enum):
 
 
 def test_the_forward_of_a_compiled_module_is_an_entry_whose_argument_can_be_marked() -> None:
-    model: Any = torch.compile(Doubled(4), backend="eager")
+    model: Any = torch.compile(DoubledLayer(4), backend="eager")
     with capture() as run:
         for size in (2, 3):
             model(torch.ones(size, 4))
     assert {frame.role for frame in run.report.frames} == {"entry"}
-    (again,) = recompilations(run.report)
-    assert "`torch._dynamo.mark_dynamic(x, 0)`" in again.guards[0].advice
+    (recompilation,) = recompilations(run.report)
+    assert "`torch._dynamo.mark_dynamic(x, 0)`" in recompilation.guards[0].advice
 
 
 @pytest.mark.parametrize(("sizes", "is_expected"), [((7, 1), True), ((1, 7), True), ((7, 1, 9), False)])
 def test_a_size_of_one_has_a_graph_of_its_own(sizes: tuple[int, ...], is_expected: bool) -> None:
-    model: Any = torch.compile(Doubled(4), backend="eager", dynamic=None)
+    model: Any = torch.compile(DoubledLayer(4), backend="eager", dynamic=None)
     with capture() as run:
         for size in sizes:
             model(torch.ones(size, 4))
-    (again,) = recompilations(run.report)
-    assert ("this is expected" in again.guards[0].advice) is is_expected
+    (recompilation,) = recompilations(run.report)
+    assert ("this is expected" in recompilation.guards[0].advice) is is_expected
 
 
 def test_each_module_is_compared_with_its_own_compiled_code_only() -> None:
     student = torch.nn.Sequential(torch.nn.Linear(4, 4))
     teacher = copy.deepcopy(student).eval()
-    compiled: list[Any] = [torch.compile(model, backend="eager") for model in (teacher, student)]
+    compiled_models: list[Any] = [torch.compile(model, backend="eager") for model in (teacher, student)]
     with capture() as run:
         for size in (2, 3):
-            for model in compiled:
-                with torch.set_grad_enabled(model is compiled[1]):
+            for model in compiled_models:
+                with torch.set_grad_enabled(model is compiled_models[1]):
                     model(torch.ones(size, size, 4))
-    (again,) = recompilations(run.report)
-    assert [(guard.variation, guard.recompile_count) for guard in again.guards[:2]] == [
+    (recompilation,) = recompilations(run.report)
+    assert [(guard.variation, guard.recompile_count) for guard in recompilation.guards[:2]] == [
         ("a different instance", 1),
         ("dimension 0 of the first argument: 2 -> 3", 2),
     ]
-    assert again.guards[1].advice.endswith("; `x` stands for the first argument")
-    assert not again.is_caused_by_instances
+    assert recompilation.guards[1].advice.endswith("; `x` stands for the first argument")
+    assert not recompilation.is_caused_by_instances
     assert "compiled 4 times for 2 instances: dimension 0 of the first argument" in verdict(run.report).text
 
 
 def test_instances_that_reach_the_limit_get_advice_about_it() -> None:
     with capture() as run, torch._dynamo.config.patch(recompile_limit=2):
         for size in (3, 4, 5):
-            torch.compile(Doubled(size), backend="eager")(torch.ones(2, size))
-    (again,) = recompilations(run.report)
-    assert again.limit_hit
-    assert again.guards[0].variation == "a different instance"
-    assert "recompile_limit` above the number of instances" in again.guards[0].advice
+            torch.compile(DoubledLayer(size), backend="eager")(torch.ones(2, size))
+    (recompilation,) = recompilations(run.report)
+    assert recompilation.limit_hit
+    assert recompilation.guards[0].variation == "a different instance"
+    assert "recompile_limit` above the number of instances" in recompilation.guards[0].advice
     assert "compiled twice for 2 instances and now runs eagerly" in verdict(run.report).text
 
 
@@ -435,9 +435,9 @@ def test_one_module_that_is_compiled_for_two_sizes_is_one_instance() -> None:
     with capture() as run:
         for size in (3, 4):
             model(torch.ones(size))
-    (again,) = recompilations(run.report)
-    assert not again.is_caused_by_instances
-    assert "`torch._dynamo.mark_dynamic" in again.guards[0].advice
+    (recompilation,) = recompilations(run.report)
+    assert not recompilation.is_caused_by_instances
+    assert "`torch._dynamo.mark_dynamic" in recompilation.guards[0].advice
 
 
 def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:

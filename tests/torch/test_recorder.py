@@ -25,20 +25,20 @@ PROGRAM = """\
 import torch
 
 
-def untouched(x):
+def identity(x):
     return x
 
 
-def named(x):
+def add_one(x):
     y = x + 1
     torch._dynamo.graph_break()
     return y
 
 
-def with_comprehension(x):
+def scale_items(x):
     scale = 2
     return [
-        scale * int(each) for each in x
+        scale * int(item) for item in x
     ]
 
 
@@ -68,8 +68,8 @@ def first_lines_of_segments(report: Report) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("name", "line", "code"),
     [
-        ("named", 8, "def named(x):"),
-        ("with_comprehension", 14, "def with_comprehension(x):"),
+        ("add_one", 8, "def add_one(x):"),
+        ("scale_items", 14, "def scale_items(x):"),
         ("shout", 21, "shout = lambda x: (print(x), x + 1)[1]"),
     ],
 )
@@ -79,7 +79,7 @@ def test_only_the_function_around_a_break_is_recorded(program: ModuleType, name:
     assert first_lines_of_segments(report) == [(line, code)]
     text = report.to_text()
     assert code in text
-    assert "untouched" not in text
+    assert "identity" not in text
 
 
 LIBRARY = """\
@@ -91,7 +91,7 @@ def leaf(x):
     return x + 1
 
 
-def tries(x):
+def guard_leaf(x):
     x = x.sin()
     try:
         x = leaf(x)
@@ -100,15 +100,15 @@ def tries(x):
     return x
 
 
-def repeats(x):
+def repeat_leaf(x):
     for _ in range(2):
         x = leaf(x)
     return x
 
 
-def tries_further_out(x):
+def guard_repeat_leaf(x):
     try:
-        return repeats(x) * 2
+        return repeat_leaf(x) * 2
     finally:
         x = x + 1
 """
@@ -117,8 +117,8 @@ def tries_further_out(x):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("tries", [("tries", "try", 9, 15)]),
-        ("tries_further_out", [("tries_further_out", "try", 24, 28), ("repeats", "loop", 18, 21)]),
+        ("guard_leaf", [("guard_leaf", "try", 9, 15)]),
+        ("guard_repeat_leaf", [("guard_repeat_leaf", "try", 24, 28), ("repeat_leaf", "loop", 18, 21)]),
     ],
 )
 def test_a_library_function_that_is_skipped_shows_the_responsible_block(
@@ -143,13 +143,13 @@ def test_a_library_function_that_is_skipped_shows_the_responsible_block(
     ] == expected
 
 
-def test_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
+def test_a_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
     def import_new_module(*_: object) -> None:
-        name = f"imported_by_collection_{len(imported)}"
-        imported.append(name)
+        name = f"imported_by_collection_{len(imported_names)}"
+        imported_names.append(name)
         sys.modules[name] = ModuleType(name)
 
-    imported: list[str] = []
+    imported_names: list[str] = []
     threshold = gc.get_threshold()
     gc.callbacks.append(import_new_module)
     gc.set_threshold(1)
@@ -159,9 +159,9 @@ def test_module_that_garbage_collection_imports_does_not_end_the_run() -> None:
     finally:
         gc.set_threshold(*threshold)
         gc.callbacks.remove(import_new_module)
-        for name in imported:
+        for name in imported_names:
             del sys.modules[name]
-    assert imported
+    assert imported_names
 
 
 def wrap(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -174,9 +174,9 @@ def wrap(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 class Base(torch.nn.Module):
     @wrap
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.doubled(x) + 1
+        return self.scale_up(x) + 1
 
-    def doubled(self, x: torch.Tensor) -> torch.Tensor:
+    def scale_up(self, x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
 
@@ -189,12 +189,12 @@ def test_a_run_is_named_after_the_module_and_not_after_a_wrapper_or_the_base_cla
     torch._dynamo.reset()
     with jupyter_graphbreak.capture() as run:
         torch.compile(model, backend="eager")(torch.ones(2))
-        torch.compile(model.doubled, backend="eager")(torch.ones(2))
+        torch.compile(model.scale_up, backend="eager")(torch.ones(2))
     assert [(frame.function, frame.module) for frame in run.report.frames] == [
         ("wrapper", "Derived"),
-        ("doubled", None),
+        ("scale_up", None),
     ]
-    assert compiled_name(run.report) == "Derived and Base.doubled"
+    assert compiled_name(run.report) == "Derived and Base.scale_up"
 
 
 HOOK_OUTPUTS: dict[str, object] = {}

@@ -36,7 +36,7 @@ def record_call(run: Callable[[], object]) -> Report:
 
 
 class Wording(NamedTuple):
-    """What a report says about a resume function: in the text, in the break's card and in the table."""
+    """The wording of a report about a resume function: in the text, in the break's card and in the table."""
 
     text: str
     card: list[str]
@@ -58,45 +58,45 @@ def branch(x: torch.Tensor) -> torch.Tensor:
 
 
 @torch.compile(backend="eager")
-def same_after(x: torch.Tensor) -> torch.Tensor:
+def add_after_break(x: torch.Tensor) -> torch.Tensor:
     y = x.sin().float()
     torch._dynamo.graph_break()
     return y + 1
 
 
 @torch.compile(backend="eager")
-def number_after(x: torch.Tensor) -> int:
+def return_number(x: torch.Tensor) -> int:
     x.sin()
     print("a break")  # noqa: T201 - the break
     return 5
 
 
 def test_a_resume_function_that_an_earlier_run_compiled_may_have_run() -> None:
-    same_after(ONES)
-    shown = wording(record_call(lambda: same_after(DOUBLES)))
-    assert shown.text.endswith("in same_after (compiled before this run)")
-    assert shown.card == shown.table == ["compiled before this run"]
+    add_after_break(ONES)
+    actual = wording(record_call(lambda: add_after_break(DOUBLES)))
+    assert actual.text.endswith("in add_after_break (compiled before this run)")
+    assert actual.card == actual.table == ["compiled before this run"]
 
 
 def test_a_resume_function_without_tensors_runs_eagerly() -> None:
-    shown = wording(record_call(lambda: number_after(ONES)))
+    actual = wording(record_call(lambda: return_number(ONES)))
     expected_state = "ran eagerly" if REPORTS_SKIPS else "may have run"
-    assert shown.text.endswith(f"in number_after ({expected_state})")
-    assert shown.card == shown.table == [expected_state]
+    assert actual.text.endswith(f"in return_number ({expected_state})")
+    assert actual.card == actual.table == [expected_state]
 
 
 def test_a_branch_not_taken_is_not_reached() -> None:
-    shown = wording(record_call(lambda: branch(ONES)))
+    actual = wording(record_call(lambda: branch(ONES)))
     expected_state = "not reached" if REPORTS_SKIPS else "may have run"
-    assert shown.text.endswith("the other branch was not taken" if REPORTS_SKIPS else "the other branch may have run")
-    assert shown.card == shown.table == [expected_state]
+    assert actual.text.endswith("the other branch was not taken" if REPORTS_SKIPS else "the other branch may have run")
+    assert actual.card == actual.table == [expected_state]
 
 
 def test_a_resume_function_that_may_run_eagerly_because_of_an_earlier_run_is_unknown() -> None:
     branch(ONES)
-    shown = wording(record_call(lambda: branch(DOUBLES)))
-    assert shown.text.endswith("the other branch may have run")
-    assert shown.card == shown.table == ["may have run"]
+    actual = wording(record_call(lambda: branch(DOUBLES)))
+    assert actual.text.endswith("the other branch may have run")
+    assert actual.card == actual.table == ["may have run"]
 
 
 def test_explain_does_not_depend_on_earlier_runs() -> None:
@@ -122,12 +122,12 @@ def root(x: torch.Tensor) -> torch.Tensor:
     return middle(x) - 1
 
 
-def either(x: torch.Tensor) -> torch.Tensor:
+def branch_on_sum(x: torch.Tensor) -> torch.Tensor:
     return x.sin() if x.sum() > 0 else x.cos()
 
 
-def choosing(x: torch.Tensor) -> torch.Tensor:
-    return either(x) * 3
+def choose(x: torch.Tensor) -> torch.Tensor:
+    return branch_on_sum(x) * 3
 
 
 def recurse(x: torch.Tensor, times: int = 2) -> torch.Tensor:
@@ -177,13 +177,13 @@ def test_nested_resume_functions_are_in_the_graph_of_their_callers_resume_functi
 
 def test_nested_resume_functions_of_a_branch_not_taken_are_not_reached() -> None:
     expected_state = "not reached" if REPORTS_SKIPS else None
-    assert frames_of_resumes(record_nested(choosing, ONES)) == [
-        ("either", ["B"], "inlined"), ("choosing", ["B"], None),
-        ("either", [], expected_state), ("choosing", [], expected_state),
+    assert frames_of_resumes(record_nested(choose, ONES)) == [
+        ("branch_on_sum", ["B"], "inlined"), ("choose", ["B"], None),
+        ("branch_on_sum", [], expected_state), ("choose", [], expected_state),
     ]  # fmt: skip
     torch._dynamo.reset()
-    frames_of_both_branches = frames_of_resumes(record_nested(choosing, ONES, -ONES))
-    assert frames_of_both_branches[2:] == [("either", ["C"], "inlined"), ("choosing", ["C"], None)]
+    frames_of_both_branches = frames_of_resumes(record_nested(choose, ONES, -ONES))
+    assert frames_of_both_branches[2:] == [("branch_on_sum", ["C"], "inlined"), ("choose", ["C"], None)]
 
 
 def test_nested_resume_functions_of_a_recursive_function_are_inlined() -> None:

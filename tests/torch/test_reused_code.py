@@ -87,11 +87,11 @@ def test_breaks_and_graphs_of_reused_code_are_not_gone(library: Any) -> None:
     assert "this run did not compile norm and scale (PyTorch" in " ".join(changes.to_text().split())
 
     torch.compiler.reset()
-    fresh = watch_call(make_entry(library))
-    assert fresh.held == []
-    assert changed_breaks(second, fresh) == [("unknown", "scale")]
-    assert changed_breaks(first, fresh) == []
-    assert first.diff(fresh).reused == []
+    fresh_report = watch_call(make_entry(library))
+    assert fresh_report.held == []
+    assert changed_breaks(second, fresh_report) == [("unknown", "scale")]
+    assert changed_breaks(first, fresh_report) == []
+    assert first.diff(fresh_report).reused == []
 
 
 def test_a_call_that_was_removed_from_a_retraced_function_is_gone(library: Any) -> None:

@@ -287,7 +287,7 @@ def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
                 torch._dynamo.graph_break()
             return x * 2
     """
-    first, second, inside = OUTCOMES[fullgraph, scope]
+    first, second, inner_outcome = OUTCOMES[fullgraph, scope]
     report = run_program(tmp_path, two_breaks, entry)
     outcomes = {
         graph_break.location.line: graph_break.outcome
@@ -296,7 +296,7 @@ def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
     }
     assert (outcomes.get(6), outcomes.get(8)) == (first, second)
     (graph_break,) = run_program(tmp_path, break_in_inner_scope, entry).breaks
-    assert graph_break.outcome == inside
+    assert graph_break.outcome == inner_outcome
     assert graph_break.setting is not None
     if fullgraph:
         assert "fullgraph" in graph_break.setting.rules

@@ -30,11 +30,11 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def first(x: torch.Tensor) -> torch.Tensor:
+def add_one(x: torch.Tensor) -> torch.Tensor:
     return x + 1
 
 
-def second(x: torch.Tensor) -> torch.Tensor:
+def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
@@ -48,13 +48,13 @@ def record_calls(*calls: tuple[Callable[[torch.Tensor], torch.Tensor], dict[str,
 
 
 def test_settings_are_those_in_force_when_a_frame_compiles() -> None:
-    report = record_calls((first, {"nested_graph_breaks": True, "capture_scalar_outputs": True}))
+    report = record_calls((add_one, {"nested_graph_breaks": True, "capture_scalar_outputs": True}))
     assert report.config == {**DEFAULTS, "nested_graph_breaks": True, "capture_scalar_outputs": True}
     assert not [note for note in report.diagnostics if "setting" in note.message]
 
 
 def test_a_setting_that_changes_between_frames_is_reported() -> None:
-    report = record_calls((first, {}), (second, {"nested_graph_breaks": True}))
+    report = record_calls((add_one, {}), (double, {"nested_graph_breaks": True}))
     assert report.config == {**DEFAULTS, "nested_graph_breaks": True}
     (note,) = [note for note in report.diagnostics if "setting" in note.message]
     assert note.level == "info"
@@ -64,7 +64,7 @@ def test_a_setting_that_changes_between_frames_is_reported() -> None:
 
 
 def test_a_setting_that_is_reset_between_frames_is_reported() -> None:
-    report = record_calls((first, {"recompile_limit": 3, "capture_scalar_outputs": True}), (second, {}))
+    report = record_calls((add_one, {"recompile_limit": 3, "capture_scalar_outputs": True}), (double, {}))
     assert report.config == {**DEFAULTS, "recompile_limit": 3, "capture_scalar_outputs": True}
     assert [note.message for note in report.diagnostics if "setting" in note.message] == [
         "The setting recompile_limit changed during the run: 3 for frame 0/0, 8 from frame 1/0 on.",
@@ -74,10 +74,10 @@ def test_a_setting_that_is_reset_between_frames_is_reported() -> None:
 
 def test_without_a_frame_the_settings_are_those_at_the_end() -> None:
     with config.patch(capture_scalar_outputs=True), recorder.record() as recording:
-        first(ONES)
+        add_one(ONES)
     assert build_report(recording.records).config == {**DEFAULTS, "capture_scalar_outputs": True}
     with recorder.record() as recording, config.patch(capture_scalar_outputs=True):
-        first(ONES)
+        add_one(ONES)
     assert build_report(recording.records).config == DEFAULTS
 
 
@@ -88,7 +88,7 @@ def test_a_setting_that_was_set_and_reset_is_not_a_change() -> None:
         pass
     config.suppress_errors = config.suppress_errors
     assert dynamo_settings()[0] == DEFAULTS
-    assert jupyter_graphbreak.explain(first, ONES).config == DEFAULTS
+    assert jupyter_graphbreak.explain(add_one, ONES).config == DEFAULTS
 
 
 def test_settings_of_this_package_are_not_reported_as_the_users() -> None:
@@ -115,6 +115,6 @@ def test_the_switch_that_disables_compiling_is_reported(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with config.patch(disable=disable), jupyter_graphbreak.capture() as run:
-        torch.compile(first, backend="eager")(ONES)
+        torch.compile(add_one, backend="eager")(ONES)
     assert run.report.graphs == []
     assert [note.message for note in run.report.diagnostics] == [message + "nothing is compiled."]

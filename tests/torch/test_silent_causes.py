@@ -1,4 +1,4 @@
-"""What PyTorch does not report: remembered skips, functions that are compiled twice, and saved compiled modules."""
+"""Causes that PyTorch does not report: remembered skips, functions compiled twice, and saved compiled modules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Scale(torch.nn.Module):
         return scaled
 
 
-class BreaksInLoop(torch.nn.Module):
+class LoopWithBreaks(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             torch._dynamo.graph_break()
@@ -56,7 +56,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def breaks_in_loop(x: torch.Tensor) -> torch.Tensor:
+def break_in_loop(x: torch.Tensor) -> torch.Tensor:
     """Break in a loop, after which Dynamo always skips this function."""
     for _ in range(2):
         torch._dynamo.graph_break()
@@ -101,7 +101,7 @@ def test_a_skip_because_of_a_mode_is_reported(*, is_watched: bool) -> None:
 
 
 def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
-    compiled = torch.compile(breaks_in_loop, backend="eager")
+    compiled = torch.compile(break_in_loop, backend="eager")
 
     def call_under_mode() -> None:
         with FlopCounterMode(display=False):
@@ -109,25 +109,23 @@ def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
 
     capture_call(call_under_mode)
     compiled(ONES)  # nobody watches: if the mode is not remembered, Dynamo compiles now, and gives up
-    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [
-        ("breaks_in_loop", "remembered", MODES_ARE_REMEMBERED)
-    ]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("break_in_loop", "remembered", MODES_ARE_REMEMBERED)]
     torch._dynamo.reset()
     compiled(ONES)
-    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("break_in_loop", "remembered", False)]
 
 
-def test_a_skip_while_an_exception_is_handled() -> None:
-    compiled = torch.compile(breaks_in_loop, backend="eager")
+def test_a_skip_while_an_exception_is_handled_is_reported() -> None:
+    compiled = torch.compile(break_in_loop, backend="eager")
     compiled(ONES)
     try:
         raise KeyError("handled")  # noqa: TRY301 - the compiled function is called while it is handled
     except KeyError:
         report = capture_call(lambda: compiled(ONES))
-    assert skip_reasons(report) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(report) == [("break_in_loop", "remembered", False)]
 
 
-def test_skips_a_function_that_has_the_name_of_dynamos_wrapper() -> None:
+def test_a_skipped_function_with_the_name_of_dynamos_wrapper_is_reported() -> None:
     def inner(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             torch._dynamo.graph_break()
@@ -139,15 +137,15 @@ def test_skips_a_function_that_has_the_name_of_dynamos_wrapper() -> None:
 
 
 def test_a_module_that_runs_eagerly_because_of_an_earlier_call_is_reported() -> None:
-    compiled = torch.compile(BreaksInLoop(), backend="eager")
+    compiled = torch.compile(LoopWithBreaks(), backend="eager")
     compiled(ONES)
     assert ("forward", "remembered", False) in skip_reasons(capture_call(lambda: compiled(ONES)))
 
 
 def test_a_function_that_runs_eagerly_because_of_an_earlier_break_is_reported() -> None:
-    compiled = torch.compile(breaks_in_loop, backend="eager")
+    compiled = torch.compile(break_in_loop, backend="eager")
     compiled(ONES)
-    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("break_in_loop", "remembered", False)]
 
 
 def test_reused_compiled_code_is_not_a_skip() -> None:
@@ -162,14 +160,14 @@ def test_a_module_that_compiles_itself_is_not_a_skip() -> None:
     model.compile(backend="eager")
     model(ONES)
     assert capture_call(lambda: model(ONES)).skipped == []
-    looping_module = BreaksInLoop()
+    looping_module = LoopWithBreaks()
     looping_module.compile(backend="eager")
     looping_module(ONES)
     assert ("forward", "remembered", False) in skip_reasons(capture_call(lambda: looping_module(ONES)))
 
 
 def test_disabled_compilation_is_not_a_skip() -> None:
-    compiled = torch.compile(breaks_in_loop, backend="eager")
+    compiled = torch.compile(break_in_loop, backend="eager")
     with torch.compiler.set_stance("force_eager"):
         assert capture_call(lambda: compiled(ONES)).skipped == []
     compiled(ONES)
@@ -178,7 +176,7 @@ def test_disabled_compilation_is_not_a_skip() -> None:
 
 
 def test_a_call_that_raises_is_not_a_skip() -> None:
-    compiled: Callable[..., object] = torch.compile(breaks_in_loop, backend="eager")
+    compiled: Callable[..., object] = torch.compile(break_in_loop, backend="eager")
     compiled(ONES)
     with jupyter_graphbreak.capture() as run, pytest.raises(TypeError):
         compiled()
@@ -186,8 +184,10 @@ def test_a_call_that_raises_is_not_a_skip() -> None:
 
 
 def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped() -> None:
-    skipped, compiled = (torch.compile(function, backend="eager") for function in (breaks_in_loop, double))
-    compiled(ONES)
+    skipped_function, compiled_function = (
+        torch.compile(function, backend="eager") for function in (break_in_loop, double)
+    )
+    compiled_function(ONES)
     original, hook_states = torch._dynamo.eval_frame._maybe_set_eval_frame, []
 
     def is_unhooked() -> bool:  # a hook would take time on every call
@@ -195,35 +195,35 @@ def test_entering_compiled_code_is_hooked_only_while_a_function_may_be_skipped()
 
     with jupyter_graphbreak.capture():
         hook_states.append(not is_unhooked())
-        skipped(ONES)  # begins and is skipped while this run watches
-        compiled(ONES)
+        skipped_function(ONES)  # begins and is skipped while this run watches
+        compiled_function(ONES)
         hook_states.append(not is_unhooked())
     with jupyter_graphbreak.capture() as run:
         hook_states.append(not is_unhooked())
-        compiled(ONES)
+        compiled_function(ONES)
         hook_states.append(not is_unhooked())
-        skipped(ONES)
-        compiled(ONES)
+        skipped_function(ONES)
+        compiled_function(ONES)
         hook_states.append(not is_unhooked())
     assert hook_states == [False, False, True, True, False]
     assert is_unhooked()
-    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(run.report) == [("break_in_loop", "remembered", False)]
 
 
-def test_a_skip_of_a_function_that_was_compiled_as_part_of_its_caller() -> None:
+def test_a_skip_of_a_function_that_was_compiled_as_part_of_its_caller_is_reported() -> None:
     def outer(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
-        return breaks_in_loop(x)
+        return break_in_loop(x)
 
     torch.compile(outer, backend="eager")(ONES)
     with jupyter_graphbreak.capture() as run:
-        compiled = torch.compile(breaks_in_loop, backend="eager")
+        compiled = torch.compile(break_in_loop, backend="eager")
         compiled(ONES)
-    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(run.report) == [("break_in_loop", "remembered", False)]
 
 
 def test_a_skip_that_began_on_a_different_thread_is_reported() -> None:
-    compiled = torch.compile(breaks_in_loop, backend="eager")
+    compiled = torch.compile(break_in_loop, backend="eager")
     is_watching, has_run = threading.Event(), threading.Event()
 
     def work() -> None:  # starts before the run, so the run does not watch it
@@ -238,11 +238,11 @@ def test_a_skip_that_began_on_a_different_thread_is_reported() -> None:
         has_run.wait()
         compiled(ONES)
     thread.join()
-    assert skip_reasons(run.report) == [("breaks_in_loop", "remembered", False)]
+    assert skip_reasons(run.report) == [("break_in_loop", "remembered", False)]
 
 
-def notes(make: Callable[[], object]) -> list[str]:
-    report = capture_call(make)
+def notes(call: Callable[[], object]) -> list[str]:
+    report = capture_call(call)
     return [note.message for note in report.diagnostics if "torch.compile was applied" in note.message]
 
 
@@ -327,13 +327,13 @@ def test_saving_a_compiled_module_is_noted_once_for_each_line() -> None:
         pickle.dumps(compiled)
 
     report = capture_call(work)
-    notes = [note.message for note in report.diagnostics if "`_orig_mod.`" in note.message]
-    assert len(notes) == 3
-    assert all(note.startswith("test_silent_causes.py line ") for note in notes)
-    assert "`compiled._orig_mod.state_dict()`" in notes[0]
-    assert "graphbreak checkpoint" in notes[0]
-    assert "part.compile()" in notes[1]
-    assert "pickles a compiled module" in notes[2]
+    messages = [note.message for note in report.diagnostics if "`_orig_mod.`" in note.message]
+    assert len(messages) == 3
+    assert all(note.startswith("test_silent_causes.py line ") for note in messages)
+    assert "`compiled._orig_mod.state_dict()`" in messages[0]
+    assert "graphbreak checkpoint" in messages[0]
+    assert "part.compile()" in messages[1]
+    assert "pickles a compiled module" in messages[2]
 
 
 @pytest.mark.skipif(

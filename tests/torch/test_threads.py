@@ -211,9 +211,9 @@ def test_nested_runs_both_see_the_scopes_of_the_inner_one() -> None:
         compiled_first(ONES)
     assert compiled_functions(outer.report) == {"first", "second"}
     assert compiled_functions(inner.report) == {"second"}
-    by_line = {scope.location.code: scope for scope in outer.report.scopes if scope.location is not None}
-    assert len(by_line) == 2
-    assert sorted(len(scope.breaks) for scope in by_line.values()) == [1, 1]
+    scopes_by_line = {scope.location.code: scope for scope in outer.report.scopes if scope.location is not None}
+    assert len(scopes_by_line) == 2
+    assert sorted(len(scope.breaks) for scope in scopes_by_line.values()) == [1, 1]
     assert [len(scope.breaks) for scope in inner.report.scopes] == [0, 1]
     assert warnings_and_errors(outer.report) == warnings_and_errors(inner.report) == []
 
@@ -298,14 +298,14 @@ def test_a_pool_thread_started_by_a_run_belongs_to_the_submitter_of_the_work() -
     assert compiled_functions(run.report) == {"first"}
 
 
-@pytest.mark.parametrize("make", [ThreadPoolExecutor, ThreadPool])
-def test_an_error_of_submitted_work_has_the_same_traceback_as_without_a_run(make: Callable[[int], Any]) -> None:
-    def fails() -> None:
+@pytest.mark.parametrize("make_pool", [ThreadPoolExecutor, ThreadPool])
+def test_an_error_of_submitted_work_has_the_same_traceback_as_without_a_run(make_pool: Callable[[int], Any]) -> None:
+    def fail() -> None:
         raise ValueError("wrong")
 
     def names() -> list[str]:
-        with make(1) as pool, pytest.raises(ValueError, match="wrong") as error:
-            pool.submit(fails).result() if make is ThreadPoolExecutor else pool.apply(fails)
+        with make_pool(1) as pool, pytest.raises(ValueError, match="wrong") as error:
+            pool.submit(fail).result() if make_pool is ThreadPoolExecutor else pool.apply(fail)
         return [entry.name for entry in traceback.extract_tb(error.value.__traceback__)]
 
     names_without_run = names()
@@ -353,9 +353,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
             redirect_calls_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
-                here, on_worker = Owner.value(), worker(Owner.value)
-            assert on_worker == "original"
-            assert here in {"here", "original"}
+                value_here, value_on_worker = Owner.value(), worker(Owner.value)
+            assert value_on_worker == "original"
+            assert value_here in {"here", "original"}
     assert observed_results == ["original"]
 
 
@@ -385,14 +385,14 @@ def test_threads_and_pools_work_after_an_internal_error(
 
     with threads.claim_thread():
         monkeypatch.setattr(threads, "current_claims", fail)
-        done: list[int] = []
-        thread = threading.Thread(target=done.append, args=(1,))
+        results: list[int] = []
+        thread = threading.Thread(target=results.append, args=(1,))
         thread.start()
         thread.join()
         with ThreadPoolExecutor() as pool, ThreadPool(1) as other_pool:
-            assert pool.submit(done.append, 2).result() is None
+            assert pool.submit(results.append, 2).result() is None
             assert other_pool.map(len, ["ab"]) == [2]
-        assert done == [1, 2]
+        assert results == [1, 2]
         monkeypatch.undo()
     sentences = capsys.readouterr().err.splitlines()
     activities = ("following a new thread", "following submitted work")
@@ -420,19 +420,19 @@ def test_a_tracer_of_fx_receives_no_calls_of_other_threads() -> None:
             return x * 2
 
         with confine_fx_tracing():
-            traced = torch.fx.symbolic_trace(f)
-    assert torch.equal(traced(ONES), ONES * 2)
+            traced_function = torch.fx.symbolic_trace(f)
+    assert torch.equal(traced_function(ONES), ONES * 2)
 
 
 def test_a_forced_backend_applies_only_to_the_run() -> None:
     backend_threads: list[str] = []
 
-    def other(graph: Any, _: Any) -> Any:
+    def record_thread(graph: Any, _: Any) -> Any:
         backend_threads.append(threading.current_thread().name)
         return graph
 
     compiled_first, compiled_second = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
-    with Worker() as worker, force_backend(other):
+    with Worker() as worker, force_backend(record_thread):
         worker(lambda: compiled_second(ONES))
         assert backend_threads == []
         compiled_first(ONES)
@@ -494,7 +494,7 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
         warn("theirs")
 
     try:
-        with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+        with Worker() as worker, warnings.catch_warnings(record=True) as shown_warnings:
             warnings.simplefilter("default")
             with allow_repeated_warnings(), capture_effects() as effects:
                 print("ours")  # noqa: T201
@@ -510,7 +510,7 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
     assert effects.log_records == [("a.thread", "WARNING", "ours")]
     assert capsys.readouterr() == ("theirs\n", "theirs\n")
     assert records == ["theirs"]
-    assert [str(message.message) for message in shown] == ["theirs"]  # once, because of the filter
+    assert [str(message.message) for message in shown_warnings] == ["theirs"]  # once, because of the filter
 
 
 @pytest.mark.parametrize(
@@ -523,9 +523,11 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
             warn("theirs")
         except UserWarning:
             return "raised"
-        return "nothing" if not shown else f"shown {'twice' if len(shown) == 2 else len(shown)}"
+        return (
+            "nothing" if not shown_warnings else f"shown {'twice' if len(shown_warnings) == 2 else len(shown_warnings)}"
+        )
 
-    with Worker() as worker, warnings.catch_warnings(record=True) as shown:
+    with Worker() as worker, warnings.catch_warnings(record=True) as shown_warnings:
         warnings.simplefilter(action)
         with allow_repeated_warnings(), capture_effects():
             assert worker(warn_twice) == expected
@@ -533,7 +535,7 @@ def test_the_filters_apply_to_other_threads_during_a_trial(action: Any, expected
 
 def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pytest.CaptureFixture[str]) -> None:
     with Worker() as worker:
-        with sandbox_runs(), redirect_thread_streams(written := io.StringIO(), io.StringIO()):
+        with sandbox_runs(), redirect_thread_streams(output := io.StringIO(), io.StringIO()):
             stdout = sys.stdout
             sys.stdout.write("ours\n")
             sys.__stdout__.write("ours, to the console\n")  # type: ignore[union-attr]
@@ -541,7 +543,7 @@ def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pyt
             assert stdout.encoding.lower() == "utf-8"
             assert worker(lambda: sys.stdout.fileno is not None)
         worker(lambda: stdout.write("theirs, later\n"))
-    assert written.getvalue() == "ours\nours, to the console\n"
+    assert output.getvalue() == "ours\nours, to the console\n"
     assert capsys.readouterr().out == "theirs\ntheirs, later\n"
     assert not isinstance(sys.stdout, type(stdout))
 
@@ -580,7 +582,7 @@ class Net(torch.nn.Module):
         return y + 1
 
 
-def plain(x):
+def double_and_add(x):
     y = x * 2
     torch._dynamo.graph_break()
     return y + 1
@@ -590,7 +592,7 @@ class Counter:
     total = torch.zeros(2)
 
 
-def counted(x):
+def count_and_add(x):
     Counter.total = Counter.total + 1
     torch._dynamo.graph_break()
     return x + 1
@@ -620,9 +622,9 @@ def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
 
     def work() -> None:
         while not may_end.is_set():
-            code_objects.update((program.plain.__code__, program.Net.forward.__code__))
+            code_objects.update((program.double_and_add.__code__, program.Net.forward.__code__))
             try:
-                assert torch.equal(program.plain(ONES), 2 * ONES + 1)
+                assert torch.equal(program.double_and_add(ONES), 2 * ONES + 1)
             except BaseException as error:  # noqa: BLE001 - the test reads it
                 errors.append(error)
             has_begun.set()
@@ -641,7 +643,7 @@ def test_a_function_is_tried_on_copies_while_a_different_thread_calls_it(
 ) -> None:
     code_objects, errors = busy_thread
     assert busy_thread_name() == "busy"
-    report = jupyter_graphbreak.try_remedies(program.plain, ONES, seconds=600)
+    report = jupyter_graphbreak.try_remedies(program.double_and_add, ONES, seconds=600)
     assert "works" in {remedy.verdict for remedy in report.remedies or ()}
     assert (len(code_objects), errors) == (2, [])
 
@@ -663,7 +665,7 @@ def test_a_method_is_not_tried_while_a_different_thread_runs(
 def test_a_call_is_not_repeated_if_a_different_thread_would_see_copies(
     program: Any, busy_thread: tuple[set[Any], list[BaseException]], analysis: str
 ) -> None:
-    result = getattr(jupyter_graphbreak, analysis)(program.counted, ONES)
+    result = getattr(jupyter_graphbreak, analysis)(program.count_and_add, ONES)
     note = "The call was not run on copies: your thread busy is running and would see copies of Counter.total."
     assert [(entry.level, entry.message) for entry in result.diagnostics] == [("warning", note)]
     assert torch.equal(program.Counter.total, torch.zeros(2))
@@ -674,13 +676,13 @@ def test_a_recorded_call_is_not_repeated_if_a_different_thread_would_see_copies(
     program: Any, busy_thread: tuple[set[Any], list[BaseException]]
 ) -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
-        compiled: Any = torch.compile(program.counted, backend="eager")
+        compiled: Any = torch.compile(program.count_and_add, backend="eager")
         compiled(ONES)
     reason = "your thread busy is running and would see copies of Counter.total"
     assert [remedy.reason for remedy in run.try_remedies().remedies or ()] == [
-        f"counted could not run again on copies ({reason})" for _ in run.report.breaks
+        f"count_and_add could not run again on copies ({reason})" for _ in run.report.breaks
     ]
-    assert f"Measuring counted failed ({reason})." in [note.message for note in run.measure().diagnostics]
+    assert f"Measuring count_and_add failed ({reason})." in [note.message for note in run.measure().diagnostics]
     assert busy_thread[1] == []
 
 

@@ -99,13 +99,13 @@ def hide(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
 
 @pytest.mark.parametrize(("module", "name"), HOOKS)
 def test_a_missing_hooked_function_is_noted(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # torch finds these by name
-    (move_to_builtins if by_name else hide)(monkeypatch, module, name)
+    is_found_by_name = module == "torch._dynamo.convert_frame" or name == "skip_code"  # torch finds these by name
+    (move_to_builtins if is_found_by_name else hide)(monkeypatch, module, name)
     result, report = run_compiled()
     check_result(result)
-    missing = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
-    assert missing
-    assert all(name in message and "\n" not in message for message in missing)
+    messages = [message for message in warnings_and_errors(report) if "Not available in this PyTorch" in message]
+    assert messages
+    assert all(name in message and "\n" not in message for message in messages)
     assert report.summary.breaks == 1
 
 
@@ -334,8 +334,8 @@ def test_the_trace_is_recorded_after_a_cell_reconfigures_logging() -> None:
         report = build_report(recording.records)
     finally:
         logger.handlers = handlers
-        for each, was_disabled in disabled_states.items():
-            each.disabled = was_disabled
+        for log, was_disabled in disabled_states.items():
+            log.disabled = was_disabled
     assert (report.summary.breaks, report.summary.graphs) == (1, 2)
     assert warnings_and_errors(report) == []
 
@@ -345,12 +345,14 @@ def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     with recorder.record() as recording:
         torch.compile(break_once, backend="eager")(ONES)
     records = [record for record in recording.records if record.kind != "dynamo_output_graph"]
-    older = [msgspec.structs.replace(record, envelope=without_watched_key(record.envelope)) for record in records]
-    assert warnings_and_errors(build_report(older)) == []
+    older_records = [
+        msgspec.structs.replace(record, envelope=remove_watched_key(record.envelope)) for record in records
+    ]
+    assert warnings_and_errors(build_report(older_records)) == []
 
 
-def without_watched_key(envelope: dict[str, Any]) -> dict[str, Any]:
-    run_compiled = envelope.get("graphbreak_run")
-    if run_compiled is None:
+def remove_watched_key(envelope: dict[str, Any]) -> dict[str, Any]:
+    run = envelope.get("graphbreak_run")
+    if run is None:
         return envelope
-    return {**envelope, "graphbreak_run": {key: value for key, value in run_compiled.items() if key != "watched"}}
+    return {**envelope, "graphbreak_run": {key: value for key, value in run.items() if key != "watched"}}

@@ -50,10 +50,10 @@ class Double(torch.autograd.Function):
 @torch.compiler.disable
 def disabled(x):
     return x + 1
-def breaking(x):
+def break_and_add(x):
     torch._dynamo.graph_break()
     return x + 1
-def scaled(x):
+def scale_by_item(x):
     return x * x.sum().item()
 def numbers(x):
     yield x + 1
@@ -69,7 +69,7 @@ BODIES = {
     "item": "y = y * y.sum().item()",
     "int()": "y = y * int(y.sum())",
     "item in a loop": "for _ in range(2): y = y * y.sum().item()",
-    "item in a call": "y = scaled(y)",
+    "item in a call": "y = scale_by_item(y)",
     "item and a branch on it": "n = y.sum().item()\nif n > 3: y = y - 1",
     "item as an index": "n = int(y.sum().item())\ny = y + [0, 1, 2, 3, 4, 5, 6][n]",
     "item and its text": "y = y + len(str(y.sum().item()))",
@@ -93,11 +93,11 @@ BODIES = {
     "disabled": "y = disabled(y)",
     "break": "torch._dynamo.graph_break()",
     "break that is allowed": "with torch._dynamo.error_on_graph_break(False): torch._dynamo.graph_break()",
-    "break in a loop": "for _ in range(2): y = breaking(y)",
+    "break in a loop": "for _ in range(2): y = break_and_add(y)",
     "break in try": "try:\n    torch._dynamo.graph_break()\nexcept ValueError:\n    y = y + 1",
     "break in with": "with torch.no_grad(): torch._dynamo.graph_break()",
     "break in a context of one's own": "with Context(): torch._dynamo.graph_break()",
-    "break in a call": "y = breaking(y)",
+    "break in a call": "y = break_and_add(y)",
     "break in a resume function": "torch._dynamo.graph_break()\ny = y + 1\nprint('again')",
     "skip_frame": "torch._dynamo.skip_frame()",
     "generator": "y = sum(numbers(y))",
@@ -134,14 +134,14 @@ def run_program(folder: Path, body: str, entry: str) -> tuple[Report, BaseExcept
     module = importlib.util.module_from_spec(spec)
     torch._dynamo.reset()
     program_error = None
-    with pytest.MonkeyPatch.context() as patch, ignore_warnings(), jupyter_graphbreak.capture() as watched:
+    with pytest.MonkeyPatch.context() as patch, ignore_warnings(), jupyter_graphbreak.capture() as run:
         patch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)
         try:
             module.run(torch.ones(3))
         except Exception as error:  # noqa: BLE001 - Dynamo may raise anything
             program_error = error
-    return watched.report, program_error
+    return run.report, program_error
 
 
 @contextlib.contextmanager
@@ -168,9 +168,9 @@ def test_claims_about_stricter_settings_are_true(name: str, *, is_nested: bool, 
         return
     assert program_error is None
     lines, claims = lines_of(report), report.what_if
-    claimed = [lines[ident] for ident in claims.error_on_graph_break]
-    assert list(lines_of(strict_report, "error").values()) == claimed[:1]
-    assert (strict_error is not None) == bool(claimed)
+    claimed_lines = [lines[ident] for ident in claims.error_on_graph_break]
+    assert list(lines_of(strict_report, "error").values()) == claimed_lines[:1]
+    assert (strict_error is not None) == bool(claimed_lines)
     if claims.captured:  # an error occurs at or before the claimed break, if there is one
         assert full_error is not None or claims.fullgraph is None
         return
@@ -207,9 +207,9 @@ def test_a_generator_function_is_not_an_error_under_a_scope() -> None:
         yield x * x
 
     torch._dynamo.reset()
-    with jupyter_graphbreak.capture() as watched:
+    with jupyter_graphbreak.capture() as run:
         next(torch.compile(squares, backend="eager")(torch.ones(3)))
-    assert watched.report.what_if.error_on_graph_break == []
-    assert watched.report.what_if.fullgraph == watched.report.breaks[0].id
-    strict_report = torch._dynamo.error_on_graph_break(True)(torch.compile(squares, backend="eager"))
-    next(strict_report(torch.ones(3)))  # raises nothing
+    assert run.report.what_if.error_on_graph_break == []
+    assert run.report.what_if.fullgraph == run.report.breaks[0].id
+    strict_squares = torch._dynamo.error_on_graph_break(True)(torch.compile(squares, backend="eager"))
+    next(strict_squares(torch.ones(3)))  # raises nothing

@@ -33,32 +33,36 @@ def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
 
 
 def test_the_error_of_a_block_is_reported() -> None:
-    reported: list[tuple[str, str]] = []
-    with faults.suppress_faults("testing", lambda what, fault: reported.append((what, str(fault)))):
+    reported_faults: list[tuple[str, str]] = []
+    with faults.suppress_faults("testing", lambda what, fault: reported_faults.append((what, str(fault)))):
         raise RuntimeError("broken")
-    assert reported == [("testing", "broken")]
+    assert reported_faults == [("testing", "broken")]
 
 
 def test_interrupts_and_errors_for_the_user_are_raised() -> None:
-    reported: list[str] = []
+    reported_faults: list[str] = []
     for error in (KeyboardInterrupt, LookupError):
         with (
             pytest.raises(error),
-            faults.suppress_faults("testing", lambda what, _: reported.append(what), errors_to_raise=(LookupError,)),
+            faults.suppress_faults(
+                "testing", lambda what, _: reported_faults.append(what), errors_to_raise=(LookupError,)
+            ),
         ):
             raise error
-    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", errors_to_raise=(KeyError,))
+    function_with_fallback = faults.with_fallback(
+        "testing", {}.__getitem__, lambda _: "instead", errors_to_raise=(KeyError,)
+    )
     with pytest.raises(KeyError):
-        shield("missing")
-    assert not reported
+        function_with_fallback("missing")
+    assert not reported_faults
 
 
 def test_an_error_that_cannot_be_reported_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    shield = faults.with_fallback("testing", fail, lambda: "instead", fail)
-    assert [shield(), shield()] == ["instead", "instead"]
+    function_with_fallback = faults.with_fallback("testing", fail, lambda: "instead", fail)
+    assert [function_with_fallback(), function_with_fallback()] == ["instead", "instead"]
     assert capsys.readouterr().err == (
         "compile_explain: Internal error in compile_explain while testing (RuntimeError: broken); "
         "your code is not affected.\n"
@@ -76,12 +80,12 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
     def fail() -> None:
         raise RuntimeError("broken")
 
-    shield = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
-    assert shield() is sys.exc_info()[1]
+    function_with_fallback = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
+    assert function_with_fallback() is sys.exc_info()[1]
     with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
         is_same_error: list[bool] = []
         stack.enter_context(contextlib.suppress(LookupError))
-        stack.push(lambda _, error, __: is_same_error.append(shield() is error))
+        stack.push(lambda _, error, __: is_same_error.append(function_with_fallback() is error))
         [].pop()
     assert is_same_error == [True]
 
@@ -89,8 +93,8 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
 def test_nothing_is_printed_while_a_report_collects_errors(capsys: pytest.CaptureFixture[str]) -> None:
     sentences: list[str] = []
     with faults.redirect_faults(sentences):
-        for report in (faults.print_fault, faults.print_fault_once, faults.print_fault_once):
-            report("testing", RuntimeError("broken"))
+        for print_error in (faults.print_fault, faults.print_fault_once, faults.print_fault_once):
+            print_error("testing", RuntimeError("broken"))
     assert sentences == [faults.internal_error_sentence("testing", RuntimeError("broken"))]
     assert not capsys.readouterr().err
 
@@ -105,7 +109,7 @@ def test_an_error_in_a_finalizer_is_printed_in_one_sentence(capsys: pytest.Captu
     owner = Owner()
     faults.finalize(owner, "forgetting it", fail, 3)
     del owner
-    printed = capsys.readouterr().err
-    assert printed.startswith("compile_explain: ")
-    assert "number 3" in printed
-    assert "Traceback" not in printed
+    output = capsys.readouterr().err
+    assert output.startswith("compile_explain: ")
+    assert "number 3" in output
+    assert "Traceback" not in output

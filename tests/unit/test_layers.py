@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parents[2] / "jupyter_graphbreak"
-#: Heavy packages, and the folders and modules that may import them; the longest name that fits decides.
 HEAVY_PACKAGES = {"IPython", "anywidget", "docutils", "ipywidgets", "myst_nb", "pytest", "torch"}
+#: The heavy packages that a folder or module may import; the longest name that fits decides.
 MAY_IMPORT_HEAVY: dict[str, set[str]] = {
     "_torch_compat": {"torch"},
     "recording": {"torch"},
@@ -67,13 +67,13 @@ def imported_names(tree: ast.AST) -> Iterator[str]:
 
 def imported_modules(module: str) -> set[str]:
     """Return the modules of our package that a module imports, also inside functions."""
-    imported = set()
+    modules_of_package = set()
     for name in imported_names(parse_module(module)):
         head, _, remainder = name.partition(".")
         if head == PACKAGE.name:
             # The rest may name a module, a name in a module, or a name in the package itself.
-            imported.add(next(m for m in (remainder, remainder.rpartition(".")[0], "") if m in MODULES))
-    return imported
+            modules_of_package.add(next(m for m in (remainder, remainder.rpartition(".")[0], "") if m in MODULES))
+    return modules_of_package
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def test_there_are_no_import_cycles() -> None:
         pytest.fail(f"an import cycle: {' <- '.join(error.args[1])}")
 
 
-def test_a_module_imports_only_heavy_packages_allowed_for_it() -> None:
+def test_a_module_imports_no_heavy_package_that_it_may_not_import() -> None:
     wrong_imports = {}
     for module in MODULES:
         heads = {name.partition(".")[0] for name in imported_names(parse_module(module))}
@@ -98,14 +98,14 @@ def test_a_module_imports_only_heavy_packages_allowed_for_it() -> None:
 
 
 def test_only_the_compat_package_uses_private_names_of_pytorch() -> None:
-    private = []
+    private_names = []
     for module in MODULES:
         if not module.startswith("_torch_compat"):
             tree = parse_module(module)
             attributes = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
             used_names = {*imported_names(tree), *attributes}
-            private += [(module, name) for name in used_names if name.startswith("torch.") and "._" in name]
-    assert private == []
+            private_names += [(module, name) for name in used_names if name.startswith("torch.") and "._" in name]
+    assert private_names == []
 
 
 FOLDERS = {str(path.parent.relative_to(PACKAGE)) for path in MODULES.values()}

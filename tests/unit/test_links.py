@@ -34,7 +34,7 @@ def test_the_targets_of_links_exist(page: Path) -> None:
             assert anchor in _anchors(target), f"{path}#{anchor} does not exist"
 
 
-def test_the_readme_has_links_of_each_kind() -> None:
+def test_the_readme_has_links_to_pages_and_pictures() -> None:
     links = _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert {Path(path or source).suffix for path, _, source in links} >= {".md", ".png"}
 

@@ -21,11 +21,11 @@ def test_every_pin_except_torch_has_hashes() -> None:
     assert expected.pop("torch")
     assert pins_in("requirements-dev.txt") == expected, "run python benchmarks/hash_pins.py"
     for requirement in re.split(r"\n(?=[a-z])", text)[1:]:
-        first, *hashes = requirement.rstrip("\n").split(" \\\n    ")
-        assert PIN.fullmatch(first), first
-        assert hashes, first
+        pin, *hashes = requirement.rstrip("\n").split(" \\\n    ")
+        assert PIN.fullmatch(pin), pin
+        assert hashes, pin
         for hash_option in hashes:
-            assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", hash_option), (first, hash_option)
+            assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", hash_option), (pin, hash_option)
 
 
 def test_every_npm_package_has_a_hash_and_none_names_a_registry() -> None:

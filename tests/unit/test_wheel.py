@@ -25,15 +25,15 @@ def file_names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_wheel_contains_the_labextension_once(file_names: list[str]) -> None:
-    shared = {name.partition(LABEXTENSION)[2] for name in file_names if LABEXTENSION in name}
-    assert {"package.json", "install.json"} < shared
-    assert [name for name in shared if name.startswith("static/remoteEntry.")]
+    labextension_files = {name.partition(LABEXTENSION)[2] for name in file_names if LABEXTENSION in name}
+    assert {"package.json", "install.json"} < labextension_files
+    assert [name for name in labextension_files if name.startswith("static/remoteEntry.")]
     assert not [name for name in file_names if name.startswith("jupyter_graphbreak/labextension")]
 
 
 def test_the_wheel_contains_every_file_of_the_package_and_nothing_else(file_names: list[str]) -> None:
-    present = {path.relative_to(ROOT) for path in (ROOT / "jupyter_graphbreak").rglob("*") if path.is_file()}
-    files = {path.as_posix() for path in present if not {"__pycache__", "labextension"} & set(path.parts)}
+    paths = {path.relative_to(ROOT) for path in (ROOT / "jupyter_graphbreak").rglob("*") if path.is_file()}
+    files = {path.as_posix() for path in paths if not {"__pycache__", "labextension"} & set(path.parts)}
     assert {"jupyter_graphbreak/views/html/static/widget.js", "jupyter_graphbreak/views/html/static/page.js"} < files
     assert {name for name in file_names if name.startswith("jupyter_graphbreak/")} == files
     assert {name.partition("/")[0].partition("-")[0] for name in file_names} == {"jupyter_graphbreak"}

@@ -106,7 +106,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
 
 
 def _module_of_method(code: CodeType, local: Callable[[str], Any]) -> Any:
-    """Return the module on which code is called, or that is its first argument; ``None`` if there is none.
+    """Return the module whose method the code is, or that is its first argument; ``None`` if there is none.
 
     ``local`` returns a local variable of the function that compiles the code.
     """
@@ -167,7 +167,7 @@ def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
 
 
 def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
-    """Add the hook on breaks to ``log_graph_break`` of any release."""
+    """Return a ``log_graph_break`` that also records breaks; it works with any release."""
 
     def observation(call: WatchedCall) -> BreakLogged | None:
         error = call.argument("exc")  # torch >= 2.11

@@ -90,7 +90,7 @@ def watch_entries(
     on_end: Callable[[StartedCall, Any], None],
     on_compiling: Callable[[], None],
 ) -> Iterator[None]:
-    """Report the first call to each callable, with each instance and each combination of modes, before the call runs.
+    """Report the first call to each callable, for each instance and combination of modes, before the call runs.
 
     A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code. An
     exception in ``on_entry`` never reaches PyTorch. ``on_compiling`` is called before Dynamo compiles a frame.
@@ -167,7 +167,7 @@ def watch_call_boundaries(
         if call.caller.f_code.co_name == WRAPPER_NAME:
             on_boundary(call.caller, id(callable_of(call.caller)))
 
-    # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
+    # Dynamo calls this function before it starts and before it stops evaluating frames, and is not active either time.
     return observe_calls(module, "_maybe_set_eval_frame", observer, before=observation)
 
 

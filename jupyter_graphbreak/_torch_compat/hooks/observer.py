@@ -38,8 +38,8 @@ class Observer:
     """The state that the hooks of one watch share.
 
     ``emit`` receives each observation, without holding a lock, on the thread that compiles; ``add_time`` receives the
-    seconds that it took. Only the threads of the run with the claim are observed, by default the run that creates the
-    observer.
+    seconds that it took. Only the threads of the run with the claim are observed; without a claim, those of the run
+    that creates the observer.
     """
 
     def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
@@ -56,7 +56,7 @@ class Observer:
         self.code_objects: dict[int, CodeObject] = {}
 
     def observe(self, hook: str, make_addition: Callable[[], Addition | None]) -> None:
-        """Make an observation, unless it is ``None``, and pass it on; the first error of a hook is noted."""
+        """Call ``make_addition`` and emit its result, unless that is ``None``; each error of a hook is noted once."""
         start = time.perf_counter()
         try:
             addition = make_addition()

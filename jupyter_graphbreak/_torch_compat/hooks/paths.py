@@ -32,7 +32,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: The maximum number of a function's instructions in which to search for the one at which two branches join.
+#: The maximum number of instructions of a function in which to look for the point where two branches join.
 _MAX_INSTRUCTIONS = 20_000
 #: The maximum number of values to follow at the same time.
 _MAX_FOLLOWED_VALUES = 1_000
@@ -166,7 +166,7 @@ class _AnswerFollower:
     def _emit(self, branch: _Branch) -> None:
         answer = branch.answer
         self._observer.observe(
-            "a path",
+            "step",
             lambda: AnswerDiffers(
                 question=answer.question, compiled=answer.compiled, eager=answer.eager, call=answer.call,
                 branch=branch.test, lines=list(branch.lines), skipped=branch.skipped_lines,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
 REMEMBERED_REASON = "remembered"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
-_MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
+_MODULE_CALL_METHODS = ("_wrapped_call_impl", "_call_impl")
 #: The file of the wrapper that Dynamo puts around a callable whose own code it skips.
 _WRAPPER_FILE = "torch/_dynamo/external_utils.py"
 #: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
@@ -53,8 +53,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:
-            if not observer.covers_this_thread():  # the run sees no skips on other threads
-                calls.suspect(code for code in (code,) if _can_be_entry(code))
+            if not observer.covers_this_thread() and _can_be_entry(code):  # the run sees no skips on other threads
+                calls.suspect([code])
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("input_codes.add", error)
 
@@ -88,7 +88,7 @@ class _SuspectCalls:
         self._running_calls: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
         #: The callback of each ``torch.compile`` whose first call has ended, by its id.
         self._settled_callbacks: dict[int, Any] = {}
-        self._active_hook: Any = None  # the hook in place
+        self._active_hook: Any = None
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
 
@@ -179,7 +179,7 @@ def _entry_code(fn: Any) -> CodeType | None:
     The result is ``None`` if that is the code of Dynamo's own wrapper, which many callables share, or if there is none.
     """
     if isinstance(fn, types.MethodType):
-        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
+        forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALL_METHODS else fn
         fn = getattr(forward, "__func__", None)
     if not isinstance(fn, types.FunctionType) or fn.__code__.co_filename.endswith(_WRAPPER_FILE):
         return None
@@ -189,5 +189,5 @@ def _entry_code(fn: Any) -> CodeType | None:
 def _can_be_entry(code: CodeType) -> bool:
     """Return whether an existing compiled function may call this code object first. See :func:`_entry_code`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
-    compiled_explicitly = getattr(module, "always_optimize_code_objects", None)
-    return compiled_explicitly is None or code in compiled_explicitly or "forward" in code.co_name
+    always_compiled = getattr(module, "always_optimize_code_objects", None)
+    return always_compiled is None or code in always_compiled or "forward" in code.co_name

@@ -1,4 +1,4 @@
-"""Hooks on ``error_on_graph_break`` scopes that are opened and closed, in Python and while Dynamo traces."""
+"""Hooks on the opening and closing of ``error_on_graph_break`` scopes, in Python and while Dynamo traces."""
 
 from __future__ import annotations
 

@@ -163,14 +163,14 @@ def check_entry(
             if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
                 differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
                 is_due_to_earlier_entries = bool(differences)
-            first, step = None, None
+            first_divergence, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
                 correspondence = Correspondence(
                     report_on_copies, run_report if run_report is not None else report_on_copies, entry.frame_id
                 )
-                first = _first_divergence(compiled_call, correspondence)
-            if first is not None and not differences:
-                differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
+                first_divergence = _first_divergence(compiled_call, correspondence)
+            if first_divergence is not None and not differences:
+                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED}"]
             unchanged_us = None
             with contextlib.suppress(TimeUpError):
                 unchanged_us = compiled_call.fastest_us() if differences else None
@@ -178,13 +178,13 @@ def check_entry(
         with contextlib.suppress(TimeUpError):
             step = _first_wrong_step(entry, call_count) if differences and not is_due_to_earlier_entries else None
             if step is not None:
-                restored_by += _try_changes(entry, step, first, unchanged_us, call_count)
+                restored_by += _try_changes(entry, step, first_divergence, unchanged_us, call_count)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
         equal=not differences,
         differences=differences[:_MAX_DIFFERENCES],
-        first=first,
+        first=first_divergence,
         step=step,
         restored_by=restored_by,
     )
@@ -246,7 +246,7 @@ class _CompiledCall:
 def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
     subject = Subject(entry.call, entry.arguments)
     subject.restore()
-    subject.memory.collect_garbage()  # gradients of earlier subjects
+    subject.memory.collect_garbage()  # frees the gradients of earlier subjects
     with force_eager_on_thread():
         return _observe(subject.call, subject, call_count=call_count)
 
@@ -257,7 +257,7 @@ def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precis
     The noise is the same as for :func:`.closeness.to_double`.
     """
     shared_memory = current_setup().memory
-    shared_memory.collect_garbage()  # gradients of earlier subjects
+    shared_memory.collect_garbage()  # frees the gradients of earlier subjects
     try:
         observation = _observe_with_own_memory(
             entry, call_count, DoublePrecisionMemory(noise_size=noise_size, precision=precision)
@@ -403,8 +403,8 @@ def _compare_observations(
     if expected.error_name is not None and actual.error_name == _OPERATOR_ERROR:
         return
     if expected.error_name != actual.error_name:
-        is_error = expected.error_name is None
-        eager_outcome = EAGER_RETURNS if is_error else f", but eager code {_describe_outcome(expected.error_name)}"
+        eager_returns = expected.error_name is None
+        eager_outcome = EAGER_RETURNS if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
         yield f"{_describe_outcome(actual.error_name)}{eager_outcome}"
         return
     kinds = ["values", "gradients"]
@@ -447,9 +447,9 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     frame = next(
         (frame for frame in correspondence.report_on_copies.frames if frame.id == graphs.wrong_graph.compile_id), None
     )
-    letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    graph_id = correspondence.original_graph(letter)
-    if letter is None or graph_id is None:
+    copied_graph_id = frame.graphs[0] if frame is not None and frame.graphs else None
+    graph_id = correspondence.original_graph(copied_graph_id)
+    if copied_graph_id is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()
     graph = next(graph for graph in correspondence.run_report.graphs if graph.id == graph_id)

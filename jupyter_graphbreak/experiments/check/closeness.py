@@ -39,7 +39,7 @@ _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: Methods that cast a tensor to one of these dtypes.
 _CASTS = {torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float}
-#: The names of functions of a tensor that make a new one, or that read its bytes as numbers of a dtype.
+#: Matches the names of functions that make a new tensor like a given one, or read its bytes as numbers of a dtype.
 _KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.
@@ -101,15 +101,15 @@ def difference_beyond_rounding(
 def flatten(value: Any) -> list[Any]:
     """Return the tensors, numbers and strings in a value, including those in its containers and objects."""
     result: list[Any] = []
-    pending, seen_ids = [value], set()
+    pending, visited_ids = [value], set()
     while pending:
         item = pending.pop()
         if is_instance(item, torch.Tensor | str | bytes | int | float | complex | type(None)):
             result.append(item)
             continue
-        if id(item) in seen_ids:
+        if id(item) in visited_ids:
             continue
-        seen_ids.add(id(item))
+        visited_ids.add(id(item))
         if is_instance(item, Mapping):
             pending += item.values()
         elif is_instance(item, list | tuple):
@@ -140,11 +140,11 @@ def _is_rounding(
         if expected.shape != exact.shape:  # for large half-precision tensors, `exact` is a digest
             distance_before_digest = (actual - expected).nan_to_num(0).abs().max()
             expected, actual = digest(expected), digest(actual)
-        finite = exact.isfinite() & with_noise.isfinite() & expected.isfinite()
-        if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
+        is_finite = exact.isfinite() & with_noise.isfinite() & expected.isfinite()
+        if not torch.equal(actual[~is_finite].nan_to_num(), expected[~is_finite].nan_to_num()):
             return False
         expected, actual, exact, with_noise, *large_noise_results = (
-            value[finite] for value in (expected, actual, exact, with_noise, *large_noise_results)
+            value[is_finite] for value in (expected, actual, exact, with_noise, *large_noise_results)
         )
         if not exact.numel():
             return True
@@ -225,9 +225,9 @@ class DoublePrecisionMemory(SharedMemory):
 
     def convert_other_tensors(self, subject: Subject) -> Arguments:
         """Convert tensors that their class has copied, such as torchvision's images, and return the arguments."""
-        seen_ids: set[int] = set()
+        visited_ids: set[int] = set()
         for name, root in subject.roots():
-            for _, tensor in named_tensors(root, name, seen_ids):
+            for _, tensor in named_tensors(root, name, visited_ids):
                 if tensor.dtype in _CONVERTED_DTYPES:
                     tensor.data = _to_double_tensor(tensor.data, self._noise)
         arguments = subject.arguments or Arguments()
@@ -273,8 +273,8 @@ class _Noise:
         if not self._size:
             return value.double()
         # This needs one small buffer besides the result, because the tensors of a state may be large.
-        source = self._generator
-        factors = torch.rand(value.numel(), dtype=torch.float64, generator=source).to(value.device)
+        factors = torch.rand(value.numel(), dtype=torch.float64, generator=self._generator)
+        factors = factors.to(value.device)
         factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
         buffer = torch.empty(min(_NOISE_CHUNK, value.numel()), dtype=torch.float64, device=value.device)
         for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):

@@ -57,9 +57,9 @@ class WrongGraph:
 class GraphComparison:
     """A backend that wraps a different backend, and compares its graphs with the operations run one by one.
 
-    The subject is the copied function that is compiled. Its graphs may change shared memory. ``compared_results`` are
-    those of graphs in the next call. ``wrong_graph`` is the first graph whose result differed. ``precision`` is the
-    largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
+    The subject is the copied function that is compiled. Its graphs may change shared memory. ``compared_results`` tells
+    which results of graphs to compare in the next call. ``wrong_graph`` is the first graph whose result differed.
+    ``precision`` is the largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:

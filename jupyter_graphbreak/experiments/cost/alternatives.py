@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of_calls, 
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import compile_separately
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.report.cost import Alternative, are_apart
+from jupyter_graphbreak.report.cost import Alternative, have_separate_quartiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of branches to leave out, one at a time; the branches with the most lines come first.
 _MAX_BRANCHES = 3
-#: Guards are left out if they take at least this share of the time of a call and this many microseconds. The change is
-#: reported if it saves at least ``_MIN_SAVED_SHARE`` of their time.
+#: Guards are left out if they take at least this share of the time of a call and this many microseconds. The result is
+#: reported if leaving them out saves at least ``_MIN_SAVED_SHARE`` of their time.
 _MIN_GUARDS_SHARE, _MIN_GUARDS_US = 0.05, 5.0
 _MIN_SAVED_SHARE = 0.5
 #: The names of PyTorch's functions that select the guards to keep; the functions that keep the most guards come first.
@@ -102,7 +102,9 @@ def _guard_filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[...,
 
 def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     times_after, times_before = times
-    return times_before.median_us - times_after.median_us >= min_us and are_apart(times_after, times_before)
+    return times_before.median_us - times_after.median_us >= min_us and have_separate_quartiles(
+        times_after, times_before
+    )
 
 
 def _time_both(unchanged_variant: Variant, changed_variant: Variant) -> tuple[Spread, Spread] | None:

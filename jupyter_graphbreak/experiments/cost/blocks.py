@@ -44,9 +44,9 @@ def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_cou
     """Return the blocks that a model repeats: the modules of the repeated class that contains the most parameters.
 
     Modules without submodules, such as linear layers, and modules inside a module of the same class are excluded.
-    ``Sequential`` modules are treated as one class only if the modules in them have the same classes. Each given module
-    comes before those inside it. The result is ``None`` if no class is repeated often enough, or if the blocks are a
-    small part of the model.
+    ``Sequential`` modules are treated as one class only if the modules in them have the same classes. In ``modules``,
+    each module must come before those inside it. The result is ``None`` if no class is repeated often enough, or if the
+    blocks are a small part of the model.
     """
     all_modules = list(modules)
     modules_by_key: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)

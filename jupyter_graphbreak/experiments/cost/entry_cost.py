@@ -124,7 +124,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """Return the work that a call causes on its device."""
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
-        (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
+        (activity.nbytes for activity in activities if activity.memory_device not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
         launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
@@ -156,7 +156,7 @@ def measure_entry(
 ) -> MeasuredEntry:
     """Measure an entry on copies, so that the user's objects do not change.
 
-    Each call with some remedies runs in their context. The ids for graphs, breaks and frames are those of
+    A call with remedies runs in the context that applies them. The ids of graphs, breaks and frames are those of
     ``run_report``, by default those of the run on copies. The budget is the time for measuring, without compiling, by
     default one second for each variant. After the deadline, a :func:`time.monotonic` time, no further remedy is
     compiled, and few calls are made.
@@ -168,9 +168,9 @@ def measure_entry(
             exit_stack.enter_context(compile_separately(variant.subject.call))
         restore_objects = exit_stack.enter_context(restore_library_objects(variants.compiled.subject.changeable_parts))
         variants.eager.warm_up()
-        restore_objects()  # the compiled call starts where that of the run started
+        restore_objects()  # so that the compiled call starts from the same state as in the run
         with recorder.record(find_cell) as recording, collect_guards() as guards:
-            recording.describe_device(Device("auto", default_device_name()))
+            recording.record_device(Device("auto", default_device_name()))
             is_settled = variants.compiled.warm_up()
         report_on_copies, files = build_with_files(recording.records)
         variants = variants._replace(
@@ -203,10 +203,10 @@ def measure_entry(
             locate = correspondence.locator(files, find_cell)
             us_by_graph = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frame_ids = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
-            steady = SteadyState(
+            steady_state = SteadyState(
                 entry, variants.eager, variants.compiled, correspondence, locate, us_by_graph, guards, used_frame_ids
             )
-            cost = with_further_measurements(cost, steady, elapsed_s=time.monotonic() - start, deadline=deadline)
+            cost = with_further_measurements(cost, steady_state, elapsed_s=time.monotonic() - start, deadline=deadline)
         startup = _second_start(entry, recording.records, correspondence, deadline) if run_report is not None else None
     return MeasuredEntry(cost, report_on_copies, startup)
 
@@ -346,9 +346,9 @@ def _second_start(
 class FurtherMeasurement(NamedTuple):
     """A measurement, the field of the cost that it fills or extends, and the time that it may take.
 
-    ``required_attribute`` of the entry's cost or of the steady state must be neither empty nor ``None``. ``time_share``
-    is a share of the time spent before the first measurement of the table, to which time left by earlier measurements
-    is added; ``compile_time_share`` adds a share of the time that compiling took in the run.
+    ``required_attribute`` names an attribute of the entry's cost or of the steady state that must be neither empty nor
+    ``None``. ``time_share`` is a share of the time spent before the first measurement of the table, to which time left
+    by earlier measurements is added; ``compile_time_share`` adds a share of the time that compiling took in the run.
     """
 
     field: Literal["guards", "memory", "ops", "alternatives", "regions", "unfused"]
@@ -426,7 +426,7 @@ _break_graph: Callable[[], None] = torch.compiler.disable(lambda: None)
 
 
 def _function_with_empty_break(x: torch.Tensor) -> torch.Tensor:
-    """Break the graph to call a function that does nothing, which measures Dynamo's overhead for a break."""
+    """Break the graph with a call that does nothing; the time of this function shows Dynamo's overhead for a break."""
     y = x + 1
     _break_graph()
     return y + 1

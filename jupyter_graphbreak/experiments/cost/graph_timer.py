@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class _Recording:
-    """Holds the marks of the call that is being timed with marks; ``None`` outside such calls.
+    """Holds the marks of a call while it is timed with marks; otherwise, ``marks`` is ``None``.
 
     Compiled code refers to this object, not to the timer: the code may outlive the measurement, and the timer's graphs
     keep parameters alive.

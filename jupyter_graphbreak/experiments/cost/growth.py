@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.cost import MemoryCost
 
-#: The number of consecutive calls. Memory that the first call keeps is ignored, because that call may
-#: fill a cache.
+#: The number of consecutive calls. Memory that the first call keeps is ignored, because that call may fill a cache.
 _CALL_COUNT = 6
 #: The profiler's range in which a call runs.
 _CALL_RANGE = "graphbreak call in a row"
@@ -85,7 +84,8 @@ class _KeptMemory:
 def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garbage: bool = False) -> _KeptMemory:
     """Make several calls in a row, and return the memory that they keep.
 
-    Collecting Python's oldest generation after the last call may take longer than a call.
+    ``collect_old_garbage`` also collects Python's oldest generation after the last call, which may take longer than a
+    call.
     """
     number = 0
     allocations = AllocationTracker(lambda: (number, stack_in_call(inspect.currentframe())))

@@ -78,12 +78,14 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
     """Return the activities of a call under the profiler, except those that allocate on other devices.
 
-    It raises a RuntimeError if the user's profiler is active.
+    Raises a RuntimeError if the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
     activities = record_device_activities(call, device)
     return [
-        activity for activity in activities if not activity.memory or (activity.memory == "cpu") == (device is None)
+        activity
+        for activity in activities
+        if not activity.memory_device or (activity.memory_device == "cpu") == (device is None)
     ]
 
 

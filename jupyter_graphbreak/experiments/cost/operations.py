@@ -32,7 +32,7 @@ _SLOW_US = 200.0
 #: differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
-#: The number of runs in which operations are timed one by one; comparing one operation needs as many timings.
+#: The number of runs in which operations are timed one by one, and the minimum number of times to compare.
 _RUN_COUNT = 3
 #: The maximum number of a graph's operations to compile alone, slowest first.
 _MAX_COMPILED = 8

@@ -61,10 +61,10 @@ def graph_to_break_us(calls: Iterable[CallTime]) -> float:
 def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> float:
     """Return the median time in microseconds between consecutive marks of two kinds; 0 if there are none."""
     pairs = (pair for call in calls for pair in itertools.pairwise(call.marks))
-    stretches = [
+    durations = [
         later_mark.us - mark.us for mark, later_mark in pairs if (mark.kind, later_mark.kind) == (kind, later_kind)
     ]
-    return statistics.median(stretches) if stretches else 0.0
+    return statistics.median(durations) if durations else 0.0
 
 
 def divide_into_parts(calls: Sequence[CallTime], owners: TimeOwners) -> tuple[Spread, list[CostPart]]:

@@ -121,7 +121,7 @@ class _CompilationTrial:
 
     def measure_nested(self) -> CompiledWay | None:
         """Measure compiling the whole model at once, with each block as a nested region."""
-        if not hasattr(torch.compiler, "nested_compile_region"):  # in older releases of PyTorch
+        if not hasattr(torch.compiler, "nested_compile_region"):  # older releases of PyTorch have no nested regions
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled_variant).values()}
         if busy_thread_name(files) is not None:  # that thread would run the replaced methods of the classes
@@ -165,12 +165,12 @@ class _CompilationTrial:
                 start_s = variant.first_call_s + _seconds_of_call(variant)
             if not is_settled:
                 return None
-            start_s -= variant.second_call_s + _seconds_of_call(variant)  # the calls without compiling
+            start_s -= variant.second_call_s + _seconds_of_call(variant)  # the same calls without compiling
             report = build_report(recording.records)
             is_equal = way == "whole" or self._has_equal_results(variant, make_variant)
             ratio = 1.0 if way == "whole" else None
             if is_equal and ratio is None:
-                with contextlib.suppress(TimeUpError):  # the start-up time is known
+                with contextlib.suppress(TimeUpError):  # the start-up time alone is worth reporting
                     ratio = ratio_in_turn(_timer_of(variant), _timer_of(self._compiled_variant))
         return structs.replace(
             self._way_in_report(way, round(max(0.0, start_s), 3), report),

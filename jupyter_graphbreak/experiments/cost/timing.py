@@ -232,7 +232,7 @@ def yields_so_far() -> int:
     """Return how often this process has had to yield a processor so far; 0 if the system does not report it."""
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # on Windows
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 

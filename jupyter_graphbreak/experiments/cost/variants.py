@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_ad
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import describe_difference
 from jupyter_graphbreak.recording.targets import may_be_user_defined, reachable_objects
-from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.attributes import is_instance, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -167,7 +167,7 @@ class Variant:
             with self.timer.mark_generated_code() if self._records_marks else contextlib.nullcontext():
                 return self._warm_up()
         except BaseException:
-            self.subject.memory.restore()  # for the other variants
+            self.subject.memory.restore()  # the other variants use the same memory
             raise
 
     def _warm_up(self) -> bool:
@@ -486,7 +486,7 @@ def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
             yield from value.parameters()
             yield from value.buffers()
         elif is_instance(value, dict):
-            pending += value.values()
+            pending += [item for _, item in stored_items(value)]
         elif is_instance(value, list | tuple | set):
             pending += value
 

@@ -1,4 +1,4 @@
-"""Read the branches of an ``if`` as values: the final value of each target, or the returned value."""
+"""Read the branches of an ``if`` as values of targets or of ``return``, and write code that selects between them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _IN_PLACE_METHODS = {
     "index_copy_", "index_fill_", "lerp_", "logical_and_", "logical_or_", "masked_fill_", "mul_", "neg_", "pow_",
     "scatter_", "scatter_add_", "sqrt_", "sub_",
 }  # fmt: skip
-#: Functions with side effects, which must not run in the branch that is not taken.
+#: Functions and methods with side effects, which must not run in the branch that is not taken.
 SIDE_EFFECT_FUNCTIONS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
@@ -79,7 +79,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
 def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
     """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
 
-    The suffix is that of the names that are created for the branch.
+    New names for values of the branch end with the suffix.
     """
     try:
         return _BranchReader(draft, suffix, torch_name).read(block)
@@ -267,7 +267,7 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call creates an object from single arguments, judging by the capitalized name of a class."""
+    """Return whether a call creates an object from its arguments, judging by a capitalized name as classes have."""
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 
@@ -319,7 +319,10 @@ def select_value(
 
 
 def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | None:
-    """Split two expressions into their members; ``None`` if either is not a tuple, list, dict or new object."""
+    """Split two expressions into their members; ``None`` if either is not a tuple, list, dict or new object.
+
+    If both are copies of the same named tuple, made with ``_replace``, the members are the replaced fields.
+    """
     try:
         if_node, else_node = parse_expression(if_text), parse_expression(else_text)
     except SyntaxError:
@@ -395,8 +398,8 @@ def guard_operands(text: str, condition: str, torch_name: str, *, is_taken: bool
     except SyntaxError:
         return text
     guard = _OperandGuard(condition, torch_name, is_taken=is_taken)
-    guarded = guard.visit(tree)
-    return ast.unparse(guarded) if guard.has_risky_operand else text
+    guarded_tree = guard.visit(tree)
+    return ast.unparse(guarded_tree) if guard.has_risky_operand else text
 
 
 class _OperandGuard(ast.NodeTransformer):

@@ -1,4 +1,4 @@
-"""Replace branches on a tensor's value: compute both and select between the results, or drop a test for emptiness."""
+"""Replace branches on a tensor's value: compute both, and select between their results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.families.conditions import (
     tensor_condition,
 )
 from jupyter_graphbreak.experiments.families.drafting import Splice, as_argument, as_operand, fresh_name
-from jupyter_graphbreak.experiments.families.element_counts import requires_elements
+from jupyter_graphbreak.experiments.families.emptiness_tests import propose_without_test
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
@@ -57,11 +57,14 @@ FAMILY = "branch"
 _WHERE_TITLE = "Compute both branches with torch.where"
 _GUARDED_TITLE = "Compute both branches with torch.where, with harmless operands in the branch that is not taken"
 _COND_TITLE = "Pass both branches to torch.cond"
-#: The methods and functions that count the true values of a mask.
-_COUNTING_METHODS = {"any", "count_nonzero", "sum"}
-#: For each operator of an augmented assignment, an operator and a number that change no value. A sum becomes a
-#: difference because -0.0 + 0 is 0.0.
-_NEUTRAL_OPERATIONS = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+#: For each operator of an augmented assignment, the operators to write instead, each with the sign of the value and
+#: with a number that changes no value. A sum may have to become a difference because -0.0 + 0 is 0.0.
+_NEUTRAL_OPERATIONS: dict[type[ast.operator], list[tuple[str, str, str]]] = {
+    ast.Add: [("+=", "", "0"), ("-=", "-", "0")],
+    ast.Sub: [("-=", "", "0")],
+    ast.Mult: [("*=", "", "1")],
+    ast.Div: [("/=", "", "1")],
+}
 #: For methods that change a tensor in place, a number that changes no value.
 _NEUTRAL_VALUES = {"sub_": "0", "mul_": "1", "div_": "1"}
 
@@ -71,11 +74,11 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    guard_site = rewrite_guard_as_if(site)
-    if guard_site is not None and isinstance(guard_site.node, ast.If):
+    rewritten_site = rewrite_guard_as_if(site)
+    if rewritten_site is not None and isinstance(rewritten_site.node, ast.If):
         case = site.draft.enclosing(site.node, ast.match_case)
         conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
-        for proposal in _propose_for_statement(guard_site, guard_site.node):
+        for proposal in _propose_for_statement(rewritten_site, rewritten_site.node):
             yield replace(proposal, conditions=conditions)
         return
     if_expression = site.draft.enclosing(site.node, ast.IfExp)
@@ -90,7 +93,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     outermost_if = _outermost_breaking_if(problem, site, if_statement)
     if outermost_if is not if_statement:
         yield from _propose_for_statement(site, outermost_if, _python_operand_count(problem, site, outermost_if.test))
-    yield from _propose_without_test(site, if_statement)
+    yield from propose_without_test(site, if_statement, FAMILY)
     yield from _propose_for_statement(site, if_statement, _python_operand_count(problem, site, if_statement.test))
 
 
@@ -124,7 +127,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
 
 
 def _python_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
-    """Return how many operands of a test Python decides: those before the first operand that breaks."""
+    """Return how many of a test's first operands Python decides: those before the first one that breaks a graph."""
     if not isinstance(test, ast.BoolOp):
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
@@ -299,7 +302,7 @@ def _selection_statements(
     """Return the statements that select each target's value after the ``if``.
 
     The result is ``None`` if there is no target, if a target that is read later may be unbound, or if one branch
-    changes the tensor of an attribute or item in place and the other branch assigns to it.
+    changes the tensor of an attribute or item in place and the other branch assigns a new one.
     """
     if_branch, else_branch = branches
     in_place_targets = if_branch.in_place_targets | else_branch.in_place_targets
@@ -371,10 +374,7 @@ def _selection_text(site: Site, condition: str, if_text: str, else_text: str) ->
 
 
 def _save_overwritten_values(site: Site, value_pairs: dict[str, tuple[str, str]]) -> list[str]:
-    """Return statements that save, under new names, the values that an earlier selection would overwrite.
-
-    Also replaces these values in ``value_pairs`` with the new names.
-    """
+    """Save the values that an earlier selection would overwrite: return the statements, and update ``value_pairs``."""
     lines = []
     for number, (target, texts) in enumerate(value_pairs.items()):
         names = []
@@ -390,93 +390,6 @@ def _save_overwritten_values(site: Site, value_pairs: dict[str, tuple[str, str]]
 
 def _mentions(text: str, target: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(target)}(?!\w)", text) is not None
-
-
-def _propose_without_test(site: Site, if_statement: ast.If) -> Iterator[Proposal]:
-    """Yield a change that drops a test for an empty tensor: with such a tensor, the protected code changes nothing."""
-    test = if_statement.test
-    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    tests = [part for part in parts if requires_elements(part) is not None]
-    mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
-    if not mask_names or if_statement.orelse:
-        return
-    body, draft = if_statement.body, site.draft
-    is_shortcut, method = requires_elements(tests[0]) is False, _counting_method(tests[0])
-    block = draft.block_of(if_statement)
-    protected_code = ast.Module(block[block.index(if_statement) + 1 :] if is_shortcut else body, [])
-    if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
-        return
-    if is_shortcut:
-        only_skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
-        splices: list[Splice | None] = [draft.deletion(if_statement)] if only_skips else []
-        title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
-    else:
-        are_changes = [
-            isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _calls_in_place_method(part)
-            for part in body
-        ]
-        remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
-        step = indentation_step(draft, if_statement) if remaining_test else ""
-        lines = [
-            *([f"if {remaining_test}:"] if remaining_test else []),
-            *(f"{step}{draft.text_of(part)}" for part in body),
-        ]
-        splices = (
-            [draft.statement_replacement(if_statement, lines)] if all(are_changes) and draft.indent_of(body[0]) else []
-        )
-        title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
-    if splices:
-        assumptions = assumptions_of(draft, [if_statement.test])
-        mask = _counted_mask(tests[0], site.torch_name)
-        # A mask such as `isnan(x)` says nothing about the other elements of x, which the protected code may change.
-        if mask is not None and _is_computed(mask) and not _contains_code(protected_code, mask):
-            text = draft.text_of(mask)
-            assumptions.append(f"it assumes that the code below the test changes nothing if {text} is nowhere true")
-        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions)
-
-
-def _counted_mask(test: ast.expr, torch_name: str) -> ast.expr | None:
-    """Return the mask whose true values a test counts; ``None`` if the test reads a size instead."""
-    if _counting_method(test) is None:
-        return None
-    for node in ast.walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COUNTING_METHODS:
-            is_function = dotted_name(node.func.value) == torch_name
-            return node.func.value if not is_function else node.args[0] if node.args else None
-    return None
-
-
-def _is_computed(mask: ast.expr) -> bool:
-    """Return whether an expression computes a mask, instead of naming it."""
-    if isinstance(mask, ast.UnaryOp):
-        return _is_computed(mask.operand)
-    return not isinstance(mask, ast.Name | ast.Attribute | ast.Subscript)
-
-
-def _contains_code(tree: ast.AST, expression: ast.expr) -> bool:
-    text = ast.dump(expression)
-    return any(isinstance(node, ast.expr) and ast.dump(node) == text for node in ast.walk(tree))
-
-
-def _is_sum(test: ast.expr) -> bool:
-    """Return whether a test adds up values. The sum is a number of elements only if the values form a mask."""
-    return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
-
-
-def _counting_method(test: ast.expr) -> str | None:
-    """Return the method that a test uses to count a mask's true values; ``None`` if it reads a size instead."""
-    attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
-    return next((name for name in attributes if name in _COUNTING_METHODS), None)
-
-
-def _names_of_indices(tree: ast.AST) -> set[str]:
-    return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
-
-
-def _calls_in_place_method(statement: ast.stmt) -> bool:
-    """Return whether a statement calls an in-place method, such as ``x.add_(1)``."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted_name(call.func)) is not None
 
 
 def _propose_in_place(
@@ -499,36 +412,34 @@ def _propose_in_place(
             return
         block = outer.body
     name = fresh_name(draft, "condition") if headers else condition
-    update = _update_by_neutral_value(site, block[0], name) if len(block) == 1 and not if_statement.orelse else None
     names_read_later = names_read_after(draft, if_statement)
-    if update is None or any(not names_read_later.isdisjoint(names_bound(loop.target)) for loop in loops):
+    if len(block) != 1 or if_statement.orelse or any(names_read_later & names_bound(loop.target) for loop in loops):
         return
     step = indentation_step(draft, if_statement)
-    lines = [f"{step * depth}{line}" for depth, line in enumerate([*headers, update])]
-    if headers:
-        lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
-    new_lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], lines)
-    if new_lines is not None:
-        splice = draft.statement_replacement(if_statement, new_lines)
-        yield from _propose_both_branches(
-            site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], loops, python_operand_count
-        )
+    for update in _updates_by_neutral_value(site, block[0], name):
+        lines = [f"{step * depth}{line}" for depth, line in enumerate([*headers, update])]
+        if headers:
+            lines.insert(0, f"{name} = {parenthesize_lines(condition)}")
+        new_lines = _add_python_test(site, if_statement, split_test(if_statement.test, python_operand_count)[1], lines)
+        if new_lines is not None:
+            splice = draft.statement_replacement(if_statement, new_lines)
+            yield from _propose_both_branches(
+                site, f"{_WHERE_TITLE}, in place", [splice], [if_statement.test], loops, python_operand_count
+            )
 
 
-def _update_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -> str | None:
-    """Return an update such as ``y *= c`` or ``y.mul_(c)`` that changes no value if the condition is false."""
+def _updates_by_neutral_value(site: Site, statement: ast.stmt, condition: str) -> Iterator[str]:
+    """Yield updates such as ``y *= c`` or ``y.mul_(c)`` that change no value if the condition is false."""
     match statement:
         case ast.AugAssign(target, op, value) if type(op) in _NEUTRAL_OPERATIONS:
-            text = as_argument(site.draft, value)
-            symbol, neutral_value = _NEUTRAL_OPERATIONS[type(op)]
-            change = f"-{as_operand(text)}" if isinstance(op, ast.Add) else text
-            selected = where_call(site.torch_name, condition, change, neutral_value)
-            return f"{site.draft.text_of(target)} {symbol} {selected}"
+            text, target_text = as_argument(site.draft, value), site.draft.text_of(target)
+            for symbol, sign, neutral_value in _NEUTRAL_OPERATIONS[type(op)]:
+                change = f"{sign}{as_operand(text)}" if sign else text
+                yield f"{target_text} {symbol} {where_call(site.torch_name, condition, change, neutral_value)}"
         case ast.Expr(ast.Call(ast.Attribute(attr=method) as function, [value], [])) if method in _NEUTRAL_VALUES:
             text = as_argument(site.draft, value)
-            selected = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
-            return f"{site.draft.text_of(function)}({selected})"
-    return None
+            selection = where_call(site.torch_name, condition, text, _NEUTRAL_VALUES[method])
+            yield f"{site.draft.text_of(function)}({selection})"
 
 
 def _propose_with_selected_arguments(
@@ -555,10 +466,10 @@ def _propose_with_selected_arguments(
         for call, parts in zip(calls, arguments, strict=True)
     )
     name = fresh_name(site.draft, "condition")
-    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch_name))
-    if selected is None or isinstance(selected, str):
+    selected_value = select_value(name, if_value, else_value, functools.partial(where_call, site.torch_name))
+    if selected_value is None or isinstance(selected_value, str):
         return
-    lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected)]
+    lines = [f"{name} = {parenthesize_lines(condition)}", render_value(selected_value)]
     yield from _propose_both_branches(
         site, _WHERE_TITLE, [site.draft.statement_replacement(if_statement, lines)], [if_statement.test]
     )
@@ -673,9 +584,9 @@ def _propose_without_early_return(
 
 
 def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
-    """Yield a change that always runs the rest of a loop's body, and undoes its changes if it should be skipped.
+    """Yield a change that runs the rest of a loop's body in every iteration, and undoes it if it should be skipped.
 
-    ``python_test`` contains the operands before the condition that Python decides, such as ``self.training``.
+    ``python_test`` contains the operands that precede the condition and that Python decides, such as ``self.training``.
     """
     draft = site.draft
     loop = draft.enclosing(if_statement, ast.For)

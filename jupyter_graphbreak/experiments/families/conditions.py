@@ -1,4 +1,4 @@
-"""Examine the tests of branches, and rewrite them: as boolean tensors, or a case's guard as an ``if``."""
+"""Examine the tests of branches; rewrite tests as boolean tensors, and the guard of a ``case`` as an ``if``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOOLEAN_FUNCTIONS = {
 _NUMERIC_FUNCTIONS = {
     "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
 }  # fmt: skip
-#: Methods that move a value to the host, which a test on the device does not need.
+#: Methods that move a value to the host. A test on the device does not need them.
 _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
@@ -41,7 +41,7 @@ _MAX_EXACT_DOUBLE = 1 << 53
 
 
 def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression moves to the host, such as ``x`` in ``x.item()``; ``None`` without one."""
+    """Return the tensor that an expression moves to the host, such as ``x`` in ``x.item()``; else ``None``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_TO_HOST and not node.args:
@@ -128,7 +128,7 @@ def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str 
 
 
 def _form_of(node: ast.expr) -> str | None:
-    """Return the attribute that an expression reads, such as ``.hot`` of ``a.hot``, or the function that it calls.
+    """Return the attribute that an expression reads, such as ``.hot`` in ``a.hot``, or the function that it calls.
 
     The result is ``None`` for any other expression, and if the name already tells the type of the expression's result.
     """
@@ -145,11 +145,9 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
     is_number = (
         tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
     )
-    has_supported_form = isinstance(
-        node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await
-    )
+    is_known_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    if is_number or has_supported_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
+    if is_number or is_known_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
         return tensor_condition(draft, node, torch_name)
     return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
 
@@ -181,7 +179,7 @@ def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None
 
 
 def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | None:
-    """Return Python's ``any`` or ``all`` over items as a tensor, from the number of items that decide the result.
+    """Return a call to Python's ``any`` or ``all`` as a condition that counts the items that decide the result.
 
     The result is ``None`` for a call without a comprehension, or if the condition of an item cannot be a tensor.
     """
@@ -238,8 +236,8 @@ def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
     """Return the text of an expression, rewritten so that its values stay on the device.
 
-    ``is_exact`` tells whether every precision represents the compared numbers exactly: Python compares in double
-    precision. By default, the expression decides.
+    ``is_exact`` tells whether single precision represents the compared numbers exactly. If not, they are compared in
+    double precision, as Python does. By default, :func:`_is_exact` decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
@@ -282,7 +280,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether a value is a number, not a large one, that single precision represents exactly."""
+    """Return whether a value is a number up to ``_MAX_EXACT_SINGLE`` that single precision represents exactly."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

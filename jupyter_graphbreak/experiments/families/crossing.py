@@ -76,7 +76,7 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's start.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start.
 
     Trials must run each of these branches.
     """
@@ -92,9 +92,9 @@ def conditions_after(
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that code reads, if the code moves to a function's end.
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the end.
 
-    The moved code uses the values, which are still computed on the original line. If it may itself change something,
+    The moved code uses ``values``, which are still computed on the original line. If this code may change something,
     the result includes the conditions of all branches that may read the changes. ``is_output`` returns whether a
     statement calls a function whose only effect is to output its arguments as text.
     """
@@ -104,6 +104,7 @@ def conditions_after(
     conditions = _crossed_conditions(site, function, moved_code, lambda node: _position(node) > start, hidden_effects)
     if _has_effects(site, moved_code, effects, is_output):
         conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
+        conditions = (*conditions, *_conditions_of_moved_effects(site, function, moved_code, start, effects))
     return tuple(dict.fromkeys(conditions))
 
 
@@ -170,6 +171,36 @@ def _conditions_of_later_reads(
     return _as_conditions(site, reading_tests)
 
 
+def _conditions_of_moved_effects(
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int], effects: HiddenEffects
+) -> Iterator[Condition]:
+    """Yield the conditions under which moved calls may change attributes and globals that the code after them reads.
+
+    Moved to the end of the function, the change comes too late for this code.
+    """
+    moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
+    later_nodes = [node for node in ast.walk(function) if node not in moved_nodes and _position(node) > start]
+    moved_callees = list(_reachable_definitions(site, map(_name_of_callee, moved_nodes), {function.name}))
+    later_callees = _reachable_definitions(site, map(_name_of_callee, later_nodes), {function.name})
+    later_names = _names_of_shared_values(later_nodes, names_bound(function) | parameters_of(function))
+    for _, callee in later_callees:
+        later_names |= _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
+    for callee_site, callee in moved_callees:
+        names = _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
+        if not names.isdisjoint(later_names):
+            yield from _conditions_in_callees([(callee_site, callee)], effects)
+
+
+def _names_of_shared_values(nodes: Iterable[ast.AST], local_names: set[str]) -> set[str]:
+    """Return the names of the attributes, except methods, and of the globals in code."""
+    parts = list(nodes)
+    called_parts = {part.func for part in parts if isinstance(part, ast.Call)}
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute) and part not in called_parts}
+    names = {part.id for part in parts if isinstance(part, ast.Name) and part not in called_parts}
+    declared_names = {name for part in parts if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names}
+    return (attributes - _TENSOR_ATTRIBUTES) | (names - (local_names - declared_names) - set(dir(builtins)))
+
+
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
     """Return the conditions whose branches compute something outside a ``with`` block.
 
@@ -224,18 +255,32 @@ def _crossed_conditions(
             and (hidden_effects is not None or node in unused_values or not names.isdisjoint(names_read(node)))
         )
     ]
-    seen_names = {"", function.name}
-    while called_names:
-        name = called_names.pop()
+    callees = _reachable_definitions(site, called_names, {function.name})
+    return tuple(dict.fromkeys([*conditions, *_conditions_in_callees(callees, hidden_effects)]))
+
+
+def _reachable_definitions(
+    site: Site, called_names: Iterable[str], excluded_names: Iterable[str]
+) -> Iterator[tuple[Site, FunctionNode]]:
+    """Yield the user's functions with the given names, and those that they call, directly or not."""
+    remaining_names, seen_names = list(called_names), {"", *excluded_names}
+    while remaining_names:
+        name = remaining_names.pop()
         if name in seen_names:
             continue
         seen_names.add(name)
         for definition_site, callee in _definitions(site, name):
-            parts = list(ast.walk(callee))
-            changes_outside = functools.partial(_may_change_outside, callee, hidden_effects=hidden_effects)
-            conditions += _conditions_in_function(definition_site, callee, parts, changes_outside)
-            called_names += map(_name_of_callee, parts)
-    return tuple(dict.fromkeys(conditions))
+            yield definition_site, callee
+            remaining_names += map(_name_of_callee, ast.walk(callee))
+
+
+def _conditions_in_callees(
+    callees: Iterable[tuple[Site, FunctionNode]], hidden_effects: HiddenEffects | None
+) -> Iterator[Condition]:
+    """Yield the conditions under which called functions change objects that they did not create."""
+    for definition_site, callee in callees:
+        changes_outside = functools.partial(_may_change_outside, callee, hidden_effects=hidden_effects)
+        yield from _conditions_in_function(definition_site, callee, list(ast.walk(callee)), changes_outside)
 
 
 def _name_of_callee(node: ast.AST) -> str:
@@ -288,7 +333,7 @@ def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
-    """Return whether code may be skipped because a loop is empty, nothing is raised or a different case matches."""
+    """Return whether code may be skipped because a loop is empty, nothing is raised or another case matches."""
     inner = part
     for outer in site.draft.ancestors(part):
         if outer is function:
@@ -441,9 +486,9 @@ class HiddenEffects:
                 continue
             local_names = names_bound(function) - parameters_of(function)
             local_names |= {function.args.args[0].arg} if are_constructors and function.args.args else set()
-            within = names_in_progress | {function.name}
+            names_with_function = names_in_progress | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
-                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
+                if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, names_with_function):
                     return True
                 is_store = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if is_store else None

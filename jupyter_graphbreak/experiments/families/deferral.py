@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 _CONVERSIONS = {"str", "repr", "round", "format"}
 _METHODS_ON_HOST = {"numpy", "detach", "format"}
-#: Attributes of tensors, and functions and methods, whose values no later statement changes.
+#: Attributes of tensors that no later statement changes.
 _CONSTANT_ATTRIBUTES = {"device", "dtype", "is_leaf", "layout", "ndim", "requires_grad", "shape"}
+#: Functions and methods whose results no later statement changes.
 _FUNCTIONS_WITH_CONSTANT_RESULTS = {"dim", "len", "numel", "size", "stride"}
 
 
@@ -41,7 +42,7 @@ _FUNCTIONS_WITH_CONSTANT_RESULTS = {"dim", "len", "numel", "size", "stride"}
 class DeferredStatement:
     """A statement that runs after the call.
 
-    ``names`` are those of the values after the call, and ``values`` their expressions in the graph.
+    ``values`` are the expressions that the graph computes, and ``names`` the names of their values after the call.
     """
 
     statement: ast.stmt
@@ -68,13 +69,14 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
 def defer(
     draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone_changed_values: bool = False
 ) -> DeferredStatement | None:
-    """Return the form in which a call, ``raise``, ``assert`` or ``if`` can run after the call; ``None`` if it cannot.
+    """Return the form in which a statement can run after the compiled call; ``None`` if it cannot.
 
-    The graph may return copies of the values that later statements may change.
+    The statement is a call, ``raise``, ``assert`` or ``if``. The graph returns copies of the tensors that the function
+    may change in place by methods or item assignments and, with ``clone_changed_values``, by augmented assignments.
     """
     local_names = _local_names(function)
     parts = _needed_expressions(statement, local_names, parameters_of(function))
-    if parts is None or (may_end_call(statement) and is_in_try_or_with(draft, statement)):
+    if parts is None or (_may_end_call(statement) and is_in_try_or_with(draft, statement)):
         return None
     # Code that the statement's test protects is computed after the test, from the names that the code reads.
     is_protected = isinstance(statement, ast.If)
@@ -95,7 +97,7 @@ def defer(
         text = draft.text_of(leaf)
         if not _is_source_of(leaf, text):
             text = ast.unparse(leaf)
-        needs_copy = not _is_constant(leaf) and (
+        needs_copy = not is_constant(leaf) and (
             _may_change_in_place(function, leaf) or (clone_changed_values and _may_change_by_assignment(function, leaf))
         )
         values[name] = f"{text}.clone()" if needs_copy else text
@@ -105,7 +107,7 @@ def defer(
     )
 
 
-def may_end_call(statement: ast.stmt) -> bool:
+def _may_end_call(statement: ast.stmt) -> bool:
     """Return whether a statement contains a ``raise`` or ``assert``, which may end the call."""
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
@@ -222,10 +224,10 @@ def _root_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_constant(node: ast.expr) -> bool:
+def is_constant(node: ast.expr) -> bool:
     """Return whether an expression is a size, a type or a similar value that no later statement changes."""
     if isinstance(node, ast.Subscript):
-        return _is_constant(node.value)
+        return is_constant(node.value)
     if isinstance(node, ast.Call):
         return called_name(node) in _FUNCTIONS_WITH_CONSTANT_RESULTS
     return isinstance(node, ast.Attribute) and node.attr in _CONSTANT_ATTRIBUTES
@@ -259,7 +261,7 @@ def move_after_call(
 ) -> dict[str, str] | None:
     """Return new source texts, by source id, that run statements after the call to the compiled function, in order.
 
-    ``None`` if the function cannot be wrapped.
+    The result is ``None`` if the function cannot be wrapped.
     """
     draft = site.draft
     list_name, result_name = fresh_name(draft, "later"), fresh_name(draft, "result")

@@ -28,9 +28,9 @@ class Splice(NamedTuple):
 
 
 class Draft:
-    """A source text, magics included, with its syntax tree, which creates splices and applies them.
+    """A source text, magics included, with its syntax tree.
 
-    New code must not assign the ``taken_names``.
+    A draft creates splices, and applies them. New code must not assign the ``taken_names``.
     """
 
     def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
@@ -83,7 +83,7 @@ class Draft:
             node = parent
 
     def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
-        """Return a node if it has the given type, or else its nearest ancestor of that type; ``None`` without one."""
+        """Return a node if it has the given type, or else its nearest ancestor of that type, if there is one."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
@@ -140,10 +140,8 @@ class Draft:
 
     def has_own_lines(self, statement: ast.stmt) -> bool:
         """Return whether a statement shares its lines with no other code."""
-        last_line = self._lines[(statement.end_lineno or statement.lineno) - 1]
-        text_after = last_line[
-            self.end_of(statement) - self._line_starts[(statement.end_lineno or statement.lineno) - 1] :
-        ].strip()
+        end_of_line = self.line_end(statement.end_lineno or statement.lineno)
+        text_after = self.text[self.end_of(statement) : end_of_line].strip()
         return self.indent_of(statement) is not None and (not text_after or text_after.startswith("#"))
 
     def comments_in(self, statement: ast.stmt) -> list[str]:
@@ -166,9 +164,9 @@ class Draft:
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
-        The statement's comments come first. The lines get its indentation. The replacement of an ``elif`` becomes
-        the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
-        it is an ``if`` or has several lines.
+        The statement's comments come first. The lines are indented as the statement is. The replacement of an ``elif``
+        becomes the block of an ``else``. A statement that shares its line with other code is replaced within this line,
+        unless it is an ``if`` or has several lines.
         """
         if not self.has_own_lines(statement):
             new_line = "; ".join(lines)
@@ -210,8 +208,8 @@ class Draft:
         if indent is None or not self.has_own_lines(statement):
             return None
         offset = min(self._line_starts[statement.end_lineno or statement.lineno], len(self.text))
-        lead = "" if self.text[:offset].endswith("\n") else "\n"
-        return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
+        leading_newline = "" if self.text[:offset].endswith("\n") else "\n"
+        return Splice(offset, offset, leading_newline + "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines at a function's start, after its docstring; ``None`` if impossible."""
@@ -233,10 +231,10 @@ class Draft:
             isinstance(ancestor, ast.JoinedStr) for part in replaced_parts for ancestor in self.ancestors(part)
         )
         if is_in_string:
-            new_node = _ExpressionReplacer(
+            replacer = _ExpressionReplacer(
                 {ast.dump(part, include_attributes=True): changes[part] for part in replaced_parts}
             )
-            return ast.unparse(new_node.visit(copy.deepcopy(node)))
+            return ast.unparse(replacer.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
         for part in sorted(replaced_parts, key=self.start_of, reverse=True):
             text = text[: self.start_of(part) - start] + changes[part] + text[self.end_of(part) - start :]
@@ -257,8 +255,8 @@ class Draft:
         return text if text != self.text and parse_python(text) is not None else None
 
     def _match_line_endings(self, new_text: str) -> str:
-        plain = new_text.replace("\r\n", "\n")
-        return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
+        unix_text = new_text.replace("\r\n", "\n")
+        return unix_text.replace("\n", "\r\n") if "\r\n" in self.text else unix_text
 
 
 class _ExpressionReplacer(ast.NodeTransformer):

@@ -65,7 +65,7 @@ def emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | 
 
 
 def _counted_name(node: ast.AST) -> ast.Name | None:
-    """Return the variable whose elements an expression counts, as in ``len(rows)``, ``x.shape[0]``; else ``None``."""
+    """Return the variable whose elements an expression counts, as in ``len(x)`` or ``x.shape[0]``; else ``None``."""
     match node:
         case ast.Call(func=ast.Name("len"), args=[ast.Name() as name]):
             return name
@@ -79,7 +79,7 @@ def _counted_name(node: ast.AST) -> ast.Name | None:
 
 
 def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
-    """Return the mask if a variable is assigned once, to the indices of the mask's elements that are not zero."""
+    """Return the mask if a variable, which is assigned once, contains the indices of the mask's nonzero elements."""
     nodes = list(ast.walk(draft.enclosing_function(name) or draft.tree))
     stores = [
         node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name.id
@@ -103,7 +103,7 @@ def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
 
 
 def _mask_of(indices: ast.expr) -> ast.expr | None:
-    """Return ``mask`` for expressions like ``torch.where(mask)[0]``, ``mask.nonzero().squeeze(1)``; else ``None``."""
+    """Return ``mask`` for expressions like ``torch.where(mask)[0]`` or ``mask.nonzero().squeeze(1)``; else ``None``."""
     while True:
         match indices:
             case ast.Subscript(value=ast.Call() as value, slice=ast.Constant()) if _returns_tuple(value):

@@ -40,8 +40,8 @@ class _ExpertLoop:
     """A loop over the indices of the experts that occur in a tensor.
 
     ``assignment`` assigns these indices to a name, if the loop runs over a name. ``index_names`` contains the loop's
-    variable, and the name to which the body's first statement assigns it as a Python number, if any. From the module
-    list, such as "self.experts", the index selects a module.
+    variable, and the name to which the body's first statement assigns it as a Python number, if any. The
+    index selects a module from ``module_list``, such as "self.experts".
     """
 
     loop: ast.For
@@ -57,7 +57,7 @@ class _ExpertLoop:
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that run all experts, so that no expert's index leaves the device."""
+    """Yield changes that run all experts, so that neither their indices nor their row counts leave the device."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -211,7 +211,7 @@ def _read_count(site: Site, assignment: ast.Assign) -> int:
 
 
 def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.Assign) -> Iterator[Proposal]:
-    """Yield a change without the tests ``if counts[i] == 0: continue`` and without ``counts``, if only they read it."""
+    """Yield a change that drops ``if counts[i] == 0: continue``, and ``counts`` if only such tests read them."""
     counts = names_bound(assignment)
     draft = site.draft
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:
@@ -222,9 +222,9 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
 
     tests: list[ast.If] = []
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
-        if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
-            tests += skips
+        shortcuts = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
+        if shortcuts and _changes_only_rows(site, loop, [node for node in loop.body if node not in shortcuts]):
+            tests += shortcuts
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
         splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])

@@ -1,4 +1,4 @@
-"""Move code that does not depend on a compiled function before or around its call, or drop a harmless context."""
+"""Move independent code out of a compiled function, before or around its call, or drop a harmless context."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Propose to draw random numbers of Python or NumPy before the call, if the code at the break draws or uses one."""
+    """Propose to draw Python's or NumPy's random numbers before the call, if the code at the break involves one."""
     given_names: list[str] = []
     lines: list[str] = []
     splices: list[Splice | None] = []
@@ -102,7 +102,7 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
 
 
 def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
-    """Yield the expressions of a statement that draw a random number of Python or NumPy whenever it runs.
+    """Yield the expressions that draw a random number with Python or NumPy whenever a statement runs.
 
     A condition that contains such a draw, such as ``random.random() < p``, is yielded as a whole.
     """
@@ -166,9 +166,9 @@ def _propose_wrapping(
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
     draft = site.draft
-    simple = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
+    simple_statements = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
-        isinstance(statement, simple) for statement in block.body
+        isinstance(statement, simple_statements) for statement in block.body
     ):
         return None
     return [draft.text_of(node) for node in block.body]

@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import draft_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
     from jupyter_graphbreak.experiments.families.site import Site
@@ -22,7 +22,7 @@ _COMPUTED_INDEX_NODES = (ast.Attribute, ast.BinOp, ast.Call, ast.Name, ast.Subsc
 
 
 def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
-    """Return a change that uses ``select()`` wherever a function indexes with a line's numbers; ``None`` without one.
+    """Return a change that writes a line's indices, wherever its function uses them, with ``select()``; else ``None``.
 
     The line has an index that PyTorch makes a constant, such as ``cache[:, position] = value``.
     """
@@ -43,8 +43,8 @@ def propose_selecting(source: str, text: str, line: int) -> Proposal | None:
     return Proposal(FAMILY, f"Index by {names} with `select()`", {source: new_text})
 
 
-def _subscripts(tree: ast.AST) -> Iterable[ast.Subscript]:
-    """Return the subscripts with several indices, at least one of which may be a number in a variable."""
+def _subscripts(tree: ast.AST) -> Iterator[ast.Subscript]:
+    """Yield the subscripts with several indices, at least one of which may be a number in a variable."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Del) and _number_indices(node):
             yield node
@@ -73,7 +73,7 @@ def _is_number(node: ast.expr) -> bool:
     return isinstance(operand, ast.Constant) and type(operand.value) is int
 
 
-def _is_whole(index: ast.expr) -> bool:
+def _selects_everything(index: ast.expr) -> bool:
     return _is_ellipsis(index) or (
         isinstance(index, ast.Slice) and index.lower is None and index.upper is None and index.step is None
     )
@@ -93,9 +93,9 @@ def _with_select(draft: Draft, node: ast.Subscript) -> Splice:
 
 
 def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> str:
-    """Return the text of the other indices in brackets; empty if they are not needed to read the tensor."""
+    """Return the text of the remaining indices in brackets; empty if they are not needed to read the tensor."""
     needed_indices = list(indices)
-    while needed_indices and _is_whole(needed_indices[-1]):
+    while needed_indices and _selects_everything(needed_indices[-1]):
         needed_indices.pop()
     if needed_indices:
         return f"[{', '.join(map(draft.text_of, needed_indices))}]"
@@ -103,7 +103,7 @@ def _index_text(draft: Draft, indices: Sequence[ast.expr], *, is_read: bool) -> 
 
 
 def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
-    """Propose to write ``x[i]``, whose ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
+    """Propose to write ``x[i]``, in which ``i`` is a zero-dimensional tensor, as ``x[i.reshape(1)][0]``.
 
     PyTorch turns a zero-dimensional index into a number, which a graph does not know. If the index is a variable, all
     subscripts of the function that use it as an index are rewritten, because each of them would break the graph.
@@ -140,8 +140,9 @@ def _splices_for_vector(site: Site, subscript: ast.Subscript, index: ast.expr) -
     if isinstance(subscript.ctx, ast.Load):
         indices = _indices(subscript)
         dimension = sum(
-            isinstance(earlier, ast.Slice) or (isinstance(earlier, ast.Constant) and earlier.value is None)
-            for earlier in indices[: indices.index(index)]
+            isinstance(earlier_index, ast.Slice)
+            or (isinstance(earlier_index, ast.Constant) and earlier_index.value is None)
+            for earlier_index in indices[: indices.index(index)]
         )
         end = site.draft.end_of(subscript)
         splices.append(Splice(end, end, f".squeeze({dimension})" if dimension else "[0]"))

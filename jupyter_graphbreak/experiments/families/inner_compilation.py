@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: The maximum number of modules in a change that lists each of them.
 _MAX_LISTED_MODULES = 24
-#: A share that is small for the largest parts of an entry.
-_HALF = 0.5
+#: The title says that the parts run all layers if they perform a smaller share of the operations than this.
+_SMALL_SHARE = 0.5
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
@@ -45,7 +45,7 @@ class CompiledEntry:
     """A compiled function, method or module, as the sources refer to it.
 
     ``owner`` is the class of a method. ``receiver`` is the name of a method's first parameter, which ``parameters``
-    leaves out. The paths of a module's parts start with the same name.
+    leaves out. The paths of a module's parts start with the receiver's name.
     """
 
     name: str
@@ -67,9 +67,9 @@ def propose_inner_compilation(
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
-    ``texts`` contains the sources that are no libraries. The inner calls perform ``operation_share`` of the entry's
-    forward operations; they may run all of the entry's layers with parameters. The proposal must not assign the taken
-    names at the top level.
+    ``texts`` contains all sources except libraries, and ``files`` their file names. The inner calls perform
+    ``operation_share`` of the entry's forward operations; ``has_all_layers`` tells whether they run all of its layers
+    with parameters. The proposal must not assign the taken names at the top level.
     """
     drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
     writer = _InnerCompilationWriter(drafts, entry)
@@ -83,7 +83,7 @@ def propose_inner_compilation(
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
     is_plural = len(calls) > 1 or (len(calls[0].module_paths) > 1 and not calls[0].covers_list)
     subject, runs, performs = ("they", "run", "do") if is_plural else ("it", "runs", "does")
-    layers_text = f"{runs} all layers and " if has_all_layers and operation_share < _HALF else ""
+    layers_text = f"{runs} all layers and " if has_all_layers and operation_share < _SMALL_SHARE else ""
     share_text = f"{subject} {layers_text}{performs} {round(100 * operation_share)}% of the forward operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
@@ -101,7 +101,7 @@ def propose_inner_compilation(
 
 
 class _CompileSite(NamedTuple):
-    """A decorator that compiles the entry, or a call to ``torch.compile`` or ``compile`` with its target."""
+    """A decorator that compiles the entry, or a call to ``torch.compile`` or ``.compile()``, with its target."""
 
     source: str
     node: ast.expr
@@ -179,7 +179,7 @@ class _InnerCompilationWriter:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Add a loop that compiles several modules, or one method of each, and return its name for the title."""
+        """Add a loop that compiles several modules or one method of each; return the text for the title."""
         possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
         block = next(
             possible_name
@@ -406,7 +406,7 @@ def _names_at_top_level(draft: Draft, class_name: str) -> Iterator[str]:
 
 
 def _creates_object(value: ast.expr, class_name: str) -> bool:
-    """Return whether an expression gives an object of a class, such as ``Net().to(device)``, not one that holds it."""
+    """Return whether an expression creates and returns an object of a class, as ``Net().to(device)`` does."""
     match value:
         case ast.Call() if called_name(value) == class_name:
             return True
@@ -420,7 +420,7 @@ def _creates_object(value: ast.expr, class_name: str) -> bool:
 def _join_path(expression: str, path: str) -> str | None:
     """Return the expression for a path in an object, given the object's expression, with module numbers as indices.
 
-    ``None`` if the path cannot be written as an expression.
+    The result is ``None`` if the path cannot be written as an expression.
     """
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{path.lstrip('.')}" if path and path[0] not in ".[" else path)
     joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps

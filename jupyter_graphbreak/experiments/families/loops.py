@@ -41,7 +41,7 @@ _INTEGER_COUNT_TITLE = (
     "Run the loop to its end, use torch.where to keep the values that it would have stopped with, and turn the number "
     "of iterations into an int"
 )
-#: Makes a tensor's value a number without a graph break.
+#: The setting with which a tensor's value becomes a number without a graph break.
 _CAPTURE_SCALARS = {"torch._dynamo.config.capture_scalar_outputs": True}
 #: Methods, and functions of modules such as torch, whose results share no memory with their arguments.
 _COMPUTING_METHODS = frozenset({
@@ -49,7 +49,7 @@ _COMPUTING_METHODS = frozenset({
     "min", "norm", "numel", "ones", "ones_like", "pow", "rand", "rand_like", "randn", "randn_like", "sigmoid", "sin",
     "size", "softmax", "sqrt", "square", "std", "sum", "tanh", "tensor", "tolist", "var", "zeros", "zeros_like",
 })  # fmt: skip
-#: Python's functions whose results share no memory with their arguments. ``max`` may return its argument.
+#: Builtin functions whose results share no memory with their arguments, unlike ``max``, which may return an argument.
 _COMPUTING_FUNCTIONS = frozenset({"abs", "float", "int", "len", "print", "round", "sum"})
 _WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
 
@@ -74,10 +74,10 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 @dataclass(frozen=True)
 class _LoopExit:
-    """An exit of a loop, which also ends without the exit.
+    """An exit from a loop that would also end without it.
 
-    ``statements_before`` and ``statements_after`` are those of the loop's body. A tensor decides the test;
-    ``condition`` is the tensor expression that is true when the loop exits.
+    ``statements_before`` and ``statements_after`` are the statements of the loop's body around the exit. A tensor
+    decides the test; ``condition`` is the tensor expression that is true when the loop exits.
     """
 
     loop: ast.For | ast.While
@@ -111,7 +111,7 @@ def _propose_run_to_end(
     exit_statements: Sequence[ast.stmt],
     further_splices: Sequence[Splice | None] = (),
 ) -> Iterator[Proposal]:
-    """Yield changes that run a loop to its end; a number of iterations becomes a tensor, or stays a number.
+    """Yield changes that run a loop to its end, after which its counter is a tensor or, in a second change, a number.
 
     The parameters are those of :func:`_splices_to_run_to_end`.
     """
@@ -171,7 +171,7 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
 
 
 def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
-    """Yield an assumption for each item of a local object that an iteration reads, unless its length ends the loop."""
+    """Yield an assumption for each item of a local object that iterations read, unless the object limits the loop."""
     function = site.function
     local_names = names_bound(function) | parameters_of(function) if function is not None else set[str]()
     counters = names_bound(loop.target) if isinstance(loop, ast.For) else _counters(loop)
@@ -273,9 +273,8 @@ def _splices_to_run_to_end(
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep its values at the exit; ``None`` if that is impossible.
 
-    ``if_statement`` exits the loop; it is ``None`` if the loop's own test ends the loop. Its statements before the exit
-    are ``exit_statements``. ``keeps_number`` tells whether the loop's counter is a number after the loop, and not a
-    tensor.
+    ``if_statement`` exits the loop, after its ``exit_statements``; it is ``None`` if the loop's own test ends the loop.
+    ``keeps_number`` tells whether the loop's counter is a number after the loop, and not a tensor.
     """
     draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
     counter = _counter_to_keep(draft, loop)
@@ -290,7 +289,7 @@ def _splices_to_run_to_end(
 
     set_before_exit = [name for name in state if name in _assigned_names(exit_.statements_before)]
     set_after_exit = [name for name in state if name in _assigned_names(exit_.statements_after)]
-    # The first test turns False into a tensor on the device of the test.
+    # In the first iteration, ``False | (stop & False)`` makes a tensor on the device of the test.
     lines = [
         f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
@@ -425,7 +424,7 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
             counters = _counters(loop)
         case _:
             return None
-    return next(iter(sorted(counters & names_read_after(draft, loop))), None)
+    return min(counters & names_read_after(draft, loop), default=None)
 
 
 def _carried_names(
@@ -473,7 +472,7 @@ def _assigned_names(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
-    """Return the name and the value of an assignment, or the operand of one such as ``+=``; otherwise ``None``."""
+    """Return the name and the value of an assignment to a name, or the operand of one such as ``+=``; else ``None``."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]

@@ -1,4 +1,4 @@
-"""Compute results of varying values before the call, if the compiled function needs only these results."""
+"""Compute what depends only on varying values before the call, and pass the results to the compiled function."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMPOSITE_EXPRESSIONS = (
 #: Attributes of tensors that do not depend on the tensors' values.
 _SIZE_ATTRIBUTES = {"shape", "ndim"}
 _SIZE_METHODS = {"size", "dim", "numel"}
-_BUILTINS = {
+_PURE_BUILTINS = {
     "abs", "bool", "dict", "divmod", "float", "format", "hex", "int", "len", "list", "max", "min", "pow", "range",
     "repr", "round", "sorted", "str", "sum", "tuple",
 }  # fmt: skip
@@ -49,8 +49,8 @@ _MAX_TITLE_EXPRESSION_LENGTH = 40
 class ReadExpressions(NamedTuple):
     """The expressions that a function reads, such as ``self.step``, by the kind of their values.
 
-    ``plain_values`` includes containers of such values. ``varied_values`` are the numbers that varied between the
-    calls, and the tensors with a size that varied.
+    ``plain_values`` are those that neither are nor contain tensors or other objects. ``varied_values`` are the sizes,
+    numbers, flags, strings and lists of numbers that varied between the calls.
     """
 
     plain_values: Collection[str]
@@ -72,7 +72,7 @@ def propose_precomputing(
 ) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
-    The function's first line may be a decorator's.
+    ``line`` is the first line of the function or its decorators.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
@@ -350,7 +350,7 @@ class _Partition:
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
         if isinstance(function, ast.Name):
-            return name in _BUILTINS and name not in self._assigned_names
+            return name in _PURE_BUILTINS and name not in self._assigned_names
         return isinstance(function, ast.Attribute) and (
             self._is_imported(function) or self._is_available(function.value)
         )

@@ -47,7 +47,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function_name is None:
         return
     if function is not None and function_name in {"print", "warnings.warn"}:
-        setting = f"builtins.{function_name}" if function_name == "print" else function_name
+        setting = "builtins.print" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
         crossed_conditions = _conditions_changing_output(
             site, function, _all_output_statements(problem, site, function, statement)
@@ -107,8 +107,7 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
             return outer
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
-        rewrites = problem.cause.rewrites
-        is_marker = isinstance(statement, ast.Expr) and "delete the call" in rewrites
+        is_marker = isinstance(statement, ast.Expr) and "delete the call" in problem.cause.rewrites
         return statement if not is_marker else None
     if isinstance(statement, ast.Assert) or _only_outputs_or_raises(statement):
         return statement if statement in deferral.statements_with_breaking_tests(problem, site) else None

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class Problem:
     """A break to remove, with its report and the source texts.
 
-    All breaks of the report are there for families that change the code of several breaks at once. The break's location
-    and stacks refer to lines of ``texts``, of which that of a cell contains the magic's line. New code must not assign
-    the taken names; there are none if the program is a function, whose names are local.
+    Families that change the code of several breaks at once need the whole report. The break's location and stacks refer
+    to lines of ``texts``; the text of a cell includes the magic's line. New code must not assign the taken names; there
+    are none if the program is a function, whose names are local.
     """
 
     report: Report
@@ -39,7 +39,7 @@ class Problem:
 class Condition:
     """A test that a change edits or crosses: trials must reach its branches before the verdict can be "works".
 
-    A condition may also be different code that must run, such as a call in a loop that may be empty: then there are no
+    A condition may also be other code that must run, such as a call in a loop that may be empty: then there are no
     ``required_results``. The range is that of the original text, as :mod:`ast` counts.
     """
 

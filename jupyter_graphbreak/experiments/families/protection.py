@@ -68,7 +68,7 @@ def assumptions_of(
             values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
             earlier_operands = operation.values[: -len(values)]
-            risky_parts += uses_of_optional_values(
+            risky_parts += _uses_of_optional_values(
                 draft, operation, values[1:], decided_operands=earlier_operands, evaluated_operands=values[:1]
             )
             class_tests = [index for index, value in enumerate(values) if _tests_class_or_attribute(value)]
@@ -80,7 +80,7 @@ def assumptions_of(
         rest_of_test = split_test(test, python_operand_count if test is tests[0] else 0)[0]
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
         earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
-        risky_parts += uses_of_optional_values(
+        risky_parts += _uses_of_optional_values(
             draft, test, _nodes_in_branches(draft, test), decided_operands=earlier_operands, evaluated_operands=values
         )
     for protected_node in (*(node for test in tests for node in _nodes_in_branches(draft, test)), *further_code):
@@ -114,7 +114,11 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
         return _names_in_direct_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_in_direct_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    looked_up = (
+        _names_in_direct_lookup(draft, part) & parameters_of(function)
+        for function in functions
+        for part in ast.walk(function)
+    )
     return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(draft, node)
 
 
@@ -302,7 +306,7 @@ _ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
-def uses_of_optional_values(
+def _uses_of_optional_values(
     draft: Draft,
     test: ast.expr,
     nodes: Iterable[ast.AST],
@@ -312,8 +316,8 @@ def uses_of_optional_values(
 ) -> Iterator[ast.expr]:
     """Yield the expressions in the given code that probably raise for a value that the source allows to be ``None``.
 
-    The test protects the nodes, which a change runs regardless of its result. Python still decides its first operands,
-    and the original always evaluates some when it reaches the test.
+    The test protects the nodes, but a change runs them regardless of its result. Python still decides the
+    ``decided_operands``, and the original program always evaluates the ``evaluated_operands`` at the test.
     """
     function = draft.enclosing_function(test)
     if function is None:
@@ -335,11 +339,13 @@ def uses_of_optional_values(
 
 def _optional_parameters(function: FunctionNode) -> Iterator[str]:
     """Yield the parameters that are ``None`` by default, or may be ``None`` according to their annotations."""
-    spec = function.args
-    positional_parameters = [*spec.posonlyargs, *spec.args]
-    defaults = dict(zip(reversed(positional_parameters), reversed(spec.defaults), strict=False))
-    defaults |= {arg: value for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value is not None}
-    for arg in (*positional_parameters, *spec.kwonlyargs):
+    arguments = function.args
+    positional_parameters = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(reversed(positional_parameters), reversed(arguments.defaults), strict=False))
+    defaults |= {
+        arg: value for arg, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is not None
+    }
+    for arg in (*positional_parameters, *arguments.kwonlyargs):
         if _is_none(defaults.get(arg)) or _allows_none(arg.annotation):
             yield arg.arg
 

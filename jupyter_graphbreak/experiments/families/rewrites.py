@@ -104,7 +104,7 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
 
 
 def _detach_instead_of_variable(site: Site) -> Iterator[Proposal]:
-    """Write all ``Variable(x)`` of the source as ``x.detach()``, which is the same."""
+    """Write all ``Variable(x)`` of the source as ``x.detach()``, which does the same."""
     call = _find_call(site, "Variable")
     if call is None:
         return
@@ -126,13 +126,13 @@ def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
     test = getattr(statement, "test", None)
     if not isinstance(statement, ast.If | ast.While) or not isinstance(test, ast.BoolOp):
         return
-    moved = [value for value in test.values[1:] if _is_python_operand(value)]
-    others = [value for value in test.values if value not in moved]
-    if not moved or not all(map(has_no_side_effects, others)):
+    moved_operands = [value for value in test.values[1:] if _is_python_operand(value)]
+    other_operands = [value for value in test.values if value not in moved_operands]
+    if not moved_operands or not all(map(has_no_side_effects, other_operands)):
         return
     sign, result = (" and ", "false") if isinstance(test.op, ast.And) else (" or ", "true")
-    operands = [as_operand(draft.text_of(value)) for value in (*moved, *others)]
-    names = sign.join(operands[: len(moved)])
+    operands = [as_operand(draft.text_of(value)) for value in (*moved_operands, *other_operands)]
+    names = sign.join(operands[: len(moved_operands)])
     yield from site.propose_edit(
         FAMILY,
         f"Test `{names}` first: its value is known while compiling",
@@ -142,7 +142,7 @@ def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
 
 
 def _is_python_operand(node: ast.expr) -> bool:
-    """Return whether an operand of a test reads a variable, or tests it as :func:`is_host_test` knows."""
+    """Return whether an operand only reads a variable, or needs no tensor's value according to :func:`is_host_test`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return _is_python_operand(node.operand)
     return is_host_test(node) or (isinstance(node, ast.Name | ast.Attribute) and "()" not in dotted_name(node))
@@ -295,8 +295,9 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
 _DEFERRING_OR_REPEATING_NODES = (
     ast.BoolOp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp,
 )  # fmt: skip
-#: A ``%`` conversion, and the conversions that ``str.format`` writes in the same way.
+#: A ``%`` conversion.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
+#: Conversions of numbers and of any objects that ``str.format`` writes with the same letter.
 _NUMBER_CONVERSIONS = frozenset("eEfFgG")
 _STRING_CONVERSIONS = frozenset("sr")
 
@@ -369,7 +370,7 @@ _BREAKING_FUNCTIONS = {"graph_break", "skip_frame", "step_unsupported"}
 
 
 def propose_without_markers(problem: Problem) -> Iterator[Proposal]:
-    """Yield a change that removes the call, if it breaks the graph on purpose."""
+    """Yield a change that removes a call whose purpose is to break the graph."""
     site = site_of(problem)
     if site is None or not isinstance(site.statement, ast.Expr) or not isinstance(site.statement.value, ast.Call):
         return

@@ -51,7 +51,7 @@ class Site:
     ) -> Iterator[Proposal]:
         """Yield a proposal that applies splices and imports torch if necessary, unless that is impossible.
 
-        The proposal computes both branches of the tests.
+        Trials must reach both branches of each of the tests.
         """
         splices = list(splices)
         uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
@@ -86,9 +86,9 @@ def torch_name_and_imports(draft: Draft, function: ast.stmt) -> tuple[str, list[
         if draft.enclosing_function(node) is None and node.lineno < outermost.lineno:
             return name, []
     uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(draft.tree))
-    return "torch", [] if uses_torch and not imports else [
-        "import torch"
-    ]  # used without an import: another cell imports it
+    if uses_torch and not imports:  # another cell imports it
+        return "torch", []
+    return "torch", ["import torch"]
 
 
 def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
@@ -176,7 +176,7 @@ def global_and_nonlocal_names(node: ast.AST) -> set[str]:
 
 
 def names_imported(node: ast.AST) -> set[str]:
-    """Return the names that ``import`` statements in a piece of code bind, except ``from ... import`` statements."""
+    """Return the names that a piece of code binds by ``import``, without those of ``from ... import``."""
     imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))
     return {name_bound_by(alias) for statement in imports for alias in statement.names}
 
@@ -229,10 +229,8 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
-    if isinstance(scope, FunctionNode):
-        parameters = [part.arg for part in ast.walk(scope.args) if isinstance(part, ast.arg)]
-        if target in parameters:
-            return True
+    if isinstance(scope, FunctionNode) and target in parameters_of(scope):
+        return True
     return target in global_and_nonlocal_names(scope) or any(
         isinstance(node, ast.Name) and node.id == target and isinstance(node.ctx, ast.Store)
         and node.lineno < statement.lineno

@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 
-def transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
+def _transformers_switches(problem: Problem) -> Iterator[tuple[str, str]]:
     """Yield the title and the code of each switch that may help a model of the transformers library."""
     break_ = problem.break_
     locations = [location for location in (break_.location, *break_.stack) if location is not None]
@@ -238,7 +238,7 @@ _TENSOR_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long",
 
 def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield changes that make sizes plain numbers in the compiled function."""
-    yield from (Proposal(FAMILY, title, code=code) for title, code in transformers_switches(problem))
+    yield from (Proposal(FAMILY, title, code=code) for title, code in _transformers_switches(problem))
     site = site_of(problem)
     if site is None:
         return

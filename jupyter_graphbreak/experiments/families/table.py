@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import (
     branches,
+    endings,
     experts,
     hoisting,
     loops,
@@ -19,6 +20,7 @@ from jupyter_graphbreak.experiments.families import (
 )
 from jupyter_graphbreak.experiments.families.protection import may_be_handled
 from jupyter_graphbreak.experiments.families.site import site_at
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,13 +38,14 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
     switches.SETTINGS_FAMILY: switches.propose_settings,
+    ENDING_FAMILY: endings.propose,
     scalars.FAMILY: scalars.propose,
     hoisting.FAMILY: hoisting.propose,
 }
 
 
-#: Families whose changes concern code that raises nothing, or that leave the code inside its error handling.
-_FAMILIES_KEEPING_ERROR_HANDLING = {rewrites.MARKER_FAMILY, printing.FAMILY}
+#: Families whose changes affect only code that raises nothing, or leave the code inside its error handling.
+_FAMILIES_KEEPING_ERROR_HANDLING = {rewrites.MARKER_FAMILY, printing.FAMILY, ENDING_FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones rarely work if the earlier ones do not.
@@ -60,7 +63,10 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
         try:
             for proposal in propose(problem):
                 change = proposal.texts, proposal.settings, proposal.code
-                if all(change != (earlier.texts, earlier.settings, earlier.code) for earlier in proposals):
+                if all(
+                    change != (earlier_proposal.texts, earlier_proposal.settings, earlier_proposal.code)
+                    for earlier_proposal in proposals
+                ):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such source code
             note_fault(f"the family {name}", fault)
@@ -73,7 +79,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 
 def _handled_code(problem: Problem) -> str | None:
-    """Return the code of a break, or of a call that led to it, if compiled code may handle its errors."""
+    """Return the first line of the code at a break, or of a call that led there, if its errors may be handled."""
     compiled_functions = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames

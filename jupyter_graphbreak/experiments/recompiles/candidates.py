@@ -25,7 +25,7 @@ _MARKS: dict[str, str] = {
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
 _UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
-#: Buffers and parameters have constant sizes otherwise, even with marks and ``dynamic=True``.
+#: Otherwise, buffers and parameters have constant sizes, even with marks and ``dynamic=True``.
 _VARIABLE_BUFFERS_SETTINGS = {"torch._dynamo.config.force_parameter_static_shapes": False}
 _NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: If sizes vary, Inductor may expect the inputs of convolutions in the memory format that they had with the first size.
@@ -47,9 +47,9 @@ _CODE_FAMILIES: frozenset[Family] = frozenset({"branch", "hoisting", "indexing"}
 class CallPreparation:
     """Code that changes or marks a value before each call; ``NAME`` stands for the expression of the value.
 
-    If it assigns a new value, the template is the expression for the new value, for which ``NAME`` stands in
-    ``code_after``. If some calls have ``None`` at the path of the value, or of an object that contains it, this is the
-    optional path. These calls need no change.
+    If the code assigns a new value, ``template`` is the expression for the new value. ``code_after`` runs after the
+    assignment; there, ``NAME`` stands for the new value. ``optional_path`` is the path of the value, or of an object
+    that contains it, if some calls have ``None`` at this path; these calls need no change.
     """
 
     path: Path
@@ -113,7 +113,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different one that changes only calls, and more."""
+        """Return whether this candidate makes all changes of ``other``, which changes only calls, and further ones."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -232,7 +232,7 @@ def _one_tensor_candidate(
     title = f"Make {_join_with_and(expressions)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
     if mark_name:
         title += f", marked as {_ADJECTIVES[mark_name]}"
-    return _candidate_before_calls(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
+    return _candidate_with_preparations(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
 
 
 def _tensor_candidates(
@@ -317,12 +317,12 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
         for path, dims in dims_by_path.items()
     ]
     dimensions = [f"{_dimensions_in_words(dims)} of `{expression(path, owner)}`" for path, dims in dims_by_path.items()]
-    return _candidate_before_calls(
+    return _candidate_with_preparations(
         f"Mark {_join_with_and(dimensions)} as {_ADJECTIVES[mark_name]}", "mark", preparations, (), owner
     )
 
 
-def _candidate_before_calls(
+def _candidate_with_preparations(
     title: str, family: Family, preparations: Sequence[CallPreparation], replaced_numbers: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
     lines = tuple(
@@ -370,7 +370,7 @@ def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) ->
         "tensors" if len(number_names) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
     )
     paths = tuple(path for number in numbers for path in number.paths)
-    return _candidate_before_calls(
+    return _candidate_with_preparations(
         f"Make {_join_with_and(number_names)} {noun}", "tensor", list(preparations), paths, owner
     )
 

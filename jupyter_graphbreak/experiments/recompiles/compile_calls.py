@@ -24,7 +24,7 @@ _MAX_ASSIGNMENTS = 3
 class CompiledDefinition(NamedTuple):
     """The definition of the compiled function, or of the module's class, as far as it is known.
 
-    ``source`` is ``None`` if a library defines it. The first line may be that of a decorator.
+    ``source`` is ``None`` if a library contains the definition. ``line`` is the first line, which may be a decorator's.
     """
 
     name: str
@@ -172,7 +172,7 @@ class _CompileCallSearch:
     def _certainty_of_result(self, name: str) -> _Certainty | None:
         """Return how certain it is that a call to the function or class with this name returns the function.
 
-        The result is ``None`` for a different class, of which the function is no instance.
+        The result is ``None`` if the call creates an instance of a different class.
         """
         definitions = self._definitions(name)
         for source, node in definitions:

@@ -34,7 +34,7 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
-from jupyter_graphbreak.experiments.remedies.trial_runner import NO_SECOND_DERIVATIVE, can_differentiate_twice
+from jupyter_graphbreak.experiments.remedies.second_derivatives import NO_SECOND_DERIVATIVE, can_differentiate_twice
 from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -89,8 +89,9 @@ class EntryFindings:
 class EntrySearch:
     """The search for remedies for one entry's recompiles.
 
-    Of the distinct calls of the run, the first one was copied; ``has_repeated_calls`` tells whether others looked the
-    same. ``compile_text`` returns the code objects of a source, given its text and its file name.
+    ``calls`` are the distinct calls of the run; the arguments of the first one were copied. ``has_repeated_calls``
+    tells whether the run repeated any of them. ``compile_text`` returns the code objects of a source, given its text
+    and its file name.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class EntrySearch:
         if are_recompiles_expected(mentioned_variations, self._recompiles):
             return dataclasses.replace(self.findings_so_far(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, calls)
-        if trials.original.count_frames(trials.calls, is_unseen=False) <= trials.frame_count_of_first_call:
+        if trials.compilations <= trials.frame_count_of_first_call:
             return self.findings_so_far(
                 f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
@@ -168,9 +169,9 @@ class EntrySearch:
     def _try_in_turn(
         self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, deadline: float
     ) -> bool:
-        """Try candidates until one leaves no more compilations than expected, and return whether there is one.
+        """Try candidates until one leaves no more compilations than expected, and return whether one does.
 
-        If its code cannot be written into the sources, continue with the candidates whose code can be.
+        If the code of that candidate cannot be written into the sources, continue with candidates whose code can be.
         """
         pending = deque(candidates)
         tried_keys: set[Any] = set()
@@ -238,16 +239,17 @@ class EntrySearch:
             changed_texts.append(proposal.texts[source])
             program = self._program(source)
             edits = edits_of({source: text}, Change(proposal.texts))
-            unchanged_calls = (RecompileCandidate("", (), Adjustment()), Change())
-            for first, change in [unchanged_calls, *((trial.candidate, made) for trial, made in self._finished_trials)]:
+            no_further_change = (RecompileCandidate("", (), Adjustment()), Change())
+            tried_changes = [(trial.candidate, change) for trial, change in self._finished_trials]
+            for other, change in [no_further_change, *tried_changes]:
                 joined_change = self._extend_change(edits, change)
-                if first.adjustment.lines or joined_change is None or not first.changes_only_calls:
+                if other.adjustment.lines or joined_change is None or not other.changes_only_calls:
                     continue
                 if time.monotonic() + trials.seconds / 2 > deadline:
                     return False
-                title = f"{proposal.title}; {first.title}" if first.title else proposal.title
+                title = f"{proposal.title}; {other.title}" if other.title else proposal.title
                 self._on_status(title)
-                candidate = dataclasses.replace(first, title=title, families=("indexing", *first.families))
+                candidate = dataclasses.replace(other, title=title, families=("indexing", *other.families))
                 trial = trials.run(candidate, make_remedy_context(self._entry, program, Change(proposal.texts)))
                 self._finished_trials.append((trial, joined_change))
                 if trial.verdict == "works":
@@ -322,7 +324,7 @@ class EntrySearch:
         return self._texts.program(list(sources), self._compile_text)
 
     def _extend_change(self, edits: Sequence[Edit], change: Change) -> Change | None:
-        """Return a change with further edits; ``None`` if they overlap with the edits of the change."""
+        """Return a change with further edits; ``None`` if they overlap with or touch the edits of the change."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own_edits = edits_of(originals, change)
         if any(one.source == other.source and _overlap_or_touch(one, other) for one in edits for other in own_edits):
@@ -372,8 +374,8 @@ class EntrySearch:
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
 
-        A line of the user in a guard of the run comes before a line of a library in the error of a trial. The
-        result is ``None`` if there is neither.
+        A user's line in the error comes first, then a user's line in a guard, then a library's line in the error. The
+        result is ``None`` if there is none of them.
         """
         line_in_editor = None
         if line_from_error is not None:
@@ -382,7 +384,7 @@ class EntrySearch:
             )
             if line_in_editor.library_file is None:
                 return line_in_editor
-        # The first graph is for one value anyway, so the latest one shows best which line makes a constant.
+        # The first graph is for one value anyway, so the latest guard shows best which line makes a constant.
         lines = list(self._specializing_lines())
         return next((line for line in reversed(lines) if line.frame == lines[0].frame), line_in_editor)
 
@@ -406,7 +408,7 @@ class EntrySearch:
     ) -> tuple[RecompileCandidate, Change]:
         """Return a candidate and its change.
 
-        If no line is found in the sources to which ``dynamic=True`` can be added, the candidate uses a setting instead.
+        If the sources contain no line to which ``dynamic=True`` can be added, the candidate uses a setting instead.
         """
         texts: dict[str, str] = {}
         if candidate.adjustment.dynamic:

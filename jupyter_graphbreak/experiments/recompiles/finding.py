@@ -154,19 +154,19 @@ def _recompiles_by_entry(
 
     entry_by_frame = {entry.frame_id: entry for entry in reversed(entries) if entry.frame_id is not None}
     by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
-    without_entry: dict[str, list[Recompile]] = {}
+    recompiles_without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:
-        first = recompile.of or recompile.frame
+        first_frame = recompile.of or recompile.frame
         entry = (
-            entry_by_frame.get(first)
-            or entry_by_frame.get(entry_frame(first))
+            entry_by_frame.get(first_frame)
+            or entry_by_frame.get(entry_frame(first_frame))
             or entry_by_frame.get(entry_frame(recompile.frame))
         )
         if entry is not None and not is_about_freed_objects(recompile):
             by_entry.setdefault(id(entry), (entry, []))[1].append(recompile)
         else:
-            without_entry.setdefault(first, []).append(recompile)
-    return list(by_entry.values()), list(without_entry.values())
+            recompiles_without_entry.setdefault(first_frame, []).append(recompile)
+    return list(by_entry.values()), list(recompiles_without_entry.values())
 
 
 class _RecompileRemedyBuilder:

@@ -18,6 +18,7 @@ from jupyter_graphbreak.report.guards import (
     name_of_function_variable,
     names_of_keeping_function,
     plain_guard,
+    steps_left_in_loop,
     tensor_index_advice,
 )
 
@@ -62,8 +63,8 @@ _FUNCTION_STEP = (
     "are few. Otherwise call `{name}` outside of the compiled function."
 )
 _FIRST_STATE_STEP = (
-    "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
-    "a tensor of its later shape, such as zeros, before the first call."
+    "`{name}` {difference} in some calls, such as the first, and those have their own graph. To have one graph, set it "
+    "to a tensor of its later shape, such as zeros, before the first call."
 )
 #: A guard on the dtype, the rank or the device of an argument, or of a tensor computed from it.
 _TENSOR_GUARD = re.compile(r"tensor '[^']+' (?:dtype|rank|device) mismatch")
@@ -167,7 +168,7 @@ def manual_step(
 
 
 def is_general(sentence: str) -> bool:
-    """Return whether the advice about the guard is more specific than a sentence, if nothing was tried."""
+    """Return whether a sentence is so general that the report's advice about the guard is more specific."""
     return sentence == GENERAL_STEP or _GENERAL_SENTENCE.fullmatch(sentence) is not None
 
 
@@ -182,11 +183,14 @@ def manual_steps(
 ) -> list[tuple[str, list[str]]]:
     """Return sentences about the recompiles of one entry, each with the ids of its recompiles.
 
-    Of the lines of the guards in a function, the first one counts.
+    Of several lines in one function, only the first is used.
     """
     ids_by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
-        if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
+        if all(
+            is_about_number_from_break(reason.guard) or steps_left_in_loop(reason.guard) is not None
+            for reason in recompile.reasons
+        ):
             continue  # this recompile does not happen without the break, which has its own remedies
         mentioned_variations = variations.select_mentioned_in(reason.guard for reason in recompile.reasons)
         recompiles_of_function = [other for other in recompiles if other.of == recompile.of]
@@ -428,8 +432,8 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
     if variation.kind == "kind" and kinds.isdisjoint({int, float}):
         return ""
     words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
-    differs = words.get(variation.kind)
-    return _FIRST_STATE_STEP.format(name=variation, differs=differs) if differs is not None else ""
+    difference = words.get(variation.kind)
+    return _FIRST_STATE_STEP.format(name=variation, difference=difference) if difference is not None else ""
 
 
 def _sentence_about_length(variation: OtherVariation) -> str:
@@ -463,7 +467,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether recompiles are expected because flags and the like, functions or the grad mode select programs."""
+    """Return whether recompiles are expected because flags, similar values, functions or the grad mode select code."""
     if (
         any(recompile.limit_hit for recompile in recompiles)
         or mentioned_variations.sizes

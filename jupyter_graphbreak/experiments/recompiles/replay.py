@@ -37,27 +37,26 @@ DEFAULT_OWNER = "model"
 
 @dataclass(frozen=True)
 class RepeatedCall:
-    """A call to repeat, which the run may not have made: then it is unseen.
+    """A call to repeat. It is unseen if the run did not make it.
 
     ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
     contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
-    Modes of ``None`` are the entry's.
     """
 
     arguments: Mapping[Path, Any] | None
-    state: Mapping[Path, Any] = field(default_factory=dict)
-    description: str = ""
+    state: Mapping[Path, Any]
+    description: str
+    keyword_names: frozenset[str]
+    modes: CallModes
     is_unseen: bool = False
-    keyword_names: frozenset[str] = frozenset()
-    modes: CallModes | None = None
 
 
 @dataclass(frozen=True)
 class Adjustment:
     """A change to make when calls are repeated.
 
-    ``lines`` run before each call, with the names of parameters, globals and the called module, and replace the numbers
-    at some paths with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
+    ``lines`` run before each call; they can use parameters, globals and the called module by name, and they replace the
+    numbers at the paths ``replaced_numbers`` with tensors. If ``dynamic`` is ``None``, the entry's value is kept.
     """
 
     lines: tuple[str, ...] = ()
@@ -133,7 +132,7 @@ def _make_program(
         roots = state_roots(subject.call, arguments)
         for path, value in call.state.items():
             _assign(roots, path, value)
-        with call.modes.apply() if call.modes is not None else contextlib.nullcontext():
+        with call.modes.apply():
             if lines:
                 arguments = run_lines(code, subject.call, arguments, roots, owner)
             return compiled(*arguments.args, **arguments.kwargs)

@@ -15,8 +15,8 @@ import torch
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
 from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import HeadKind
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
-    #: Returns the rounding errors in what calls leave behind, by the ids of the expected tensors.
+    #: Returns the rounding errors in the results of calls, by the ids of the expected tensors.
     _MeasureRounding = Callable[[], Mapping[int, RoundingErrors]]
 
 #: PyTorch's error if the code turns a marked size into a constant.
@@ -106,7 +106,7 @@ class SpecializingLine(NamedTuple):
 class CandidateTrial:
     """The result of the trial of a candidate.
 
-    If it prevents recompiles, only the first call compiles anything, both of the run's calls and of unseen calls.
+    If it prevents recompiles, only the first of all calls compiles anything, including the unseen calls.
     """
 
     candidate: RecompileCandidate
@@ -137,7 +137,7 @@ class CandidateTrial:
 
 @dataclass(frozen=True)
 class _FurtherCalls:
-    """Calls that the run never made, and their results with the unchanged entry, both uncompiled and compiled.
+    """Further calls, and their results with the unchanged entry, both uncompiled and compiled.
 
     ``measure_rounding`` returns the rounding errors in the uncompiled results.
     """
@@ -151,8 +151,8 @@ class _FurtherCalls:
 class CallTrials:
     """Repeats the calls to an entry with candidates, and compares the results with those of the unchanged entry.
 
-    Of the distinct calls of the run, the first one was copied. A TrialStoppedError is raised if the entry has an effect
-    outside its copies, and other exceptions if the calls cannot be repeated.
+    ``run_calls`` are the distinct calls of the run; the arguments of the first one were copied. A TrialStoppedError is
+    raised if the entry has an effect outside its copies, and other exceptions if the calls cannot be repeated.
     """
 
     def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
@@ -209,14 +209,14 @@ class CallTrials:
 
     @functools.cached_property
     def _edge_number_calls(self) -> _FurtherCalls:
-        """Calls with zero and negative numbers, which matter if the code changes: the first call may have them."""
+        """Calls with zero and negative numbers, with which a changed function may behave differently."""
         return self._run_further_calls(
             calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths)
         )
 
     @functools.cached_property
     def _different_kind_calls(self) -> _FurtherCalls:
-        """Calls with tensors of different dtypes, because a tensor in place of a number may be promoted differently."""
+        """Calls with tensors of different dtypes, because type promotion treats numbers and tensors differently."""
         return self._run_further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
 
     def _find_varying_paths(self) -> frozenset[str]:
@@ -394,17 +394,17 @@ class CallTrials:
         first, original = replay_result.counts[0], self.original.counts[0]
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, given_up_before = (
+        abandoning_calls, original_abandoning_calls = (
             _calls_with_abandoned_functions(calls.counts) for calls in (replay_result, self.original)
         )
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
-        has_fewer = first.frames < original.frames or first.graphs < original.graphs
-        has_none = original.graphs > 0 and not first.graphs
+        compiles_less = first.frames < original.frames or first.graphs < original.graphs
+        compiles_nothing = original.graphs > 0 and not first.graphs
         if (
-            len(given_up) > len(given_up_before)
-            or min(given_up, default=call_count) < min(given_up_before, default=call_count)
-            or has_none
-            or (has_fewer and not may_have_fewer_frames)
+            len(abandoning_calls) > len(original_abandoning_calls)
+            or min(abandoning_calls, default=call_count) < min(original_abandoning_calls, default=call_count)
+            or compiles_nothing
+            or (compiles_less and not may_have_fewer_frames)
         ):
             return "then Dynamo compiles less"
         return None
@@ -444,8 +444,8 @@ class CallTrials:
 def avoids_enough_compilations(avoidable: int, avoided: int, unseen_before: int, unseen_after: int) -> bool:
     """Return whether a change that leaves some recompiles is worth making.
 
-    It avoids some of the compilations after the first call of the run. Others are counted in calls with sizes and
-    values that the run never used.
+    ``avoidable`` and ``avoided`` count compilations after the first call of the run; ``unseen_before`` and
+    ``unseen_after`` count the compilations in calls that the run never made, without and with the change.
     """
     return avoided >= max(1, _MIN_AVOIDED_SHARE * avoidable) or (avoided == 0 and unseen_after == 0 < unseen_before)
 

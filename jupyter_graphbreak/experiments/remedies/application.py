@@ -40,9 +40,9 @@ class ThreadRunsChangeError(CannotApplyError):
     """A change cannot be applied now because one of the user's other threads would run the changed code."""
 
 
-#: The names that code compiles.
+#: A name that code passes to ``compile``.
 _COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
-#: The names that code assigns at the top level.
+#: A name that code assigns at the top level.
 _ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 
 
@@ -65,8 +65,8 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 def find_compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
     """Return the cells that mention ``compile`` or assign names that are compiled, by their file names.
 
-    Of several cells with the same first line, as after repeated runs of one cell, only the last is included. Cells that
-    are already known are left out.
+    Of several cells with the same first line, as after repeated runs of one cell, only the last is included. Cells in
+    ``known_files`` are left out.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
     compiled_names = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
@@ -88,9 +88,10 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions that are defined in the given files, and copies created after the first call.
+        """Return the functions, ``copies`` included, that are defined in the given files.
 
-        The first call searches all objects of the process, which takes a tenth of a second or more.
+        The first call searches all objects of the process, which takes a tenth of a second or more. The copies are
+        those that were created since.
         """
         if not filenames:
             return []
@@ -151,9 +152,10 @@ def _frozen_objects() -> list[Any]:
 
 @dataclass(frozen=True)
 class Program:
-    """The sources of a run: the file name in its code objects and the whole text in its editor, by the source's id.
+    """The sources of a run.
 
-    ``compile_text`` compiles a text under a file name, and returns the code objects that run it.
+    ``files`` contains the file name of the code objects, and ``texts`` the whole text in the editor, both by the
+    source's id. ``compile_text`` compiles a text under a file name, and returns the code objects that run it.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -310,12 +312,12 @@ def replace_functions(
 _Counterparts = dict[tuple[str, int], list[tuple["CodeType", "CodeType"]]]
 
 
-def _counterparts(old: list[CodeType], new: list[CodeType]) -> _Counterparts:
+def _counterparts(old_code_objects: list[CodeType], new_code_objects: list[CodeType]) -> _Counterparts:
     by_name: dict[str, list[CodeType]] = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_code_objects, new)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, new_code_objects)):
         by_name[code.co_qualname].append(code)
     counterparts: _Counterparts = defaultdict(list)
-    for code in itertools.chain.from_iterable(map(walk_code_objects, old)):
+    for code in itertools.chain.from_iterable(map(walk_code_objects, old_code_objects)):
         if by_name[code.co_qualname]:
             counterparts[code.co_qualname, code.co_firstlineno].append((code, by_name[code.co_qualname].pop(0)))
     return counterparts
@@ -330,18 +332,18 @@ def _counterpart(counterparts: _Counterparts, code: CodeType) -> CodeType | None
 
 
 @hide_python_warnings()
-def _new_definitions(old: str, new: str, filename: str) -> list[NewDefinition]:
+def _new_definitions(old_text: str, new_text: str, filename: str) -> list[NewDefinition]:
     """Return the top-level imports that the new text adds, and the functions that it adds or decorates differently."""
-    decorators_before = {name: _decorators(node) for name, node in _top_definitions(old).items()}
+    decorators_before = {name: _decorators(node) for name, node in _top_definitions(old_text).items()}
     return [
         NewDefinition(name, compile(ast.Module([node], []), filename, "exec", dont_inherit=True))
-        for name, node in _top_definitions(new).items()
+        for name, node in _top_definitions(new_text).items()
         if decorators_before.get(name) != _decorators(node)
     ]
 
 
 def _top_definitions(text: str) -> dict[str, ast.FunctionDef | ast.Import]:
-    """Return the packages imported and the functions defined at the top level, by name."""
+    """Return the imports and the function definitions at the top level, by the names that they bind."""
     tree = parse_python(text) or ast.Module([], [])
     imports = {
         alias.asname or alias.name: node

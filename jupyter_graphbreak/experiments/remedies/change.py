@@ -38,7 +38,7 @@ class Change:
 
     @property
     def inner_targets(self) -> frozenset[tuple[str, str]]:
-        """The path of each module to compile, and its method; empty if calls to the module itself are compiled."""
+        """The path of each module to compile, with its method, which is empty if the module is compiled."""
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:
@@ -73,24 +73,26 @@ def edits_of(original_texts: Mapping[str, str], change: Change) -> list[Edit]:
     """Return a change as edits of whole lines of the original."""
     edits = []
     for source, text in change.texts.items():
-        old, new = original_texts[source].split("\n"), text.split("\n")
-        for first, last, new_first, new_last in _hunks(old, new):
-            edits.append(Edit(source, first + 1, last, "\n".join(old[first:last]), "\n".join(new[new_first:new_last])))
+        old_lines, new_lines = original_texts[source].split("\n"), text.split("\n")
+        for first, last, new_first, new_last in _hunks(old_lines, new_lines):
+            old, new = "\n".join(old_lines[first:last]), "\n".join(new_lines[new_first:new_last])
+            edits.append(Edit(source, first + 1, last, old, new))
     return edits
 
 
-def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
+def _hunks(old_lines: list[str], new_lines: list[str]) -> list[tuple[int, int, int, int]]:
     """Return the ranges of lines that differ.
 
     A new range with one empty line would look like a deletion, so it includes an unchanged line, if there is one.
     """
     hunks: list[tuple[int, int, int, int]] = []
-    for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
+    for tag, first, last, new_first, new_last in matcher.get_opcodes():
         if tag == "equal":
             continue
         hunk = first, last, new_first, new_last
-        if new[new_first:new_last] == [""]:  # include the unchanged line after or before the range
-            if last < len(old):
+        if new_lines[new_first:new_last] == [""]:  # include the unchanged line after or before the range
+            if last < len(old_lines):
                 hunk = first, last + 1, new_first, new_last + 1
             elif first:
                 hunk = first - 1, last, new_first - 1, new_last

@@ -70,8 +70,8 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again. The errors are the same as those of
-    :func:`make_remedy_context`.
+    While the context is open, Dynamo compiles the function again. The errors are those of
+    :class:`~jupyter_graphbreak.experiments.remedies.application.Application`.
     """
     with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
         # The code shows which state to copy, and a changed function may use some of it only through a new function.

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
 from jupyter_graphbreak.experiments.remedies.own_edits import Patch
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
-from jupyter_graphbreak.experiments.remedies.search import OWN_EDIT_S, VERDICT_RANK, Search
+from jupyter_graphbreak.experiments.remedies.search import OWN_EDIT_S, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.remedies.candidates import Candidate
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
-    from jupyter_graphbreak.experiments.remedies.search import Candidate, OnStatus
+    from jupyter_graphbreak.experiments.remedies.search import OnStatus
     from jupyter_graphbreak.experiments.trial.entry import RecordedEntries, RemedyContext
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Break
@@ -215,9 +216,9 @@ class _Progress:
 
     def unreached_break_ids(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        known_ids = (self.break_ids_by_function, self._fixed_in_function)
-        known = {ident for ids in known_ids for ident in itertools.chain.from_iterable(ids.values())}
-        return {break_.id for break_ in self.report.breaks} - known - self._fixed_break_ids
+        ids_by_function = (self.break_ids_by_function, self._fixed_in_function)
+        known_break_ids = {ident for ids in ids_by_function for ident in itertools.chain.from_iterable(ids.values())}
+        return {break_.id for break_ in self.report.breaks} - known_break_ids - self._fixed_break_ids
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note the breaks that the run of an entry has reached. Return the ids, in this run, of the breaks to remove.
@@ -273,7 +274,7 @@ def _runner_or_reason(
 def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[Entry]:
     """Yield the entry with the arguments of each of its next few calls in the same modes, if they can be rebuilt."""
     calls = recorded_entries.calls_to(entry)
-    for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
+    for call in [call for call in calls[1:] if call.modes == entry.modes][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
                 arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
@@ -320,9 +321,9 @@ def _sort_by_breaks(report: Report, entries: Sequence[Entry], first_break_ids: C
 
 def _why_not_tried(edit: EditedCells | Patch, recorded_entries: RecordedEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
-    effect = next((effect for effect in recorded_entries.effects if not recorded_entries.entries), None)
-    if effect is not None:
-        side_effect = f"running the function again would have a side effect (it {effect.description})"
+    if recorded_entries.effects and not recorded_entries.entries:
+        description = recorded_entries.effects[0].description
+        side_effect = f"running the function again would have a side effect (it {description})"
         return f"{edit.title} was not tried: {side_effect}."
     return _no_effect_message(edit)
 
@@ -362,4 +363,4 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
     """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
-    return len(candidate.breaks), VERDICT_RANK[candidate.result.verdict]
+    return len(candidate.breaks), candidate.rank

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZER_FILE, OperationListener
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALL_CODE, OPTIMIZER_FILE, OperationListener
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
@@ -61,7 +61,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class PartWithOneBreak:
-    """The largest part of an entry with only a single break, and its share of the entry's operations.
+    """The largest part of an entry that contains only a single break, and its share of the entry's operations.
 
     The name is the module's path, with a method if only the method can be compiled, or the function's name.
     """
@@ -75,8 +75,9 @@ class PartWithOneBreak:
 class InnerCalls:
     """The functions and modules to compile instead of an entry, largest first, and the breaks inside them.
 
-    There are none if no part without breaks is worth compiling; one may be if one break were removed. ``share`` is that
-    of the entry's operations. If the calls have all layers, they run all those with parameters that the entry runs.
+    There are none if no part without breaks is worth compiling; ``part_with_one_break`` may be, once its break is
+    removed. ``share`` is their share of the entry's operations. ``has_all_layers`` tells whether they run all layers
+    with parameters that the entry runs.
     """
 
     calls: tuple[InnerCall, ...]
@@ -94,8 +95,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Some breaks must stay outside the compiled parts, such as the backward pass. If there are any and the parts without
-    breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are any and the parts
+    without breaks are small, the result may be larger parts that contain other breaks, but none of these.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -322,9 +323,9 @@ def _covers_list(paths: Collection[str], all_paths: Collection[str]) -> bool:
 class CallNode:
     """The calls from one caller to one function, or to one module's method; the code of the root is ``None``.
 
-    There is a module if the function is its ``forward`` or, for a class that is not PyTorch's, any public method.
-    ``method`` is its name, or empty if ``Module.compile`` affects the call: it goes through ``Module.__call__``, and
-    the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
+    ``module`` is set if the function is a module's ``forward`` or, unless the class is PyTorch's, any public method.
+    ``method`` is the function's name. It is empty if ``Module.compile`` affects the call: the call goes through
+    ``Module.__call__``, and the class is not one of PyTorch's, whose frames Dynamo skips (torch 2.13).
     """
 
     code: CodeType | None = None
@@ -374,9 +375,9 @@ def record_calls(
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
     Calls to functions of PyTorch or the standard library belong to their callers; calls to modules are recorded
-    separately. With ``ignores_updates``, only operations count whose result requires a gradient or that a module's
-    ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of averages
-    and metrics.
+    separately. With ``ignores_updates``, only those operations count whose result requires a gradient or that a
+    module's ``forward`` performs. In a training step, all others are outside of the forward pass, such as updates of
+    averages and metrics.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
@@ -421,7 +422,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_framework_by_code: dict[Code
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not is_framework_by_code[code]
+        is_called_as_module = outer is not None and outer.f_code in MODULE_CALL_CODE and not is_framework_by_code[code]
         caller.children[key] = CallNode(code, module, "" if is_called_as_module else code.co_name)
     return caller.children[key]
 
@@ -453,8 +454,8 @@ def _has_parameters(module: torch.nn.Module, *, recurse: bool) -> bool:
 def is_framework_file(filename: str) -> bool:
     """Return whether a file belongs to PyTorch, Python or this package. Any other library may contain the model."""
     path = package_paths().module_path(filename)
-    top = (path or "").partition("/")[0].removesuffix(".py")
-    return path is not None and (top in {"torch", _OWN_PACKAGE} or is_standard_library(path))
+    top_package = (path or "").partition("/")[0].removesuffix(".py")
+    return path is not None and (top_package in {"torch", _OWN_PACKAGE} or is_standard_library(path))
 
 
 def describe_entry(entry: Entry) -> CompiledEntry:

@@ -81,7 +81,7 @@ def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
         delattr(builtins, RECORDER_NAME)
 
 
-#: The maximum number of inputs of a trial, without those that a condition requires.
+#: The maximum number of inputs of a trial, not counting those that a condition requires.
 _MAX_INPUTS = 6
 #: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
@@ -95,8 +95,9 @@ _SHARE_OF_INPUTS = 0.06
 _WALL_CLOCK_FACTOR = 4.0
 #: The backends that run a graph as it was captured.
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
-#: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
+#: The message of PyTorch's error for a test of several elements.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
+#: Parts of the messages of PyTorch's errors for in-place operations that cannot store their results.
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled.
 _MAX_EDGE_CASES = 6
@@ -106,7 +107,7 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_DIFFERENT_KINDS = 8
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
-#: The maximum number of arguments that are empty while the others are not, one at a time.
+#: The maximum number of edge inputs in which one argument is empty and the others are not.
 _MAX_EMPTY_TENSORS = 2
 #: The maximum number of edge inputs that the original refuses but for which programs are compiled anyway.
 _MAX_REFUSED_INPUTS = 2
@@ -138,10 +139,10 @@ class UncompiledOriginal:
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
-            derived = self._reference.cases(time_budget=self._time_budget())
+            candidate_cases = self._reference.cases(time_budget=self._time_budget())
             if has_compiler:
                 self._reference.shrink()
-            derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
+            derived_cases = [case for case in candidate_cases if _stays_finite(case.input, entry.arguments)]
             if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 derived_cases = [
                     case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
@@ -178,12 +179,12 @@ class UncompiledOriginal:
         accepted_cases: dict[str, ReferenceCase] = {}
         refused_cases: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
-            kind, raised = _kind_of_edge_case(case), case.expected_result.error
-            if case.input.has_flag is not (choice == "truth values"):
+            kind, error = _kind_of_edge_case(case), case.expected_result.error
+            if case.input.preceding_call_count or case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.different_kind) is not (choice in {"truth values", "different kinds"}):
                 continue
-            if raised is None:
+            if error is None:
                 accepted_cases.setdefault(case.input.different_kind or kind, case)
             elif not kind.startswith("size") and not case.input.different_kind:
                 refused_cases.setdefault(kind, case)
@@ -264,7 +265,6 @@ class UncompiledOriginal:
         """Return inputs that give the conditions all required results, and whether all these results occurred.
 
         The second value is ``None`` if all required results occurred and no condition requires both results.
-
         Inputs with empty tensors are used only for conditions on sizes: their results have no values to compare.
         """
         if not watched_conditions:
@@ -296,10 +296,10 @@ class UncompiledOriginal:
             for index, condition in enumerate(conditions)
             for result in condition.required_results or (None,)
         }
-        for source in (self.cases, self.edge_cases):
+        for uses_edge_cases in (False, True):
             if not missing_results:
                 break
-            cases = source() if callable(source) else source
+            cases = self.edge_cases() if uses_edge_cases else self.cases
             needed_numbers: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
                 if not any(missing_group == group for missing_group, _, _ in missing_results):
@@ -320,8 +320,8 @@ class UncompiledOriginal:
                         }
                         needed_numbers |= {number} if new_results & missing_results else set()
                         missing_results -= new_results
-            additional = (cases[number] for number in sorted(needed_numbers))
-            chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
+            additional_cases = (cases[number] for number in sorted(needed_numbers))
+            chosen_inputs += [case for case in additional_cases if not any(case is other for other in chosen_inputs)]
         if missing_results:
             return chosen_inputs, False
         return chosen_inputs, True if any(
@@ -332,7 +332,7 @@ class UncompiledOriginal:
     def _open_recorder(
         self, program: Program, change: Change, conditions: list[Condition]
     ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
-        """Yield a function that runs a case of the uncompiled changed program, and returns the results of conditions.
+        """Yield a function that runs the uncompiled changed program on a case, and returns the results of conditions.
 
         Each result comes with the position of its condition in ``conditions``.
         """
@@ -352,7 +352,7 @@ class UncompiledOriginal:
                 results.clear()
                 with contextlib.suppress(LineLimitError), limit_lines():
                     self.run(subject.call, subject, case, runs_backward=runs_backward)
-                return {(number, result) for number, recorded in results.items() for result in recorded}
+                return {(number, result) for number, results_of_test in results.items() for result in results_of_test}
 
             def results_for(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
@@ -397,7 +397,7 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         for case in cases
         if not case.input.different_kind and case.expected_result.error is not None
     }
-    refused_cases = {
+    refused_kinds = {
         case.input.different_kind
         for case in cases
         if case.input.different_kind
@@ -406,12 +406,12 @@ def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
         and not case.input.has_ordinary_values
         and not _error_depends_on_values(case.input, case.expected_result.error)
     }
-    return [case for case in cases if case.input.different_kind not in refused_cases or _checks_size_itself(case)]
+    return [case for case in cases if case.input.different_kind not in refused_kinds or _checks_size_itself(case)]
 
 
 def _checks_size_itself(case: ReferenceCase) -> bool:
-    raised = case.expected_result.error
-    return case.input.has_different_size and raised is not None and not is_raised_by_operation(raised)
+    error = case.expected_result.error
+    return case.input.has_different_size and error is not None and not is_raised_by_operation(error)
 
 
 def _error_depends_on_values(input_: Input, error: Exception) -> bool:

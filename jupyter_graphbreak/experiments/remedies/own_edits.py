@@ -36,7 +36,7 @@ _DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
 
 @dataclass(frozen=True)
 class EditedCells:
-    """Cells that the user edited, each with its whole old and new text in the editor, with the magic's line."""
+    """Cells that the user edited, each with its whole old and new text, as the editor shows it, magics included."""
 
     texts: tuple[tuple[str, str], ...]
 

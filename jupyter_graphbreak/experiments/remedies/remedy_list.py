@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK
 from jupyter_graphbreak.experiments.remedies.change import decision_remedy, do_settings_conflict, remedy_of_change
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
 from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
-from jupyter_graphbreak.experiments.remedies.search import VERDICT_RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import (
@@ -36,7 +36,8 @@ from jupyter_graphbreak.report.schema import Diagnostic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
+    from jupyter_graphbreak.experiments.remedies.candidates import Candidate
+    from jupyter_graphbreak.experiments.remedies.search import Search
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[str] = ()) -> str:
-    """Return the sentence that tells the user what to decide about a break, without the candidates that failed."""
+    """Return the sentence that tells the user what to decide about a break; it suggests no change that failed."""
     if break_.owner != "own":
         steps = {OPTIMIZER_ADVICE: OPTIMIZER_MANUAL_STEP, LIBRARY_OPTIMIZER_ADVICE: LIBRARY_OPTIMIZER_MANUAL_STEP}
         optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
@@ -71,9 +72,11 @@ def manual_step_of_break(report: Report, break_: Break, failed_titles: Sequence[
 def _user_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the user's compiled code that leads to a break in a library, if there is one."""
     user_source_ids = {source.id for source in report.sources if source.kind != "library"}
-    compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
+    compiled_functions = {
+        (frame.location.source, frame.function) for frame in report.frames if frame.location is not None
+    }
     last = next((location for location in reversed(break_.stack) if location.source in user_source_ids), None)
-    return last if last is not None and last.code and (last.source, last.function) in compiled else None
+    return last if last is not None and last.code and (last.source, last.function) in compiled_functions else None
 
 
 def _code_of_call(call: Location) -> str:
@@ -123,8 +126,8 @@ def with_remedies(
     Parameters
     ----------
     break_ids_by_function : mapping
-        The ids of the breaks that each compiled function reaches, if there are several. To compile only parts of one
-        function does not remove a break that another function reaches as well.
+        The ids of the breaks that each compiled function reaches, if there are several. Compiling only parts of one
+        function does not remove a break that another function also reaches.
     """
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
@@ -187,7 +190,7 @@ class _BreakRemedyBuilder:
         report: Report,
         source_ids: dict[str, str],
         search: Search,
-        break_ids_of_others: frozenset[str] = frozenset(),
+        break_ids_of_others: frozenset[str],
     ) -> None:
         self._search = search
         self._break_ids_of_others = break_ids_of_others
@@ -314,7 +317,7 @@ def _merge_over_calls(remedies: list[Remedy], entry_by_remedy_id: Mapping[str, E
 
 
 def _merge_over_entries(remedies: list[Remedy]) -> tuple[list[Remedy], dict[str, str]]:
-    """Merge equal changes that work for different entries. Also return the new ids of the merged changes."""
+    """Merge equal changes that work for different entries. Return the remedies, and the new ids of those merged."""
     remedies_by_change: dict[object, Remedy] = {}
     merged_ids: dict[str, str] = {}
     for remedy in remedies:
@@ -367,7 +370,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines or set different values, or one makes the other useless."""
+    """Return whether two remedies change the same lines or the same setting, or one makes the other useless."""
     if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
-_DERIVATIVE_TOLERANCE = 1e-3
 #: Parts of the messages of tensors that cannot become a truth value or a number.
 _ERRORS_OF_CONVERSION = ("Boolean value of Tensor", "cannot be converted to Scalar")
 #: The file name of a source and the number of a line.
@@ -54,9 +53,9 @@ class RunBreaks(NamedTuple):
 class BreakComparison:
     """The breaks of a program, compared with those of the changed program.
 
-    The ids are those of breaks whose lines no longer break on any input, or, with the new break, whose lines now break
-    only for a different cause. The new breaks are on lines where the original program does not break, in the order in
-    which they occurred.
+    The lines of removed breaks no longer break on any input. If the lines of a break now break only for a different
+    cause, ``breaks_with_different_cause`` contains one of the breaks that are there now, by the old break's id.
+    ``new_breaks`` are on lines where the original program does not break, in the order in which they occurred.
     """
 
     removed_break_ids: frozenset[str]
@@ -180,9 +179,9 @@ def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:
     return frozenset((name, line) for line in range(location.line, max(location.end_line, location.line) + 1))
 
 
-def _line_map(old: str, new: str) -> dict[int, set[int]]:
+def _line_map(old_text: str, new_text: str) -> dict[int, set[int]]:
     """Map each line of a text to its lines in the changed text, or to the lines that replaced it."""
-    old_lines, new_lines = old.split("\n"), new.split("\n")
+    old_lines, new_lines = old_text.split("\n"), new_text.split("\n")
     line_map: dict[int, set[int]] = defaultdict(set)
     added_by_text: dict[str, set[int]] = defaultdict(set)
     lost_lines: list[int] = []
@@ -203,9 +202,9 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
     return line_map
 
 
-def _replaced_blocks(old: str, new: str) -> dict[int, int]:
+def _replaced_blocks(old_text: str, new_text: str) -> dict[int, int]:
     """Map each line that a change replaces to the index of the first line in its block of replaced lines."""
-    matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
+    matcher = difflib.SequenceMatcher(None, old_text.split("\n"), new_text.split("\n"), autojunk=False)
     return {
         number + 1: first
         for tag, first, last, *_ in matcher.get_opcodes()
@@ -245,15 +244,25 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def functions_over_recompile_limit(report: Report) -> set[str]:
+def verdict_of_lost_compilation(original_report: Report, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
+    """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
+    if original_report.summary.ops and not changed_report.summary.ops:
+        return "fails", "then nothing is compiled"
+    given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(original_report)
+    if given_up:
+        return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+    return None
+
+
+def _functions_over_recompile_limit(report: Report) -> set[str]:
     """Return the functions that run eagerly, with everything they call, because they were compiled too often."""
     return {skipped.function for skipped in report.skipped if skipped.kind in {"recompile limit", "shared wrapper"}}
 
 
 def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[str, tuple[str, str]]) -> str:
-    """Describe a break of a changed program, with the file of its line, or with its cell if there are several.
+    """Describe a break of a changed program, with the name of its source unless that is the only cell.
 
-    The line is that of the old text, if the change left it unchanged; see :func:`compare_breaks`.
+    The line is that of the old text, if the change left it unchanged. The texts are those of :func:`compare_breaks`.
     """
     location = graph_break.location
     if location is None:
@@ -271,18 +280,18 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks], texts: Mapping[
     return f"on line {line}{file}, {code}: {title[:1].lower() + title[1:] if is_word else title}"
 
 
-def _original_line(old: str, new: str, line: int) -> str:
+def _original_line(old_text: str, new_text: str, line: int) -> str:
     """Return the old number of a line of the changed text, or else its new number and "of the changed code"."""
-    old_lines, code = old.split("\n"), new.split("\n")[line - 1].strip()
-    numbers = [number for number, new_numbers in _line_map(old, new).items() if line in new_numbers]
+    old_lines, code = old_text.split("\n"), new_text.split("\n")[line - 1].strip()
+    numbers = [number for number, new_numbers in _line_map(old_text, new_text).items() if line in new_numbers]
     unchanged_numbers = [number for number in numbers if old_lines[number - 1].strip() == code]
     return str(unchanged_numbers[0]) if len(unchanged_numbers) == 1 else f"{line} of the changed code"
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
     """Return whether both programs raise for an input, with different errors, the original in a PyTorch operation."""
-    raised = case.expected_result.error
-    return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
+    error = case.expected_result.error
+    return difference.kind == "different error" and error is not None and is_raised_by_operation(error)
 
 
 def _is_refused_by_operation(case: ReferenceCase) -> bool:
@@ -290,9 +299,9 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
     A program may rely on the error of a test of several elements, for which ``torch.where`` returns a result.
     """
-    raised = case.expected_result.error
-    is_by_operation = raised is not None and not case.input.different_kind and is_raised_by_operation(raised)
-    return is_by_operation and not any(text in str(raised) for text in _ERRORS_OF_CONVERSION)
+    error = case.expected_result.error
+    is_by_operation = error is not None and not case.input.different_kind and is_raised_by_operation(error)
+    return is_by_operation and not any(text in str(error) for text in _ERRORS_OF_CONVERSION)
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
@@ -303,24 +312,6 @@ def is_refused_or_nan(case: ReferenceCase) -> bool:
 def has_finite_results(case: ReferenceCase) -> bool:
     """Return whether the original returns finite numbers with finite gradients."""
     return _is_finite((case.expected_result.value, case.expected_result.gradients))
-
-
-def has_different_derivatives(expected: Result, result: Result) -> bool:
-    """Return whether two results have different gradients, apart from rounding; no gradient equals one of zeros."""
-    if expected.error is not None or expected.backward_error is not None:
-        return False
-    expected_gradients, gradients = expected.gradients or {}, result.gradients or {}
-    pairs = ((expected_gradients.get(path), gradients.get(path)) for path in {*expected_gradients, *gradients})
-    return result.backward_error is not None or not all(_are_close(*pair) for pair in pairs)
-
-
-def _are_close(first: torch.Tensor | None, second: torch.Tensor | None) -> bool:
-    if first is None or second is None:
-        tensor = first if first is not None else second
-        return tensor is None or not bool(tensor.any())
-    return first.shape == second.shape and torch.allclose(
-        first, second.to(first.dtype), rtol=_DERIVATIVE_TOLERANCE, atol=_DERIVATIVE_TOLERANCE, equal_nan=True
-    )
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
@@ -362,8 +353,8 @@ def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
 class EdgeFindings:
     """The differences of a changed program on edge inputs.
 
-    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is only the first one on
-    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves those out.
+    ``disqualifying_difference`` means that the change does not work. ``noted_difference`` is the first difference on
+    tensors of a different kind, or on inputs that the original refuses; ``differences`` leaves such differences out.
     """
 
     differences: list[Difference]

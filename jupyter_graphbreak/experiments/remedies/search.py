@@ -13,6 +13,7 @@ from jupyter_graphbreak.experiments.families.switches import SWITCHES_FAMILY
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
+from jupyter_graphbreak.experiments.remedies.candidates import VERDICT_RANK, Candidate, without_needless_candidates
 from jupyter_graphbreak.experiments.remedies.change import Change, merge_changes
 from jupyter_graphbreak.experiments.remedies.inner_calls import describe_entry
 from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
@@ -25,7 +26,7 @@ from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.inner_calls import PartWithOneBreak
@@ -65,28 +66,9 @@ OWN_EDIT_S = 60.0
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
-#: The working verdicts, best first.
-VERDICT_RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
 
 #: Receives status messages.
 OnStatus = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A change that should remove some breaks, and the result of its trial."""
-
-    families: tuple[str, ...]
-    titles: tuple[str, ...]
-    kind: RemedyKind
-    breaks: tuple[str, ...]
-    watched_conditions: tuple[WatchedCondition, ...]
-    result: TrialResult
-
-    @property
-    def works(self) -> bool:
-        """Whether the candidate can be applied as a remedy."""
-        return self.result.verdict in WORKING
 
 
 @dataclass
@@ -142,18 +124,15 @@ class Search:
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
         # A result that differs, or also needs an edit, is used only for breaks without a better candidate.
-        if settings_candidate is not None and _is_sufficient(settings_candidate):
+        if settings_candidate is not None and settings_candidate.is_sufficient:
             best_candidates = settings_by_break | best_candidates
         if not has_tried_part and len(self._unfixed_breaks()) >= _MANY_UNFIXED_BREAKS:
             has_tried_part = True
             now_s = time.monotonic()
             self._try_compiling_part_until(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
-        if settings_candidate is not None and not _is_sufficient(settings_candidate):
-            rank = VERDICT_RANK[settings_candidate.result.verdict]
-            improved_breaks = {
-                ident for ident, best in best_candidates.items() if VERDICT_RANK[best.result.verdict] <= rank
-            }
+        if settings_candidate is not None and not settings_candidate.is_sufficient:
+            improved_breaks = {ident for ident, best in best_candidates.items() if best.rank <= settings_candidate.rank}
             if improved_breaks >= settings_by_break.keys():
                 self.candidates = [candidate for candidate in self.candidates if candidate is not settings_candidate]
         best_candidates = settings_by_break | best_candidates
@@ -162,7 +141,7 @@ class Search:
         self._try_combination([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not has_tried_part:
             self._try_compiling_part_until(self.deadline)
-        self.candidates = _without_needless_candidates(self.candidates)
+        self.candidates = without_needless_candidates(self.candidates)
         return self.candidates
 
     def _part_candidates_of_training_step(self) -> dict[str, Candidate]:
@@ -182,13 +161,12 @@ class Search:
         """
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
-        waiting_break_ids = [
-            ident
-            for ident in report.order or breaks
-            if self.break_ids_to_remove is None or ident in self.break_ids_to_remove
-        ]
+        waiting_break_ids = [ident for ident in report.order or breaks if self._must_remove(ident)]
         waiting_break_ids.sort(key=lambda ident: ident not in self.first_break_ids)
-        for late_break_ids in (self.unreached_break_ids, list[str]()):  # no break of the second round is unreached
+        for late_break_ids in (
+            self.unreached_break_ids,
+            list[str](),
+        ):  # in the second round, breaks do not count as unreached
             pending_break_ids, waiting_break_ids = waiting_break_ids, []
             for index, ident in enumerate(pending_break_ids):
                 if ident in best_candidates:
@@ -211,15 +189,14 @@ class Search:
 
     def try_function(self, function: Callable[..., Any]) -> None:
         """Run the trial of the user's replacement for the entry's function."""
-        report = self.runner.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
         change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.call, function)
-        goals = frozenset(break_.id for break_ in report.breaks)
+        goals = frozenset(break_.id for break_ in self.runner.original.report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
-            _new_candidate([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
+            Candidate.create([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
         )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
@@ -244,7 +221,7 @@ class Search:
             result = TrialResult(Change(), "not tried", str(error))
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
-            _new_candidate([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
+            Candidate.create([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
         )
         return True
 
@@ -295,9 +272,7 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if break_.id not in excluded_break_ids and (
-                self.break_ids_to_remove is None or break_.id in self.break_ids_to_remove
-            ):
+            if break_.id not in excluded_break_ids and self._must_remove(break_.id):
                 proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
@@ -317,7 +292,7 @@ class Search:
                 candidate = self._run_steps_at_once(frozenset(goals), chosen_steps)
                 if candidate.works:
                     candidate = self._try_without_risky_settings(candidate, chosen_steps)
-                    self._settings_applied_at_once = chosen_steps if _is_sufficient(candidate) else []
+                    self._settings_applied_at_once = chosen_steps if candidate.is_sufficient else []
                 self.candidates.append(candidate)
                 if candidate.works:
                     return candidate
@@ -333,10 +308,7 @@ class Search:
         if not safe_steps or len(safe_steps) == len(steps) or self._is_out_of_time():
             return candidate
         safer_candidate = self._run_steps_at_once(frozenset(candidate.breaks), safe_steps)
-        is_as_good = (
-            safer_candidate.works
-            and VERDICT_RANK[safer_candidate.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
-        )
+        is_as_good = safer_candidate.works and safer_candidate.rank <= candidate.rank
         return safer_candidate if is_as_good and set(safer_candidate.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
@@ -357,9 +329,7 @@ class Search:
             status = f"{number} of {len(proposals)}: {proposal.title} {_location_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
-            if candidate.works and (
-                best is None or VERDICT_RANK[candidate.result.verdict] < VERDICT_RANK[best.result.verdict]
-            ):
+            if candidate.works and (best is None or candidate.rank < best.rank):
                 best = candidate
             if candidate.result.verdict == "works":
                 break
@@ -382,11 +352,28 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
+        if result.verdict in WORKING and len(steps) > 1 and all(step.kind != "edit" for step in steps[:-1]):
+            result_alone = self._try_last_step_alone(result, goals, steps[-1], watched_conditions)
+            result, steps = (result_alone, steps[-1:]) if result_alone is not None else (result, steps)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
-        return _new_candidate(
+        return Candidate.create(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
         )
+
+    def _try_last_step_alone(
+        self,
+        result: TrialResult,
+        goals: frozenset[str],
+        step: Proposal,
+        watched_conditions: tuple[WatchedCondition, ...],
+    ) -> TrialResult | None:
+        """Return the result of a step without the settings before it, if it is as good as the result with them."""
+        if self._is_out_of_time():
+            return None
+        new_result = self._run_trial(Change().with_proposal(step), goals, watched_conditions)
+        is_as_good = new_result.verdict in WORKING and VERDICT_RANK[new_result.verdict] <= VERDICT_RANK[result.verdict]
+        return new_result if is_as_good and new_result.removed_break_ids >= result.removed_break_ids else None
 
     def _unfixed_breaks(self) -> frozenset[str]:
         """Return the breaks that no candidate removes without changing results."""
@@ -394,8 +381,11 @@ class Search:
             candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
         )
         fixed_break_ids = {ident for candidate in working_candidates for ident in candidate.breaks}
-        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_break_ids
-        return breaks if self.break_ids_to_remove is None else breaks & self.break_ids_to_remove
+        break_ids = (break_.id for break_ in self.runner.original.report.breaks)
+        return frozenset(filter(self._must_remove, break_ids)) - fixed_break_ids
+
+    def _must_remove(self, break_id: str) -> bool:
+        return self.break_ids_to_remove is None or break_id in self.break_ids_to_remove
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
@@ -408,9 +398,9 @@ class Search:
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
-        report = self.runner.original.report
-        library_break_count = sum(break_.owner != "own" for break_ in report.breaks)
-        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * library_break_count >= len(report.breaks)
+        breaks = self.runner.original.report.breaks
+        library_break_count = sum(break_.owner != "own" for break_ in breaks)
+        return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * library_break_count >= len(breaks)
 
     def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
@@ -495,7 +485,7 @@ class Search:
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
         """Fix one more break of a changed program. Return the first better result, its step and all conditions, if any.
 
-        It looks at up to ``max_targets`` breaks of the program, by default at all of them.
+        At most ``max_targets`` breaks are considered, by default all of them.
         """
         report = result.report
         if report is None:
@@ -526,8 +516,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         change, merged_candidates = Change(), list[Candidate]()
         for candidate in candidates:
-            combined_change = merge_changes(texts, change, candidate.result.change)
-            if combined_change is not None:
+            if (combined_change := merge_changes(texts, change, candidate.result.change)) is not None:
                 change = combined_change
                 merged_candidates.append(candidate)
         if not merged_candidates or (len(merged_candidates) == 1 and goals <= set(merged_candidates[0].breaks)):
@@ -554,38 +543,12 @@ class Search:
             return
         families = [family for candidate in merged_candidates for family in candidate.families]
         families += [step.family for step in steps]
-        titles = [title for candidate in merged_candidates for title in candidate.titles] + [
-            step.title for step in steps
-        ]
+        titles = [title for candidate in merged_candidates for title in candidate.titles]
+        titles += [step.title for step in steps]
         kind = _common_kind([*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)])
         self.candidates.append(
-            _new_candidate(families, titles, kind, result.removed_break_ids, watched_conditions, result)
+            Candidate.create(families, titles, kind, result.removed_break_ids, watched_conditions, result)
         )
-
-
-def _without_needless_candidates(candidates: list[Candidate]) -> list[Candidate]:
-    """Drop each candidate that does no more than one with fewer steps, or than an earlier one with the same steps."""
-
-    def is_needless(number: int, candidate: Candidate) -> bool:
-        return candidate.works and any(
-            (set(other.titles) < set(candidate.titles) or (index < number and _has_same_steps(other, candidate)))
-            and set(other.breaks) >= set(candidate.breaks)
-            and VERDICT_RANK[other.result.verdict] <= VERDICT_RANK[candidate.result.verdict]
-            for index, other in enumerate(candidates)
-            if other.works
-        )
-
-    return [candidate for number, candidate in enumerate(candidates) if not is_needless(number, candidate)]
-
-
-def _has_same_steps(first: Candidate, second: Candidate) -> bool:
-    """Return whether two candidates consist of the same steps, in any order."""
-    return set(first.titles) == set(second.titles) and first.result.change.texts == second.result.change.texts
-
-
-def _is_sufficient(candidate: Candidate) -> bool:
-    """Return whether settings and switches alone remove the breaks without any difference."""
-    return candidate.result.verdict == "works" and not candidate.result.change.texts
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
@@ -617,24 +580,6 @@ def _removes_more_breaks(result: TrialResult, earlier_result: TrialResult, targe
     )
 
 
-def _new_candidate(
-    families: Iterable[str],
-    titles: Iterable[str],
-    kind: RemedyKind,
-    breaks: Iterable[str],
-    watched_conditions: tuple[WatchedCondition, ...],
-    result: TrialResult,
-) -> Candidate:
-    return Candidate(
-        tuple(dict.fromkeys(families)),
-        tuple(dict.fromkeys(titles)),
-        kind,
-        tuple(sorted(breaks, key=_id_sort_key)),
-        watched_conditions,
-        result,
-    )
-
-
 def _common_kind(kinds: list[RemedyKind]) -> RemedyKind:
     strongest: tuple[RemedyKind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
@@ -647,8 +592,3 @@ def _break_count(result: TrialResult) -> int:
 def _location_text(break_: Break) -> str:
     location = break_.location
     return f"on line {location.line}" if location is not None else f"for {break_.gb_type}"
-
-
-def _id_sort_key(ident: str) -> tuple[int, str]:
-    digits = "".join(character for character in ident if character.isdigit())
-    return int(digits or 0), ident

@@ -5,54 +5,52 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import backend_and_options
-from jupyter_graphbreak._torch_compat.configuration import force_backend, use_eager_random_numbers
-from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
-from jupyter_graphbreak.analysis.build import build_with_files
+from jupyter_graphbreak._torch_compat.configuration import use_eager_random_numbers
 from jupyter_graphbreak.experiments.remedies.application import Program, compile_file, find_compiling_cells, source_text
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.remedies.changed_entry import open_to_compile, open_uncompiled
+from jupyter_graphbreak.experiments.remedies.compiled_run import ProgramOnCopies, run_on_inputs
 from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
 from jupyter_graphbreak.experiments.remedies.original import UncompiledOriginal
 from jupyter_graphbreak.experiments.remedies.own_edits import require_exact_edits
 from jupyter_graphbreak.experiments.remedies.run_comparison import (
     EdgeFindings,
-    RunBreaks,
     break_summary,
     compare_breaks,
     compared_aspects,
-    functions_over_recompile_limit,
-    has_different_derivatives,
-    has_finite_results,
     is_refusal_by_operation,
     is_refused_or_nan,
     stop_reason,
     verdict_of_error,
+    verdict_of_lost_compilation,
     without_expected_edge_differences,
+)
+from jupyter_graphbreak.experiments.remedies.second_derivatives import (
+    NO_SECOND_DERIVATIVE,
+    can_differentiate_twice,
+    computes_gradients,
+    find_different_second_derivative,
 )
 from jupyter_graphbreak.experiments.trial.difference import ROUNDED_KINDS, differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
-from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, differentiate_twice, limit_lines, sandbox_runs
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
-from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
-from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType
 
+    from jupyter_graphbreak.experiments.remedies.compiled_run import CompiledRun, IsPromising
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, WatchedCondition
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
@@ -63,41 +61,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Report
-
-
-@dataclass(frozen=True)
-class CompiledRun:
-    """One compiled run of the program on several inputs, with one report for the first and one for all others.
-
-    It is complete if the program ran on every input that the original accepts. If not, it ran out of time.
-    """
-
-    report: Report
-    other_inputs_report: Report | None
-    files: dict[str, str]
-    results: list[Result]
-    other_inputs_files: dict[str, str] = field(default_factory=dict)
-    is_complete: bool = True
-
-    @property
-    def breaks(self) -> list[RunBreaks]:
-        """The breaks of the first call, and those on all other inputs."""
-        other_inputs_breaks = (
-            [RunBreaks(self.other_inputs_report, self.other_inputs_files)]
-            if self.other_inputs_report is not None
-            else []
-        )
-        return [RunBreaks(self.report, self.files), *other_inputs_breaks]
-
-    def with_more_results(self, results: list[Result]) -> CompiledRun:
-        """Return this run with the results on further inputs."""
-        return replace(self, results=[*self.results, *results])
-
-    def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
-        first_function = [frame.function for frame in original.report.frames[:1]]
-        captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
-        return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
 
 
 @dataclass(frozen=True)
@@ -118,15 +81,9 @@ class TrialResult:
 _TIME_BUDGET_S = 20.0
 _CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 _SELECTION_CALL = ".where("
-#: The maximum number of inputs for which second derivatives are compared.
-_MAX_DIFFERENTIATED_TWICE = 24
-#: How a program with PyTorch's control flow operators may differ from the original.
-NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
-#: The share of the remaining time after which a program does not run on further inputs.
-_SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
@@ -134,19 +91,6 @@ _BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
-
-
-def can_differentiate_twice(backend: Any) -> bool:
-    """Return whether the gradients of a compiled program may be differentiated, except those of control flow operators.
-
-    Of PyTorch's backends, only ``eager`` keeps the backward pass of the original; a user's backend may do so.
-    """
-    name = backend_and_options(backend)[0]
-    return not isinstance(name, str) or name == _CHEAPEST_BACKEND
-
-
-#: Returns whether a program may still work, given a run of it. If not, it does not run on further inputs.
-IsPromising = Callable[[CompiledRun], bool]
 
 
 @dataclass(frozen=True)
@@ -324,10 +268,9 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
+                program = ProgramOnCopies(subject.call, subject, Change(), self.program.find_cell)
                 with compile_separately(subject.call):
-                    return self._run_all(
-                        subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
-                    )
+                    return run_on_inputs(self._uncompiled_original, self.backend, program, chosen_cases, is_promising)
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
@@ -382,10 +325,8 @@ class TrialRunner:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
-        elif verdict == "works" and self._loses_second_derivatives(candidate):
-            verdict, reason = "works on what ran", NO_SECOND_DERIVATIVE
-        elif verdict == "works" and (case := self._case_with_other_second_derivatives(candidate)) is not None:
-            verdict, reason = "works on what ran", f"a gradient of a gradient differs with {case.input.description}"
+        elif verdict == "works" and (problem := self._second_derivative_problem(candidate)) is not None:
+            verdict, reason = "works on what ran", problem
         elif verdict == "works" and run is not None and not run.is_complete:
             verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
@@ -401,40 +342,15 @@ class TrialRunner:
             time.perf_counter() - start,
         )
 
-    def _loses_second_derivatives(self, candidate: _RunnableChange) -> bool:
-        """Return whether a gradient can be differentiated in the original, but not in a changed program."""
-        if not candidate.has_control_flow_calls or not can_differentiate_twice(self.backend):
-            return False
-        cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
-        return any(case.expected_result.gradients for case in cases)
-
-    def _case_with_other_second_derivatives(self, candidate: _RunnableChange) -> ReferenceCase | None:
-        """Return an input for which computing both branches gives different second derivatives; ``None`` without one.
-
-        The derivative of the branch that is not taken is multiplied by zero, which gives nan if it is infinite. Only
-        calls whose results require gradients are compared: other calls are unlikely to be differentiated twice.
-        """
-        has_gradients = bool(self._uncompiled_original.cases[0].expected_result.gradients)
-        if not has_gradients or not candidate.has_selections or not can_differentiate_twice(self.backend):
+    def _second_derivative_problem(self, candidate: _RunnableChange) -> str | None:
+        """Return how the gradients of gradients in a changed program differ; ``None`` if no difference is found."""
+        if not can_differentiate_twice(self.backend):
             return None
-        all_cases = [*self._uncompiled_original.cases, *self._uncompiled_original.edge_cases()]
-        cases = [case for case in all_cases if case.expected_result.gradients and has_finite_results(case)]
-        cases.sort(key=lambda case: case.input.description.endswith("zero"), reverse=True)
-        with differentiate_twice():
-            original_results = [
-                (case, self._uncompiled_original.run_original(case)) for case in cases[:_MAX_DIFFERENTIATED_TWICE]
-            ]
-            with candidate.open_uncompiled() as (call, subject):
-                return next(
-                    (
-                        case
-                        for case, original_result in original_results
-                        if has_different_derivatives(
-                            original_result, self._uncompiled_original.run(call, subject, case)
-                        )
-                    ),
-                    None,
-                )
+        if candidate.has_control_flow_calls and computes_gradients(self._uncompiled_original):
+            return NO_SECOND_DERIVATIVE
+        if candidate.has_selections:
+            return find_different_second_derivative(self._uncompiled_original, candidate.open_uncompiled)
+        return None
 
     def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed_break_ids: frozenset[str], diffs: list[Difference]
@@ -447,7 +363,7 @@ class TrialRunner:
             findings = EdgeFindings(diffs).with_inputs(self._edge_differences(candidate))
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed_break_ids, diffs, 0
-        ran_uncompiled = findings.input_count
+        uncompiled_input_count = findings.input_count
         choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
         original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
@@ -479,7 +395,7 @@ class TrialRunner:
             findings = self._compare_on_different_kinds(candidate, removed_break_ids, findings)
         diffs, input_count = findings.differences, findings.input_count
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
-        has_tried_edge_cases = candidate.equals_original_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = candidate.equals_original_uncompiled or uncompiled_input_count == len(edge_cases)
         has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
             has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
@@ -529,11 +445,9 @@ class TrialRunner:
         further_run: CompiledRun,
     ) -> bool:
         """Return whether a changed program has none of the removed breaks in a further run."""
-        all_before = [*self.original.breaks, *original_run.breaks]
-        return (
-            removed_break_ids
-            <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed_break_ids
-        )
+        all_breaks_before = [*self.original.breaks, *original_run.breaks]
+        texts = self._changed_texts(candidate.change)
+        return removed_break_ids <= compare_breaks(all_breaks_before, further_run.breaks, texts).removed_break_ids
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -601,7 +515,7 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_different_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (verdict_of_loss := self._verdict_of_lost_compilation(run.report)) is not None:
+        if (verdict_of_loss := verdict_of_lost_compilation(self.original.report, run.report)) is not None:
             return verdict_of_loss
         has_no_fewer_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new_breaks or has_no_fewer_breaks:
@@ -615,16 +529,6 @@ class TrialRunner:
         if not self._uncompiled_original.is_repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
-
-    def _verdict_of_lost_compilation(self, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
-        """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
-        original = self.original.report
-        if original.summary.ops and not changed_report.summary.ops:
-            return "fails", "then nothing is compiled"
-        given_up = functions_over_recompile_limit(changed_report) - functions_over_recompile_limit(original)
-        if given_up:
-            return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
-        return None
 
     def _compare_results(self, run: CompiledRun, cases: list[ReferenceCase]) -> tuple[str | None, list[Difference]]:
         """Return the reason why the changed program fails, if it does, and the differences of its results."""
@@ -658,65 +562,8 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
-            return self._run_all(call, subject, change, cases, find_cell, is_promising)
-
-    def _run_all(
-        self,
-        call: Any,
-        subject: Subject,
-        change: Change,
-        cases: list[ReferenceCase],
-        find_cell: FindCell,
-        is_promising: IsPromising,
-    ) -> CompiledRun:
-        backend = clone_backend(self.backend)
-
-        def compile_here(function: Any) -> Any:
-            return self.entry.compile(function, backend)
-
-        inner = InnerModules(subject, change.inner_targets, compile_here)
-        compiled = inner.wrap_call(call) if change.compiles_inner_function else compile_here(call)
-        backend_to_force = backend if change.compiles_inner_function else None
-
-        start, time_left = time.monotonic(), seconds_left()
-
-        def is_late() -> bool:
-            """Return whether the program has used its share of the time."""
-            return time.monotonic() - start > time_left * _SHARE_OF_RUN
-
-        def run_compiled(
-            chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
-        ) -> tuple[Report, dict[str, str], list[Result]]:
-            results: list[Result] = []
-            with force_backend(backend_to_force), recorder.record(find_cell) as recording:
-                recording.describe_device(Device("auto", default_device_name()))
-                for case in chosen_cases:
-                    if earlier_run is not None and (
-                        is_late() or not is_promising(earlier_run.with_more_results(results))
-                    ):
-                        break
-                    results.append(self._uncompiled_original.run(compiled, subject, case))
-            return *build_with_files(recording.records), results
-
-        report, files, results = run_compiled(cases[:1])
-        first_run = CompiledRun(report, None, files, results)
-        is_newly_raising = results[0].error is not None and cases[0].expected_result.error is None
-        if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
-            return first_run
-        accepted_cases = [case for case in cases[1:] if case.expected_result.error is None]
-        other_inputs_report, other_inputs_files, more_results = run_compiled(accepted_cases, first_run)
-        run = CompiledRun(
-            report,
-            other_inputs_report,
-            files,
-            [*results, *more_results],
-            other_inputs_files,
-            is_complete=len(more_results) == len(accepted_cases),
-        )
-        refused_cases = cases[1 + len(accepted_cases) :]
-        if refused_cases and run.is_complete:  # breaks on inputs that both programs refuse do not matter
-            run = run.with_more_results(run_compiled(refused_cases, run)[2])
-        return run
+            program = ProgramOnCopies(call, subject, change, find_cell)
+            return run_on_inputs(self._uncompiled_original, self.backend, program, cases, is_promising)
 
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:

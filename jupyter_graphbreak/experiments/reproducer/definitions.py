@@ -123,9 +123,9 @@ def _statement_on_line(text: str, line: int) -> str | None:
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
     """Return the definition of a function with the statements of a cell that was compiled as one function."""
-    empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    no_arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = [statement for statement in tree.body if "get_ipython()" not in ast.unparse(statement)]  # without magics
-    return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
+    return ast.FunctionDef("cell", no_arguments, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
 
 
 def _definition_name(node: Definition) -> str:
@@ -189,9 +189,9 @@ def bound_names(node: Definition) -> Iterator[str]:
 
 def _nodes_in_scope(body: list[Any]) -> Iterator[ast.AST]:
     """Yield the nodes in the scope of a function, including those in comprehensions."""
-    pending = list(body)
-    while pending:
-        node = pending.pop()
+    pending_nodes = list(body)
+    while pending_nodes:
+        node = pending_nodes.pop()
         yield node
         if not isinstance(node, (*_SCOPES, ast.ClassDef)):
-            pending += ast.iter_child_nodes(node)
+            pending_nodes += ast.iter_child_nodes(node)

@@ -139,7 +139,7 @@ class _ScriptSearch:
                     script = write_script(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried_scripts:  # the reason why a script cannot be written is more informative
+                    if not tried_scripts:  # the reason why a script that ran failed is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried_scripts:
@@ -241,9 +241,9 @@ def _seconds_since(start: float) -> float:
 
 def script_header(title: str, packages: Iterable[str]) -> str:
     """Return the comment at the top of a script: the finding, the versions, and the packages that the script needs."""
-    needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
-    shows = f"# Shows: {' '.join(title.split())}"
-    return f"{shows}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{needs}"
+    requirement_lines = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
+    title_line = f"# Shows: {' '.join(title.split())}"
+    return f"{title_line}\n# Seen with PyTorch {require_torch()}, Python {platform.python_version()}{requirement_lines}"
 
 
 def issue_text(title: str, script: str, output: str, packages: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of its base class.
+    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of their base class.
 
     The result is ``None`` if the parameters are unknown.
     """
@@ -89,7 +89,7 @@ def _slots(class_: type) -> list[str]:
 
 
 def methods_in_source(class_: type) -> set[str]:
-    """Return the methods in the source of a user's class, without those that Python adds to a dataclass."""
+    """Return the names of the methods in a class's source, without methods that Python adds to a dataclass."""
     return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
@@ -110,21 +110,12 @@ def cell_content(cell: Any) -> Any:
 
 
 def user_function_of(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function that a function wraps or, if there is none, is; ``None`` if it is not the user's."""
-    if is_written_by_user(function):
-        wrapped_function = inspect.unwrap(function)
-        return (
-            wrapped_function
-            if isinstance(wrapped_function, types.FunctionType) and is_written_by_user(wrapped_function)
-            else function
-        )
+    """Return the user's function that a function wraps, or the function itself if it is the user's; else ``None``."""
     unwrapped_function = inspect.unwrap(function)
-    if (
-        unwrapped_function is not function
-        and isinstance(unwrapped_function, types.FunctionType)
-        and is_written_by_user(unwrapped_function)
-    ):
+    if isinstance(unwrapped_function, types.FunctionType) and is_written_by_user(unwrapped_function):
         return unwrapped_function
+    if is_written_by_user(function):
+        return function
     for cell in function.__closure__ or ():
         closure_value = cell_content(cell)
         if isinstance(closure_value, types.FunctionType) and is_written_by_user(closure_value):

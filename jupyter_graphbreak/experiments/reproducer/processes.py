@@ -240,7 +240,7 @@ def _run_and_write_answer(script: str, folder: str, file: IO[bytes]) -> None:
         except EffectRefusedError as error:
             reason = error.effect.description
         except BaseException as error:  # noqa: BLE001 - the exception may be the finding to reproduce
-            recording.fail(error)
+            recording.record_error(error)
     if blocker.effect is not None:
         reason = blocker.effect.description
     answer = {"reason": reason} if reason else {"report": msgspec.json.encode(build_report(recording.records)).decode()}

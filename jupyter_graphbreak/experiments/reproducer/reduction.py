@@ -20,9 +20,9 @@ def reduce_script(
     """Return the reduced script, and the number of reduction steps."""
     tried_scripts = {ast.unparse(tree)}
     step_count = 0
-    progress = True
-    while progress:
-        progress = False
+    made_progress = True
+    while made_progress:
+        made_progress = False
         for changes in (
             _without_statements,
             _with_simpler_statement,
@@ -38,7 +38,7 @@ def reduce_script(
                 )
                 if smaller_tree is None:
                     break
-                tree, step_count, progress = smaller_tree, step_count + 1, True
+                tree, step_count, made_progress = smaller_tree, step_count + 1, True
             if is_time_up():
                 return tree, step_count
     return tree, step_count
@@ -52,7 +52,7 @@ def _next_smaller_script(
     reproduces: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the next change of a script that reproduces the finding, and its number.
+    """Return the next changed script that reproduces the finding, and the number of its change.
 
     If there is none, or if time is up, return ``None`` and the number of the change to continue with.
     """
@@ -97,14 +97,14 @@ def _uses_undefined_names(tree: ast.Module) -> bool:
 
 
 def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without consecutive statements of a block, long sequences first."""
-    for block, original in enumerate(_blocks(tree)):
-        size = length = len(original)
+    """Yield the script without some consecutive statements of a block, long sequences first."""
+    for number, block in enumerate(_blocks(tree)):
+        length = len(block)
         while length >= 1:
-            for start in range(size - length, -1, -length):
-                changed_tree, statements = _copy_with_block(tree, block)
+            for start in range(len(block) - length, -1, -length):
+                changed_tree, statements = _copy_with_block(tree, number)
                 del statements[start : start + length]
-                if not statements and block:
+                if not statements and number:  # only the script itself may be empty
                     statements.append(ast.Pass())
                 yield changed_tree
             length //= 2
@@ -128,25 +128,25 @@ def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
 
     A compound statement is replaced by one of its blocks; a definition loses a decorator, a base, or all annotations.
     """
-    for block, original in enumerate(_blocks(tree)):
-        for index, statement in enumerate(original):
+    for number, block in enumerate(_blocks(tree)):
+        for index, statement in enumerate(block):
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 for name in _BLOCK_FIELDS:
                     inner_block = getattr(statement, name, None)
                     if inner_block and not isinstance(inner_block[-1], ast.Raise):  # would always raise an error
-                        changed_tree, statements = _copy_with_block(tree, block)
+                        changed_tree, statements = _copy_with_block(tree, number)
                         statements[index : index + 1] = getattr(statements[index], name)
                         yield changed_tree
                 continue
             for name in ("decorator_list", "bases"):
                 for part in range(len(getattr(statement, name, []))):
-                    changed_tree, statements = _copy_with_block(tree, block)
+                    changed_tree, statements = _copy_with_block(tree, number)
                     del getattr(statements[index], name)[part]
                     yield changed_tree
             if not isinstance(statement, ast.ClassDef) and any(
                 isinstance(node, ast.arg) and node.annotation is not None for node in ast.walk(statement)
             ):
-                changed_tree, statements = _copy_with_block(tree, block)
+                changed_tree, statements = _copy_with_block(tree, number)
                 for node in ast.walk(statements[index]):
                     if isinstance(node, ast.arg):
                         node.annotation = None
@@ -156,7 +156,7 @@ def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _copy_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
-    """Return a copy of a script, and the node in it with a number, counted in the order of :func:`ast.walk`."""
+    """Return a copy of a script, and the copy's node with the given number in the order of :func:`ast.walk`."""
     copied_tree = copy.deepcopy(tree)
     return copied_tree, next(itertools.islice(ast.walk(copied_tree), number, None))
 

@@ -1,4 +1,4 @@
-"""Rewrite the definitions and the text of a script, with new names, without noise, and without the user's own words."""
+"""Rewrite the definitions of a script: with new names, without docstrings, and without the user's own words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def remove_noise(node: Any) -> Any:
+def simplify_definition(node: Any) -> Any:
     """Remove docstrings and ``torch.compile`` as a decorator, and make the variables of outer functions global."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         node.body = [ast.Global(part.names) if isinstance(part, ast.Nonlocal) else part for part in node.body]
@@ -98,19 +98,18 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """Return the attribute, or the script's name for the object to which it refers in one of the modules."""
-        chain, owner = [node.attr], node.value
+        attributes, owner = [node.attr], node.value
         while isinstance(owner, ast.Attribute):
-            chain.append(owner.attr)
+            attributes.insert(0, owner.attr)
             owner = owner.value
         if isinstance(owner, ast.Name) and owner.id in self._modules and isinstance(node.ctx, ast.Load):
             value: Any = self._modules[owner.id]
-            for number, part in enumerate(reversed(chain), start=1):
-                value = getattr(value, part)
+            for number, attribute in enumerate(attributes, start=1):
+                value = getattr(value, attribute)
                 if not is_user_module(value):
-                    name = self._bind(value, part)
-                    remaining_parts = list(reversed(chain))[number:]
-                    self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name
-                    return parse_expression(".".join([name, *remaining_parts]))
+                    name = self._bind(value, attribute)
+                    self.new_names[".".join([owner.id, *attributes[:number]])] = name
+                    return parse_expression(".".join([name, *attributes[number:]]))
         self.generic_visit(node)
         return node
 
@@ -130,7 +129,7 @@ def script_text(tree: ast.Module) -> str:
 def redact_script(tree: ast.Module, *, keeps_strings: bool) -> str:
     """Return the text of a script in which functions, classes, variables and attributes have names such as ``f1``.
 
-    Strings stay unchanged if the script may need them.
+    With ``keeps_strings``, strings stay unchanged, because the script may need them.
     """
     changed_tree = copy.deepcopy(tree)
     names, attributes = _new_names_of_definitions(changed_tree)

@@ -60,8 +60,8 @@ class ScriptVariant(NamedTuple):
 class Script:
     """A script as a syntax tree.
 
-    It must still contain the required parts of its text after it is reduced. ``new_names`` contains its names for
-    attributes of the user's modules, by their names in the user's code. It needs some packages besides PyTorch.
+    The reduced script must still contain the ``required_parts``. ``new_names`` contains the script's names for
+    attributes of the user's modules, by their names in the user's code. The ``packages`` are needed besides PyTorch.
     """
 
     tree: ast.Module
@@ -140,10 +140,10 @@ def _call_texts(
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            rebuilt = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+            rebuilt_arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
-        arguments = _arguments_text(writer, first_arguments, rebuilt)
+        arguments = _arguments_text(writer, first_arguments, rebuilt_arguments)
         texts.append(_CallText(_state_changes(writer, entry, earlier_call, call), arguments))
     return texts
 
@@ -291,7 +291,7 @@ def _comparison_lines(call_text: str, compiled_text: str, arguments: str, target
     return [
         f"arguments = {arguments_text}",
         "\n".join([f"def {_COMPARED_FUNCTION}(call):", *body]),
-        f"expected = result(copy.deepcopy({call_text}))",
-        f"actual = result({compiled_text})",
+        f"expected = {_COMPARED_FUNCTION}(copy.deepcopy({call_text}))",
+        f"actual = {_COMPARED_FUNCTION}({compiled_text})",
         "torch.testing.assert_close(actual, expected)",
     ]

@@ -26,7 +26,6 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.operations import custom_operator_functions
-from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
 from jupyter_graphbreak.experiments.reproducer.definitions import (
     UnwritableError,
     class_node,
@@ -53,16 +52,14 @@ from jupyter_graphbreak.experiments.reproducer.renaming import (
     ModuleAttributeReplacer,
     NameReplacer,
     parse_expression,
-    remove_noise,
+    simplify_definition,
 )
+from jupyter_graphbreak.experiments.reproducer.tensor_text import plain_tensor, tensor_data_text
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of at most ``_MAX_INTEGERS`` integers are written with their values. With ``uses_values``, all tensors of at
-#: most ``_MAX_EXACT_ELEMENTS`` elements are.
-_MAX_INTEGERS, _MAX_EXACT_ELEMENTS = 16, 256
 _MAX_ITEMS = 200
 _MAX_DEPTH = 20
 _LITERAL_TYPES = (bool, int, str, bytes, type(None), type(Ellipsis))
@@ -73,7 +70,7 @@ _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 class ScriptWriter:
     """Collects the statements that define the objects that a call needs, in the order of their first uses.
 
-    Optimizers receive the parameters of the modules that the call uses, which are given by their variables' names.
+    ``modules`` are those that the call uses, by the names of their variables. Optimizers receive their parameters.
     """
 
     def __init__(
@@ -114,9 +111,9 @@ class ScriptWriter:
         """Return the script: imports, definitions, and then ``final_statements``."""
         self._write_constructors()
         imports = [statement for _, statement in sorted(self._imports.items())]
-        future = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
+        future_imports = ast.parse("from __future__ import annotations").body if self._has_annotations() else []
         tree = ast.Module(
-            [*future, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
+            [*future_imports, ast.parse("import torch").body[0], *imports, *self._statements, *final_statements], []
         )
         return ast.fix_missing_locations(tree)
 
@@ -247,7 +244,7 @@ class ScriptWriter:
         name = self._reserve_name(value, preferred_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
         self._named_objects.append(function)
-        definition = self._definition_with_script_names(remove_noise(node), function)
+        definition = self._definition_with_script_names(simplify_definition(node), function)
         if isinstance(definition, ast.Lambda):
             self._statements.append(ast.Assign([ast.Name(name, ast.Store())], definition, lineno=0))
         else:
@@ -305,7 +302,7 @@ class ScriptWriter:
                 for free_name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
                     if free_name != "__class__" and (cell_value := cell_content(cell)) is not MISSING:
                         scope[free_name] = cell_value
-        node = remove_noise(node)
+        node = simplify_definition(node)
         definition = self._replace_outer_names(node, scope, skip={"__class__", "super", class_.__name__})
         definition.name = name
         self._classes[class_] = definition
@@ -356,7 +353,9 @@ class ScriptWriter:
             case torch.nn.Module():
                 return self._module_expression_with_mode(value, depth)
             case _ if _is_array(value):
-                return parse_expression(f"({self._data_text(torch.from_numpy(value))}).numpy()")
+                return parse_expression(
+                    f"({tensor_data_text(torch.from_numpy(value), uses_values=self._uses_values)}).numpy()"
+                )
             case torch.optim.Optimizer():
                 return parse_expression(self.assign(value, self._optimizer_expression(value, depth), "optimizer"))
         return None
@@ -437,70 +436,15 @@ class ScriptWriter:
     def _tensor_text(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         if type(tensor) in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
-            text = self._data_text(tensor.detach())
+            text = tensor_data_text(tensor.detach(), uses_values=self._uses_values)
         else:
-            plain = self._data_text(_plain_tensor(tensor))
-            text = f"{plain}.as_subclass({self.bind(type(tensor), type(tensor).__name__)})"
+            data_text = tensor_data_text(plain_tensor(tensor), uses_values=self._uses_values)
+            text = f"{data_text}.as_subclass({self.bind(type(tensor), type(tensor).__name__)})"
         if is_parameter:
             return f"torch.nn.Parameter({text}{'' if tensor.requires_grad else ', requires_grad=False'})"
         if not tensor.requires_grad:
             return text
         return text[:-1] + ", requires_grad=True)" if text.startswith("torch.randn(") else text + ".requires_grad_()"
-
-    def _data_text(self, tensor: torch.Tensor) -> str:
-        if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-            return self._sparse_text(tensor)
-        shape, dtype = tuple(tensor.shape), tensor.dtype
-        device = "" if tensor.device.type == "cpu" else f", device={str(tensor.device.type)!r}"
-        sizes = ", ".join(map(str, shape)) if shape else "()"
-        is_float = dtype.is_floating_point or dtype.is_complex
-        dtype_argument = "" if dtype == torch.float32 else f", dtype={dtype}"
-        if tensor.device.type == "meta":
-            return f"torch.empty({sizes}{dtype_argument}{device})"
-        number_count = tensor.numel()
-        if (
-            number_count <= (_MAX_EXACT_ELEMENTS if self._uses_values else 0 if is_float else _MAX_INTEGERS)
-            and tensor.is_contiguous()
-        ):
-            if not number_count:
-                return f"torch.empty({sizes}{dtype_argument}{device})"
-            written_dtype = "" if dtype in {torch.bool, torch.int64} else dtype_argument
-            return f"torch.tensor({tensor.tolist()!r}{written_dtype}{device})".replace("nan", "float('nan')").replace(
-                "inf", "float('inf')"
-            )
-        if not tensor.is_contiguous():
-            empty_tensor = f"torch.empty_strided({shape}, {tuple(tensor.stride())}{dtype_argument}{device})"
-            return (
-                f"{empty_tensor}.normal_()"
-                if is_float
-                else f"{empty_tensor}.copy_({self._data_text(tensor.contiguous())})"
-            )
-        if is_float:
-            has_generator = dtype.itemsize > 1
-            return f"torch.randn({sizes}{dtype_argument if has_generator else ''}{device})" + (
-                "" if has_generator else f".to({dtype})"
-            )
-        if dtype == torch.bool:
-            return f"torch.rand({sizes}{device}) > 0.5"
-        low, high = (int(tensor.min()), int(tensor.max())) if number_count else (0, 0)
-        dtype_argument = "" if dtype == torch.int64 else dtype_argument
-        return f"torch.randint({low}, {high + 1}, {shape}{dtype_argument}{device})"
-
-    def _sparse_text(self, tensor: torch.Tensor) -> str:
-        if tensor.layout not in {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}:
-            raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
-        coalesced_tensor = tensor.to_sparse_coo().coalesce()
-        indices, shape = coalesced_tensor.indices(), tuple(tensor.shape)
-        indices_text = self._data_text(indices)
-        if indices.numel() > _MAX_INTEGERS:  # a random index must be below the size of its own dimension
-            rows = (
-                f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced_tensor.sparse_dim()]
-            )
-            indices_text = f"torch.stack([{', '.join(rows)}])"
-        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data_text(coalesced_tensor.values())}, {shape})"
-        if tensor.layout != torch.sparse_coo:
-            return f"{sparse_text}.to_{str(tensor.layout).removeprefix('torch.')}()"
-        return f"{sparse_text}.coalesce()" if tensor.is_coalesced() else sparse_text
 
     def _module_expression_with_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
         module_expression = self._module_expression(module, depth)
@@ -666,15 +610,6 @@ def _is_array(value: Any) -> bool:
     """Return whether an object is a NumPy array whose dtype tensors can have."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
-
-
-def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the data of a tensor, if its class adds nothing but methods, as a plain tensor."""
-    class_ = type(tensor)
-    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or overrides_torch_dispatch(class_):
-        raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")
-    with disable_gradients_and_overrides():
-        return tensor.detach().as_subclass(torch.Tensor)
 
 
 def _path_in_module(path: str) -> str:

@@ -66,7 +66,7 @@ class LibraryContainer(NamedTuple):
             return [part for item in list(self.container.items()) for part in item]
         return list(self.container)
 
-    def refill(self, content: list[Any]) -> None:
+    def restore(self, content: list[Any]) -> None:
         """Replace the container's items with those that :meth:`content` returned."""
         if isinstance(self.container, list):
             self.container[:] = content
@@ -86,7 +86,7 @@ LibraryPart: TypeAlias = (
 class LibraryObjects(NamedTuple):
     """The objects among the globals of packages, whose attributes a package may set, for example on first use.
 
-    If an eager run set them for good, compiled code would not run into the error that setting them raises in Dynamo.
+    If an eager run set them permanently, compiled code would not reach the error that setting them raises in Dynamo.
     """
 
     owners: tuple[Any, ...]
@@ -100,7 +100,7 @@ class LibraryObjects(NamedTuple):
         """Return the attributes of each object, by name."""
         return [dict(vars(owner)) for owner in self.owners]
 
-    def refill(self, content: list[dict[str, Any]]) -> None:
+    def restore(self, content: list[dict[str, Any]]) -> None:
         """Restore the attributes that :meth:`content` returned."""
         for owner, attributes in zip(self.owners, content, strict=True):
             current = vars(owner)
@@ -112,7 +112,7 @@ class LibraryObjects(NamedTuple):
 
 
 def have_same_values(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether two dicts contain the same objects."""
+    """Return whether two dicts contain the same objects under the same names."""
     return len(one) == len(other) and all(other.get(name, _MISSING) is value for name, value in one.items())
 
 
@@ -130,7 +130,7 @@ class LibraryModuleOrClass(NamedTuple):
         """Return the owner's attributes by name, except special ones such as ``__doc__``."""
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
-    def refill(self, content: dict[str, Any]) -> None:
+    def restore(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned, but keep new library code, such as imported submodules."""
         current = self.content()
         for name in current.keys() - content.keys():
@@ -167,14 +167,14 @@ class LibraryNamespace(NamedTuple):
                 result[name] = value, container.content() if type(value) in {list, dict, set} else None
         return result
 
-    def refill(self, content: dict[str, Any]) -> None:
+    def restore(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned."""
         for name in self.content().keys() - content.keys():
             del self.variables[name]
         for name, (value, items) in content.items():
             container = LibraryContainer(None, name, value)
             if items is not None and [*map(id, items)] != [*map(id, container.content())]:
-                container.refill(items)
+                container.restore(items)
             if self.variables.get(name, _MISSING) is not value:
                 self.variables[name] = value
 
@@ -296,7 +296,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryModuleOrClas
 
 @functools.lru_cache(maxsize=1024)
 def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and attribute path of each object that code passes on, itself or as its ``__dict__``."""
+    """Return the root name and attribute path of each object that code passes on, including as its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
@@ -353,7 +353,7 @@ def _mentioned_containers(function: types.FunctionType) -> Iterator[LibraryConta
 
 @functools.lru_cache(maxsize=1024)
 def _loaded_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the root name and attribute path of each global, and each attribute of a global, that code reads."""
+    """Return the root name and attribute path of each global that code reads, and of each attribute of a global."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
     path: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     item_binding,
 )
 from jupyter_graphbreak.recording.targets import closure_values, is_user_class, may_be_user_defined, reachable_objects
-from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, stored_items
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class CallSite(NamedTuple):
     column: int
     end_column: int
     owner_name: str | None
-    visible_names: frozenset[str] = frozenset()
-    modules: frozenset[tuple[str, str]] = frozenset()
+    visible_names: frozenset[str]
+    modules: frozenset[tuple[str, str]]
 
 
 @dataclass
@@ -162,14 +162,14 @@ class CallSpec:
     """A call as specs of its arguments and of the state that it reads, and of their parts, by path.
 
     The state consists of the plain values and tensors that the callable reads besides its arguments; it is ``None`` if
-    it was not examined. Modes of ``None`` are those of the first call.
+    it was not examined.
     """
 
     arguments: dict[Path, Spec]
     state: dict[Path, Spec] | None
     site: CallSite | None
-    keyword_names: frozenset[str] = frozenset()
-    modes: CallModes | None = None
+    keyword_names: frozenset[str]
+    modes: CallModes
 
     @property
     def values(self) -> dict[Path, Spec]:
@@ -230,10 +230,10 @@ class CallHistory:
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because it compiles something."""
-        current = self._current_calls.pop(get_ident(), None)
-        if current is None:
+        current_call = self._current_calls.pop(get_ident(), None)
+        if current_call is None:
             return
-        started_call, call_spec = current
+        started_call, call_spec = current_call
         key = key_of(started_call.call)
         calls = self._calls_by_key[key]
         if self._call_counts[key] > 1:
@@ -415,7 +415,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
         return [(PathStep("item", index), part) for index, part in enumerate(value)]
     if is_instance(value, Mapping):
         try:
-            return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
+            return [(PathStep("item", key), part) for key, part in stored_items(value) if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)
@@ -542,8 +542,7 @@ def _site_of(started_call: StartedCall) -> CallSite | None:
         if is_instance(value, types.ModuleType) and value.__name__ in read_modules
     }
     readable_names |= {"torch"} if visible_names.get("torch") is torch else set()
-    function = frame.f_code.co_name
     return CallSite(
-        frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,
+        frame.f_code.co_filename, frame.f_code.co_name, line or 0, end_line or 0, column or 0, end_column or 0, name,
         frozenset(readable_names), frozenset(modules),
     )  # fmt: skip

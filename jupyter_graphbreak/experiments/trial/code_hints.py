@@ -44,7 +44,7 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of a function, or of a module's ``forward``, by name, or none if they are not known."""
+    """Return the parameters of a function, or of a module's ``forward``, by name; nothing if they are unknown."""
     try:
         return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
@@ -57,6 +57,16 @@ def reads_gradients(arguments: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in code_objects)
 
 
+def uses_variable_exponents(arguments: Arguments, fn: Callable[..., Any]) -> bool:
+    """Return whether code has a ``**`` whose exponent is not a constant."""
+    code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
+    return any(
+        instruction.argrepr in {"**", "**="} and exponent.opname != "LOAD_CONST"
+        for code in dict.fromkeys(code_objects)
+        for exponent, instruction in itertools.pairwise(dis.get_instructions(code))
+    )
+
+
 def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a function that tells whether code may use a tensor as indices or counts."""
     used_objects = fn, *arguments.values()
@@ -65,7 +75,7 @@ def index_predicate(arguments: Arguments, fn: Callable[..., Any]) -> Callable[[t
     names = names_in_code(fn).union(*(code.co_names for code in user_code_objects(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     uses_indices = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
-    # A model may use indices out of sight, for example in a loss: its integers are probably ids or labels.
+    # A model may use indices in library code, for example in a loss: its integers are probably ids or labels.
     return looks_like_indices if uses_indices or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
@@ -94,7 +104,10 @@ def _code_objects_of(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values above one of numbers in the code of a function and of user functions it reaches."""
+    """Return the absolute values of numbers in the code of a function and of user functions that it reaches.
+
+    Values of one and below are left out.
+    """
     code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(code_objects) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -102,7 +115,10 @@ def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[f
 
 
 def lookup_table_lengths(arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
-    """Return the lengths above one of tensors that may be lookup tables, such as masks and position embeddings."""
+    """Return the lengths of tensors that may be lookup tables, such as masks and position embeddings.
+
+    Lengths of one and zero are left out.
+    """
     used_objects = reachable_objects(fn, *arguments.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH_FOLDER = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
-#: PyTorch's compilers. Their caches, locks, threads and processes are not treated as effects.
+#: The folders of PyTorch's compilers, whose caches, locks, threads and processes are not treated as effects.
 _COMPILER_FOLDERS = tuple(
     os.path.join(_TORCH_FOLDER, name, "")  # noqa: PTH118 - as above
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")

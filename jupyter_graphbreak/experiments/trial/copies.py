@@ -37,7 +37,14 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
 from jupyter_graphbreak.experiments.trial.stand_ins import make_stand_in, stand_in_of_iterator
 from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.faults import error_headline
-from jupyter_graphbreak.records.attributes import WEAK_PROXIES, attribute_of, is_instance, proxy_member, proxy_target
+from jupyter_graphbreak.records.attributes import (
+    WEAK_PROXIES,
+    attribute_of,
+    is_instance,
+    proxy_member,
+    proxy_target,
+    stored_items,
+)
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
@@ -212,7 +219,7 @@ class _Copier:
     def _copy_memory_view(self, value: memoryview) -> Any:
         buffer = self.copy(value.obj)
         if buffer is value.obj or not value.c_contiguous:
-            return self._copy_object(value)  # which fails
+            return self._copy_object(value)  # records the failure
         is_part = value.nbytes != memoryview(buffer).nbytes
         if is_part and (value.readonly or not value.nbytes):
             return self._copy_object(value)
@@ -268,7 +275,7 @@ class _Copier:
         if is_instance(value, dict):
             # Bypass the methods of a subclass, which may do more than store an item.
             set_item = OrderedDict.__setitem__ if is_instance(value, OrderedDict) else dict.__setitem__
-            for key, item in list(dict.items(value)):
+            for key, item in stored_items(value):
                 set_item(result, self.copy(key), self.copy(item))
         elif is_instance(value, list):
             list.extend(result, map(self.copy, list(value)))
@@ -375,8 +382,8 @@ class _Copier:
         """
         if not is_plain_tensor(value):
             return self._copy_unusual_tensor(value)
-        use_digest = self._digests is not None and is_large(value)
-        result = self._digest_of(value) if use_digest else self._copy_elements(value)
+        uses_digest = self._digests is not None and is_large(value)
+        result = self._digest_of(value) if uses_digest else self._copy_elements(value)
         if is_instance(value, torch.nn.Parameter):
             result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
@@ -385,7 +392,7 @@ class _Copier:
         if (value.is_leaf or value.retains_grad) and value.grad is not None:
             result.grad = self.copy(value.grad)
         vars(result).update((key, self.copy(item)) for key, item in vars(value).items())
-        if use_digest:
+        if uses_digest:
             store_shape(result, value)
         return result
 
@@ -417,7 +424,7 @@ class _Copier:
         return result
 
     def _digest_of(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the digest of a large tensor, cached if its memory is unchanged."""
+        """Return the digest of a large tensor, from the cache if the tensor's memory is unchanged."""
         key = memory_key(value.untyped_storage())
         if self._digests is None or key not in self._memo.get(UNCHANGED_MEMORY, ()):
             return digest(value)
@@ -478,10 +485,8 @@ class _Copier:
     _copiers: ClassVar[_Copiers] = (
         (weakref.ref, _copy_reference),
         (functools.partial, _copy_partial),
-        (
-            tuple(LOCK_MAKERS),
-            lambda _, value: LOCK_MAKERS[type(value)](),
-        ),  # unlocked, because a trial must not wait for other threads
+        # The copy is unlocked, because a trial must not wait for other threads.
+        (tuple(LOCK_MAKERS), lambda _, value: LOCK_MAKERS[type(value)]()),
         (torch.Generator, _copy_generator),
         (threading.local, _copy_thread_local),
         (memoryview, _copy_memory_view),
@@ -539,7 +544,7 @@ def _detached_copy(value: torch.Tensor) -> torch.Tensor:
 
 
 def storage_to_share(value: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return a tensor's storage if copies of its tensors should share a copy of it, else ``None``."""
+    """Return a tensor's storage if copies of the tensors in it should share one copy of the storage, else ``None``."""
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
     storage = value.untyped_storage()
@@ -561,20 +566,14 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
     return memo
 
 
-#: Smaller tensors are compared element by element. The number does not depend on the dtype, so that a result and the
-#: same result in double precision are treated alike.
+#: The smallest number of elements of a tensor that a digest replaces. It does not depend on the dtype, so that a result
+#: and the same result in double precision are treated alike.
 _MIN_ELEMENTS = 1 << 18
-
-
 _ROW_ELEMENTS = 1024
 #: The number of weighted sums to which a row is reduced.
 _ROW_SUMS = 8
-
-
 #: The number of rows to reduce at once.
 _CHUNK_ROWS = 512
-
-
 #: The attribute of a digest that stores the shape of its tensor.
 _SHAPE_ATTRIBUTE = "_graphbreak_shape"
 

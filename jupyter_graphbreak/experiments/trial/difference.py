@@ -114,7 +114,7 @@ def differences(
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
-            Difference("random state", f"leaves {name}'s random generator in a different state")
+            Difference("random state", f"leaves the random generator of {name} in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]
@@ -140,7 +140,7 @@ def _loses_double_precision(expected: Result, actual: Result) -> bool:
 
 
 def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Return whether doubles are equal up to their own rounding errors; also if they cannot be compared."""
+    """Return whether doubles are equal up to their own rounding errors, or cannot be compared."""
     if expected.is_nested or (expected.layout, expected.dtype) != (torch.strided, actual.dtype):
         return True
     one, other = expected.detach(), actual.detach()
@@ -221,8 +221,8 @@ def _comes_from_graph_check(original_error: BaseException, error: BaseException)
 
 
 def describe_error(error: BaseException | None) -> str:
-    """Return the type of an exception and the first line of its message, shortened."""
-    message = _message(error).strip().partition("\n")[0]
+    """Return the type of an exception and the first line of its message, shortened, without a final period."""
+    message = _message(error).strip().partition("\n")[0].rstrip(".")
     return _shorten(f"{type(error).__name__}: {message}" if message else type(error).__name__, 2 * _MAX_QUOTE_LENGTH)
 
 
@@ -275,7 +275,7 @@ def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
-    """Yield the differences between values that a run changed, because others may have differed before the runs."""
+    """Yield the differences between values that a run changed, because others may already have differed before."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
@@ -325,7 +325,7 @@ def _is_dense_float(tensor: torch.Tensor) -> bool:
 
 
 def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    # `_gradient_differences` compares the gradients that the original has as well.
+    # `_gradient_differences` compares the gradients that the original also has.
     original_gradients = expected.gradients or {}
     has_only_zeros = actual.gradients is not None and not any(
         gradient is not None and bool(gradient.count_nonzero())
@@ -335,8 +335,8 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
     for path, is_required in expected.requires_grad.items():
         if actual.requires_grad.get(path, is_required) is not is_required:
             wording = ("no gradient", "requires one") if is_required else ("a gradient", "requires none")
-            kind_of_surplus: DifferenceKind = "needless gradient" if has_only_zeros else "further gradient"
-            kind: DifferenceKind = "requires_grad" if is_required else kind_of_surplus
+            kind_of_new_gradient: DifferenceKind = "needless gradient" if has_only_zeros else "further gradient"
+            kind: DifferenceKind = "requires_grad" if is_required else kind_of_new_gradient
             yield Difference(kind, f"makes {path} require {wording[0]}, but in the original it {wording[1]}")
 
 
@@ -412,9 +412,9 @@ def _replacement_differences(expected: Result, actual: Result) -> Iterator[Diffe
 
 def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
-    for kind, verb, expected_output, actual_output in (
-        ("printed", "prints", original.stdout, changed.stdout),
-        ("stderr", "writes to stderr", original.stderr, changed.stderr),
+    for kind, verb, target, expected_output, actual_output in (
+        ("printed", "prints", "", original.stdout, changed.stdout),
+        ("stderr", "writes", " to stderr", original.stderr, changed.stderr),
     ):
         if (
             not is_same_text(expected_output, actual_output)
@@ -422,7 +422,8 @@ def _effect_differences(expected: Result, actual: Result, *, compares_values: bo
             else bool(expected_output) != bool(actual_output)
         ):
             expected_line, actual_line = _first_differing_lines(expected_output, actual_output)
-            yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
+            text = f"{verb} {actual_line}{target}, but the original {verb} {expected_line}{target}"
+            yield Difference(kind, text)  # type: ignore[arg-type]
     warning_texts = [
         [f"{category}: {text}" for category, text in effects.warning_messages] for effects in (original, changed)
     ]

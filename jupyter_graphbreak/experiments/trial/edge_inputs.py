@@ -79,7 +79,9 @@ _MAX_RANDOM_INPUTS = 4
 #: The dtypes that floating-point (``True``) and integer (``False``) tensors get in edge inputs.
 _EDGE_DTYPES = {True: (torch.int64, torch.float64, torch.float16, torch.bool), False: (torch.float32, torch.int32)}
 #: Numbers that fill all tensors of edge inputs.
-_EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+_EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "-inf": -math.inf, "-0.0": -0.0}
+#: The huge number in edge inputs, and the smaller one that takes its place if code may use it as an exponent.
+_HUGE, _HUGE_EXPONENT = 1e30, 1e4
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
 _NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers to combine with tensors that require gradients.
@@ -119,10 +121,10 @@ _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, most revealing first.
 
-    The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and nan values;
+    The inputs contain, among other things, empty tensors; tensors of zeros, and of huge, infinite and NaN values;
     tensors of different lengths and dtypes, and with gradients; zero, negative and large Python numbers; and empty,
-    shorter and longer lists. A function may reject them. The state contains the numbers, flags, strings and tensors in
-    globals, closures and attributes that it reads, by name.
+    shorter and longer lists. A function may reject them. ``state`` contains the numbers, flags, strings and tensors
+    that the function reads from globals, closures and attributes, by name.
     """
     call = OriginalCall(original_arguments, fn)
     # A number may matter in one branch only, and the tensors decide which branch is taken.
@@ -137,7 +139,7 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
     for description, arguments in _changes_of_arguments(call, variants):
         if call.differs_from(arguments):
             yield call.make_input(description, arguments)
-    settings = list(_changes_of_state(fn, state))
+    settings = list(_changes_of_state(call, state))
     for values in settings:
         description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
         for suffix, change in variants.items():
@@ -145,7 +147,7 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
     divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
     yield from _gradients_with_state(call, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
-        _edge_numbers_with_gradients(call, nonzero_variants), _kind_changes(call)
+        _edge_numbers_with_gradients(call, variants), _kind_changes(call)
     ):
         yield call.make_input(description, arguments, kind=kind)
     if reads_gradients(original_arguments, fn):
@@ -161,19 +163,19 @@ def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) ->
     them.
     """
     yield from _row_count_changes(call)
-    for description, changed in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
+    for description, changed_arguments in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
         for suffix, change in variants.items():
-            yield f"{description}{suffix}", map_tensors(changed, change)
+            yield f"{description}{suffix}", map_tensors(changed_arguments, change)
     yield from _extreme_value_changes(call)
     yield from _zero_arguments(call)
     yield from _length_changes(call)
     yield from _fill_with_code_numbers(call)
 
 
-def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _changes_of_state(call: OriginalCall, state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield new values, by name, for the state that a function reads."""
     for name, value in state.items():
-        for new_value in alternative_strings(fn, value) if type(value) is str else _edge_values(value):
+        for new_value in alternative_strings(call.fn, value) if type(value) is str else _edge_values(call, value):
             yield {name: new_value}
     zeros = {name: 0 for name, value in state.items() if type(value) is int}
     if len(zeros) > 1:
@@ -182,9 +184,8 @@ def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Itera
 
 def _input_with_grads(call: OriginalCall, state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
-    give_gradient = functools.partial(_with_grad, identity)
-    values = {name: give_gradient(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    return call.make_input(_TENSORS_WITH_GRAD, call.map(give_gradient), values, _TENSORS_WITH_GRAD)
+    values = {name: _with_grad(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
+    return call.make_input(_TENSORS_WITH_GRAD, call.map(_with_grad), values, _TENSORS_WITH_GRAD)
 
 
 def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -230,19 +231,19 @@ def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Argu
     """Yield arguments in which one argument has a different dtype, because each branch may use a different argument."""
     values: dict[str, Change] = {"": identity, ", negated": negate}
     for is_floating in (True, False):
-        named = [
+        dtypes_by_name = [
             (name, dtypes)
             for name, tensors in call.tensors_by_name
             if (dtypes := {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)})
         ]
-        for name, dtypes in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else []:
+        for name, dtypes in dtypes_by_name[:_MAX_SINGLE_ARGUMENTS] if len(dtypes_by_name) > 1 else []:
             dtype = torch.float64 if is_floating and dtypes != {torch.float64} else torch.float32
             kind = f"{name} as {str(dtype).removeprefix('torch.')}"
             for suffix, make_values in values.items():
-                changed = call.map_numbers(make_values)
+                changed_arguments = call.map_numbers(make_values)
                 convert = functools.partial(convert_numbers, identity, dtype=dtype, is_floating=is_floating)
-                tensors = tensors_in(changed.by_name(call.fn)[name])
-                yield f"{kind}{suffix}", kind, map_tensors(changed, only_for(tensors, convert))
+                tensors = tensors_in(changed_arguments.by_name(call.fn)[name])
+                yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, only_for(tensors, convert))
 
 
 def _gradients_of_one_argument(
@@ -255,10 +256,18 @@ def _gradients_of_one_argument(
         kind = f"{name} requiring gradients"
         for suffix, make_values in values.items():
             changed_arguments = call.map_numbers(make_values)
-            require = only_for(
+            require_gradients = only_for(
                 tensors_in(changed_arguments.by_name(call.fn)[name]), functools.partial(change, identity)
             )
-            yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require)
+            yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require_gradients)
+        # Perhaps the result depends on the argument only if that is not empty.
+        tensors, empty = tensors_in(call.by_name[name]), functools.partial(first_rows, count=0)
+        kind = f"{kind}, empty, {OF_DIFFERENT_SIZE}"
+        yield (
+            f"{name} empty and requiring gradients",
+            kind,
+            call.map(only_for(tensors, functools.partial(change, empty))),
+        )
 
 
 def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -389,10 +398,10 @@ def _edge_python_values(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
             )
         elif type(value) is int:  # code may subtract a constant: if the argument equals it, the result is zero
             new_values = itertools.chain(
-                _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
+                _edge_values(call, value), (number for number in dict.fromkeys(whole_numbers) if number != value)
             )
         else:
-            new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
+            new_values = itertools.chain(_edge_values(call, value), _edge_values_of_parts(call, value))
         for new_value in new_values:
             yield f"{name} = {short_repr(new_value)}", call.with_argument(name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
@@ -402,38 +411,40 @@ def _edge_python_values(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
 
 
 def _unknown_string_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments with a string unknown to the code, which may be used as a name or converted to a number."""
+    """Yield arguments with an unknown string, because code may use a string as a name or convert it to a number."""
     for name, value in call.by_name.items():
         if type(value) is str and not alternative_strings(call.fn, value):
             yield f"{name} = {short_repr(f'not {value}')}", call.with_argument(name, f"not {value}")
 
 
-def _edge_values_of_parts(value: Any) -> Iterator[Any]:
+def _edge_values_of_parts(call: OriginalCall, value: Any) -> Iterator[Any]:
     """Yield copies of a dict, dataclass, list or tuple with an edge value in place of one of its parts."""
     if type(value) is dict:
         for key, part in value.items():
             yield from (
-                {**value, key: new_value} for new_value in _edge_values(part) if not is_instance(part, torch.Tensor)
+                {**value, key: new_value}
+                for new_value in _edge_values(call, part)
+                if not is_instance(part, torch.Tensor)
             )
     elif type(value) in {list, tuple}:
         for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop reads the last item
             part = value[index]
-            new_values = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
+            new_values = _edge_values(call, part) if is_instance(part, bool | int | float) else iter(())
             for new_value in itertools.islice(new_values, _MAX_ITEM_VALUES):
                 yield type(value)([*value[:index], new_value, *value[index + 1 :]])
     elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
-            for new_value in _edge_values(part) if not is_instance(part, torch.Tensor) else ():
+            for new_value in _edge_values(call, part) if not is_instance(part, torch.Tensor) else ():
                 result = copy.copy(value)
                 object.__setattr__(result, field_.name, new_value)
                 yield result
 
 
-def _edge_values(value: Any) -> Iterator[Any]:
+def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
     """Yield edge values of the same type as a value.
 
-    These are zero, negative and large numbers, infinity and nan; the opposite flag; lists and tuples of different
+    These are zero, negative and large numbers, infinity and NaN; the opposite flag; lists and tuples of different
     lengths; and tensors of zeros, of the opposite sign and of infinite numbers.
     """
     if is_instance(value, bool):
@@ -441,7 +452,7 @@ def _edge_values(value: Any) -> Iterator[Any]:
     elif is_instance(value, int):
         yield from (new_value for new_value in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if new_value != value)
     elif is_instance(value, float):
-        new_values = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
+        new_values = (0.0, -1.5, -value, value * 2 + 1, _huge_number(call), float("inf"), float("nan"))
         yield from (new_value for new_value in dict.fromkeys(new_values) if new_value != value)
     elif is_instance(value, list | tuple) and type(value) in {list, tuple} and value:
         yield value[:0]
@@ -453,12 +464,17 @@ def _edge_values(value: Any) -> Iterator[Any]:
             yield from (change(value.detach()).requires_grad_(value.requires_grad) for change in changes)
 
 
+def _huge_number(call: OriginalCall) -> float:
+    """Return a huge number; a smaller one if it may be the exponent of an integer, which would exhaust the memory."""
+    return _HUGE_EXPONENT if call.has_variable_exponents else _HUGE
+
+
 def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     changes: dict[str, Change] = {
         "with one positive number": unless(call.may_be_indices, with_one_positive),
         **{
             description: unless(call.may_be_indices, functools.partial(fill_with, number=number))
-            for description, number in _EXTREME_NUMBERS.items()
+            for description, number in {**_EXTREME_NUMBERS, "huge": _huge_number(call)}.items()
         },
         "extreme": unless(call.may_be_indices, with_extreme_integers),
         "with a nan": lambda tensor: replace_first(tensor, math.nan),
@@ -476,8 +492,8 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
-    named = call.tensors_by_name
-    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
+    tensors_by_name = call.tensors_by_name
+    for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
 
 
@@ -531,9 +547,9 @@ def _gradient_changes(call: OriginalCall) -> Iterator[_KindChange]:
 def _edge_numbers_with_gradients(
     call: OriginalCall, variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a nan gradient."""
+    """Yield edge numbers with tensors that require gradients, because the branch not taken may have a NaN gradient."""
     for kind, change in _gradient_changes(call):
-        require = functools.partial(change, identity)
+        require_gradients = functools.partial(change, identity)
         numbers = (
             (f"{description}{suffix}", map_tensors(changed_arguments, change))
             for description, changed_arguments in itertools.islice(
@@ -542,26 +558,31 @@ def _edge_numbers_with_gradients(
             for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", call.arguments)]
-        # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
+        # Perhaps only a value that is not finite leads to a branch without gradients, such as `return zeros_like(x)`.
         not_finite = (
             (text, changed_arguments)
             for text, changed_arguments in _extreme_value_changes(call)
             if text.endswith(_NOT_FINITE)
         )
-        # The standard deviation of a single number is nan.
+        # The standard deviation of a single number is NaN.
         for description, changed_arguments in itertools.chain(
-            unchanged_numbers, numbers, not_finite, _zero_arguments(call), _length_changes(call, only_length=1)
+            unchanged_numbers,
+            numbers,
+            not_finite,
+            _zero_arguments(call),
+            _length_changes(call, only_length=1),
+            _row_count_changes(call),
         ):
-            yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require)
+            yield f"{description}, {kind}", kind, map_tensors(changed_arguments, require_gradients)
 
 
 def _gradients_with_state(
     call: OriginalCall, settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
     """Yield inputs that combine edge numbers in the state with tensors that require gradients."""
-    for kind, require in _gradient_changes(call):
+    for kind, require_gradients in _gradient_changes(call):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
-            arguments = call.map(functools.partial(require, change))
+            arguments = call.map(functools.partial(require_gradients, change))
             description = ", ".join(f"{name} = {short_repr(value)}" for name, value in values.items())
             yield call.make_input(f"{description}{suffix}, {kind}", arguments, values, kind)
 
@@ -571,11 +592,18 @@ def _is_zero_or_infinite(value: Any) -> bool:
 
 
 def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
+    if value.dtype == torch.bool:
+        return change(value)
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
 
 
-def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
-    result = _with_requires_grad(change, value)
+def _as_floats_with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
+    result = convert_numbers(change, value, torch.float32, is_floating=False)
+    return _with_requires_grad(identity, result) if contains_numbers(value, is_floating=False) else result
+
+
+def _with_grad(value: torch.Tensor) -> torch.Tensor:
+    result = _with_requires_grad(identity, value)
     if result.is_leaf and result.requires_grad:
         result.grad = torch.full_like(result, 2.0)
     return result
@@ -590,14 +618,18 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 conversion = functools.partial(convert_numbers, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", conversion
-        if present_dtypes:  # a 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not
-            small_dtype = torch.float16 if is_floating else torch.int32
-            description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
-            yield description, functools.partial(as_scalar, dtype=small_dtype, is_floating=is_floating)
+        # A 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not.
+        small_dtypes = (torch.float16, torch.int32) if is_floating else (torch.int32,)
+        for dtype in small_dtypes if present_dtypes else ():
+            description = f"{ZERO_DIMENSIONAL} {str(dtype).removeprefix('torch.')} tensors"
+            yield description, functools.partial(as_scalar, dtype=dtype, is_floating=is_floating)
+    # An operation for integers, such as `//`, may have no gradient.
+    if torch.is_grad_enabled() and any(contains_numbers(tensor, is_floating=False) for tensor in tensors):
+        yield "float32 tensors that require gradients", _as_floats_with_requires_grad
 
 
 def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
-    """Yield changes to the strides of tensors: with gaps, as in a slice, and both with gaps and transposed."""
+    """Yield changes that give tensors strides with gaps, as in a slice, and transposed strides with gaps."""
     max_dim = max((tensor.dim() for tensor in call.tensors), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, with_gaps

@@ -1,4 +1,4 @@
-"""Add the effects that kept functions from running again to a report, with their lines."""
+"""Add to a report the effects that kept functions from running again, with their lines."""
 
 from __future__ import annotations
 

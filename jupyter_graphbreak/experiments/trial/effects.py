@@ -60,9 +60,9 @@ def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> 
 class Effects:
     """The output, warnings and log records of a call.
 
-    ``warnings`` includes PyTorch's warnings about compiling, but ``log_records``, each with its logger, level and
-    message, and ``order`` lack those about compiling. ``order`` contains all effects in order, each as its kind, which
-    is "stdout", "stderr", "warning" or "log", and its text.
+    ``warnings`` includes PyTorch's warnings about compiling; ``log_records`` and ``order`` leave out its messages about
+    compiling. A log record consists of its logger, level and message. ``order`` contains all effects in order, each as
+    its kind, which is "stdout", "stderr", "warning" or "log", and its text.
     """
 
     stdout: str = ""
@@ -106,9 +106,10 @@ def capture_effects(
 ) -> Iterator[Effects]:
     """Yield the output, warnings and log records of this thread, complete once the context is closed.
 
-    Handlers whose classes the user wrote can have copies, by the ids of the originals. These receive the records of
-    this thread, and the process's filters apply to warnings as if none had been shown before. Without ``handlers``, no
-    handler receives a record, and every warning is captured. ``filters`` are copies of the filters of loggers.
+    ``handlers`` contains copies of the handlers whose classes the user wrote, and ``filters`` copies of the filters of
+    loggers, both by the ids of the originals. The copied handlers receive the records of this thread, and the process's
+    filters apply to warnings as if none had been shown before. Without ``handlers``, no handler receives a record, and
+    every warning is captured.
     """
     effects = Effects()
 
@@ -157,21 +158,23 @@ def _reached_handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 def all_handlers() -> Iterator[logging.Handler]:
     """Yield the handlers of all loggers, without duplicates."""
-    yield from {id(item): item for log in _loggers() for item in getattr(log, "handlers", ())}.values()
+    yield from {id(item): item for logger in _loggers() for item in getattr(logger, "handlers", ())}.values()
 
 
 def all_filters() -> Iterator[Any]:
     """Yield the filters of all loggers except those of PyTorch's compilers, without duplicates."""
-    loggers = [log for log in _loggers() if getattr(log, "filters", ()) and not is_compiler_logger(log.name)]
-    yield from {id(item): item for log in loggers for item in log.filters}.values()
+    loggers = [
+        logger for logger in _loggers() if getattr(logger, "filters", ()) and not is_compiler_logger(logger.name)
+    ]
+    yield from {id(item): item for logger in loggers for item in logger.filters}.values()
 
 
 def _loggers() -> list[Any]:
     return [logging.root, *logging.root.manager.loggerDict.values()]
 
 
-#: A filter that lets PyTorch's warnings about compiling always be captured and never become errors.
 _COMPILER_MODULES = re.compile(r"torch\.(_dynamo|_inductor|_functorch|_export|_subclasses|fx)\b")
+#: A filter for PyTorch's warnings about compiling, so that they are always captured and never become errors.
 _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
 #: The process's warning filters on entry to each open :func:`allow_repeated_warnings`.
 _outer_filters: list[list[Any]] = []
@@ -208,8 +211,8 @@ def _capture_records(
 ) -> Iterator[None]:
     """Capture the log records of this thread in place of the process's handlers, while the context is open.
 
-    Handlers and filters have replacements by their ids. Handlers without one receive nothing, and filters without one
-    are ignored.
+    ``handlers`` and ``filters`` contain replacements, by the ids of the originals. Handlers without a replacement
+    receive nothing, and filters without one are ignored.
     """
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter
@@ -285,14 +288,14 @@ def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
 
 def random_states() -> dict[str, str]:
     """Return a digest of the state of each default random generator of PyTorch, Python and, if loaded, NumPy."""
-    states: dict[str, Any] = {"torch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
+    states: dict[str, Any] = {"PyTorch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
     if torch.cuda.is_initialized():
         cuda_states = torch.cuda.get_rng_state_all()
-        states |= {f"torch on cuda:{index}": _bytes_of(state) for index, state in enumerate(cuda_states)}
+        states |= {f"PyTorch on cuda:{index}": _bytes_of(state) for index, state in enumerate(cuda_states)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         algorithm, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (algorithm, keys.tobytes(), *rest)
+        states["NumPy"] = (algorithm, keys.tobytes(), *rest)
     # Version 2 of the format does not record which objects are identical, so equal states give equal bytes.
     return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
 

@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import NameSnapshot
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.targets import reachable_objects, user_code_objects
-from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.attributes import is_instance, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +127,10 @@ def backend_name(backend: str | Callable[..., Any]) -> str:
 
 
 class RecordedEntries:
-    """The entries of a run, in the order in which they were compiled; may look for the first call that returns NaN."""
+    """The entries of a run, in the order in which they were compiled.
+
+    With ``looks_for_nan``, also the first call to each entry that returned NaN.
+    """
 
     def __init__(self, *, looks_for_nan: bool = False) -> None:
         self.entries: list[Entry] = []
@@ -184,9 +187,9 @@ class RecordedEntries:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
-        if too_large is not None:
-            return too_large
+        why_too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
+        if why_too_large is not None:
+            return why_too_large
         memory = StorageRecorder()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.call, arguments, memory)
@@ -250,8 +253,8 @@ class RecordedEntries:
     def _key_of(self, entry: Entry) -> Any:
         return next((key for recorded_entry, key in self._keys if recorded_entry is entry), None)
 
-    def _keys_of_alike(self, entry: Entry) -> dict[Any, None]:
-        """Return the keys of an entry and of modules like it."""
+    def _keys_of_alike_entries(self, entry: Entry) -> dict[Any, None]:
+        """Return the keys of an entry and of entries like it."""
         return dict.fromkeys(key for known, key in self._keys if known is entry or _are_alike(known, entry))
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
@@ -273,7 +276,7 @@ class RecordedEntries:
         calls = self.call_history.calls_to(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied in a later call
             return [call for call in calls if call.modes == entry.modes]
-        keys = self._keys_of_alike(entry)
+        keys = self._keys_of_alike_entries(entry)
         return [*calls, *(call for key in keys if key != own_key for call in self.call_history.calls_to(key))]
 
     def count_calls(self, entry: Entry) -> int:
@@ -283,7 +286,7 @@ class RecordedEntries:
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run repeated a call to an entry, or to a module like it."""
         history = self.call_history
-        return any(history.count_calls(key) > len(history.calls_to(key)) for key in self._keys_of_alike(entry))
+        return any(history.count_calls(key) > len(history.calls_to(key)) for key in self._keys_of_alike_entries(entry))
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
@@ -412,10 +415,10 @@ def _used_tensors(*values: Any) -> list[torch.Tensor]:
         elif depth > _MAX_DEPTH:
             return
         elif is_instance(value, dict):
-            for item in value.values():
+            for _, item in stored_items(value):
                 add(item, depth + 1)
         elif is_instance(value, list | tuple):
-            for item in value:
+            for item in (list if is_instance(value, list) else tuple).__iter__(value):
                 add(item, depth + 1)
 
     for value in (*values, *reachable_objects(*values)):

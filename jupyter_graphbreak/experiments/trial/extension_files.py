@@ -6,8 +6,7 @@ import functools
 import os
 import re
 import sys
-import types
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
@@ -66,11 +65,11 @@ class _Opener(NamedTuple):
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_other_strings=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
 _CHANGES_DATABASE = _Opener(kind="database", description="changes an open database")
-_TRAINS = _Opener(description="writes a trained model")
+_TRAINER = _Opener(description="writes a trained model")
 _OPENCV_SETTER = _Opener(kind="state", description="changes the settings of OpenCV")
-_WITH_MODE = _Opener("mode", 1, ("r", "rb"))
+_FUNCTION_WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
-_LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
+_LMDB_OPENER = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
 #: Methods of DuckDB's connections, and functions for its default connection, that change a database without SQL.
 _DUCKDB_CHANGES = (
     "abort", "append", "appender", "begin", "checkpoint", "commit", "create_function", "install_extension",
@@ -78,7 +77,7 @@ _DUCKDB_CHANGES = (
     "unregister_filesystem",
 )  # fmt: skip
 _ARROW_OPENERS = {
-    **dict.fromkeys(("OSFile", "memory_map"), _WITH_MODE),
+    **dict.fromkeys(("OSFile", "memory_map"), _FUNCTION_WITH_MODE),
     **dict.fromkeys(("create_memory_map", "output_stream"), _WRITES),
 }
 #: The functions and classes to replace, by module and dotted name.
@@ -99,9 +98,9 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
         **{f"DuckDBPyConnection.{name}": _CHANGES_DATABASE for name in _DUCKDB_CHANGES},
     },
     "h5py.h5f": {"open": _Opener("flags", 1, (0,), reads_by_default=False), "create": _WRITES},
-    "lmdb": dict.fromkeys(("open", "Environment"), _LMDB),
-    "lmdb.cpython": dict.fromkeys(("open", "Environment"), _LMDB),
-    "netCDF4": {"Dataset": _WITH_MODE},
+    "lmdb": dict.fromkeys(("open", "Environment"), _LMDB_OPENER),
+    "lmdb.cpython": dict.fromkeys(("open", "Environment"), _LMDB_OPENER),
+    "netCDF4": {"Dataset": _FUNCTION_WITH_MODE},
     "polars.dataframe.frame": {
         f"DataFrame.write_{form}": _WRITES_IF_PATH
         for form in ("avro", "csv", "delta", "excel", "ipc", "ipc_stream", "json", "ndjson", "parquet")
@@ -123,7 +122,7 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
     "pyarrow.ipc": dict.fromkeys(("new_file", "new_stream"), _WRITES),
     "pyarrow.orc": {"ORCWriter.__init__": _WRITES},
     "pyarrow.parquet.core": {"ParquetWriter.__init__": _WRITES},
-    "sentencepiece": dict.fromkeys(("SentencePieceTrainer.Train", "SentencePieceTrainer.train"), _TRAINS),
+    "sentencepiece": dict.fromkeys(("SentencePieceTrainer.Train", "SentencePieceTrainer.train"), _TRAINER),
     "soundfile": {"SoundFile.__init__": _METHOD_WITH_MODE},
     "tokenizers": {"Tokenizer.save": _WRITES},
 }  # fmt: skip
@@ -141,7 +140,7 @@ _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
-#: The names of the types of methods that are not written in Python, as attributes of their class.
+#: The names of the types of unbound methods that are not written in Python.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages that need no wrapper: PyTorch or Python reports their file writes, or they are our own.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
@@ -231,7 +230,7 @@ def wrap_writing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     if cls is None:
         return None
     replacement = _wrap_opener(unwrap(vars(cls)[method.__name__]), _WRITES_IF_PATH)
-    return types.MethodType(replacement, method.__self__)
+    return MethodType(replacement, method.__self__)
 
 
 def is_extension_function(function: Any) -> bool:
@@ -255,7 +254,7 @@ def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @cache_replacements
 def _wrap_opener(original: Any, opener: _Opener) -> Any:
-    """Return a function or class that announces a file before the original changes the file."""
+    """Return a function or class that announces the effect of a call before the original has the effect."""
     if is_instance(original, type):
         return _make_imitating_class(original, opener)
     return add_announcement(original, functools.partial(_announce, opener))

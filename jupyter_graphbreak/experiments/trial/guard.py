@@ -91,9 +91,9 @@ def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> in
 def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
-    The code of the callables that run is searched for the line that changes the state of the process. The changeable
-    parts of packages are those that they may change. A TrialStoppedError is raised if the code was stopped, even if it
-    caught the exception, or if user code has changed the state.
+    If the state changes, the code of ``callables``, which the context runs, is searched for the line that changes it.
+    ``changeable_parts`` are the parts of packages that this code may change. A TrialStoppedError is raised if the code
+    was stopped, even if it caught the exception, or if user code has changed the state.
     """
     guard = _EffectGuard(callables)
     with (
@@ -139,7 +139,7 @@ def state_effect(
 ) -> ObservedEffect | None:
     """Return the first change to the process's state that user code makes, or ``None`` if only libraries make changes.
 
-    ``changing_lines`` were observed making changes, by the descriptions of the changes.
+    ``changing_lines`` contains the lines that were observed making changes, by the descriptions of the changes.
     """
     changes, callables = list(changes), list(callables)
     imported_functions = functions_by_name(callables) if changes else {}
@@ -186,7 +186,10 @@ def record_effects() -> Iterator[EffectRecorder]:
 
 
 class RunEffects:
-    """The effects of a real run whose calls are not copied. They are complete after :func:`observe_effects`."""
+    """The effects of a real run whose calls are not copied.
+
+    They are complete when the context of :func:`observe_effects` is closed.
+    """
 
     def __init__(self, recorder: EffectRecorder) -> None:
         self._recorder = recorder

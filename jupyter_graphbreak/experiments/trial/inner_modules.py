@@ -45,7 +45,8 @@ def modules_of(
 class InnerModules:
     """Modules inside an entry that run compiled, as after ``Module.compile``, during calls to the entry.
 
-    Each consists of its path and the name of the method to compile. An empty name stands for the module's calls.
+    ``module_methods`` contains the path of each module and the name of its method to compile. An empty name stands for
+    the module's calls.
     """
 
     def __init__(

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     index_predicate,
     looks_like_indices,
     numbers_in_code,
+    uses_variable_exponents,
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     fill_with,
@@ -157,8 +158,13 @@ class OriginalCall:
 
     @functools.cached_property
     def may_be_indices(self) -> Callable[[torch.Tensor], bool]:
-        """Tells whether code may use a tensor as indices or counts."""
+        """A function that tells whether code may use a tensor as indices or counts."""
         return index_predicate(self.arguments, self.fn)
+
+    @functools.cached_property
+    def has_variable_exponents(self) -> bool:
+        """Whether code computes a power whose exponent is not a constant."""
+        return uses_variable_exponents(self.arguments, self.fn)
 
     def differs_from(self, arguments: Arguments) -> bool:
         """Return whether other arguments differ from the original ones."""
@@ -207,9 +213,6 @@ def derived_inputs(original_arguments: Arguments, fn: Callable[..., Any]) -> Ite
             yield call.make_input(f"{description}, random", changed_arguments)
 
 
-# --- Changed values of tensors ---
-
-
 def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
     named_values = [(name, value) for name, value in call.by_name.items() if tensors_in(value)]
     if not named_values:
@@ -234,9 +237,6 @@ def _value_changes(call: OriginalCall) -> Iterator[tuple[str, Any]]:
     yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negate(randomize(tensor)))
     yield f"{target} with a nan", lambda tensor: replace_first(tensor, float("nan"))
     yield f"{target} with an inf", lambda tensor: replace_first(tensor, float("inf"))
-
-
-# --- Changed Python values and sizes ---
 
 
 def _python_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:

@@ -18,10 +18,14 @@ _RERAISING_FUNCTION = "Reference.__init__"
 
 def is_internal(error: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, rather than in the user's code."""
-    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not codes or isinstance(error, OSError | ValueError) or codes[-1].co_qualname == _RERAISING_FUNCTION:
+    code_objects = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if (
+        not code_objects
+        or isinstance(error, OSError | ValueError)
+        or code_objects[-1].co_qualname == _RERAISING_FUNCTION
+    ):
         return False  # OSError and ValueError are usage errors, raised on purpose
-    return codes[-1].co_filename.startswith((OWN_FOLDER, _COPY_FILE))
+    return code_objects[-1].co_filename.startswith((OWN_FOLDER, _COPY_FILE))
 
 
 def note_if_internal(activity: str, error: BaseException) -> None:

@@ -103,9 +103,9 @@ class SharedMemory(MemoryProvider):
             initial = original.untyped_storage()
             if initial.data_ptr() != storage.data_ptr() and have_equal_bytes(initial, storage):
                 return _CopiedStorage(initial, storage)
-        copied_before = self._copied_bytes
+        bytes_before = self._copied_bytes
         self._copied_bytes += storage.nbytes()
-        if copied_before <= _COLLECTION_THRESHOLD_BYTES < self._copied_bytes:
+        if bytes_before <= _COLLECTION_THRESHOLD_BYTES < self._copied_bytes:
             gc.collect()
             _release_free_memory()
         return _CopiedStorage(storage, storage.clone())
@@ -300,14 +300,14 @@ def _free_on_machine() -> int:
 
 def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> list[int]:
     """Return the free memory in bytes of each control group, version 1 or 2, that limits this process."""
-    free = []
+    free_sizes = []
     for line in _lines_of(groups):
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            free += _free_in_groups(root, path, "memory.max", "memory.current")
+            free_sizes += _free_in_groups(root, path, "memory.max", "memory.current")
         elif "memory" in controllers.split(","):
-            free += _free_in_groups(root / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
-    return free
+            free_sizes += _free_in_groups(root / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
+    return free_sizes
 
 
 def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
@@ -315,13 +315,13 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)
-    free = []
+    free_sizes = []
     for folder in dict.fromkeys([*folders, root]):
         numbers = [next(_lines_of(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
             droppable_bytes = _droppable_bytes(folder)
-            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable_bytes)))
-    return free
+            free_sizes.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable_bytes)))
+    return free_sizes
 
 
 def _droppable_bytes(folder: Path) -> int:

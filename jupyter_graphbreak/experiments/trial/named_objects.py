@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.object_kinds import is_data
 from jupyter_graphbreak.experiments.trial.values import YieldedItems, attributes, short_repr
-from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.attributes import is_instance, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ RESULT = "the result"
 
 
 def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the object for every object in a value that a call can change, once for each of its paths.
+    """Yield the objects in a value that a call may change, each after its path, and once for each path.
 
     The name is the beginning of the paths; it is empty for a module whose parameters have no prefix. ``visited_ids``
     are those of objects that have been searched; the set is updated.
@@ -90,7 +90,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif is_instance(value, YieldedItems):
         yield from ((f"[{index}]", part) for index, part in enumerate(value.items))
     elif is_instance(value, Mapping):
-        for index, (key, part) in enumerate(value.items()):
+        for index, (key, part) in enumerate(stored_items(value)):
             yield f"[{index if is_data(key) else short_repr(key)}]", part
     elif is_instance(value, list | tuple | deque):
         yield from ((f"[{index}]", part) for index, part in enumerate(value))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _PLAIN_BASES = frozenset({typing.Generic})
 #: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created at run time, for example by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
-_CONTAINERS = (
+_CHANGEABLE_TYPES = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
     list, dict, set, tuple, deque, types.SimpleNamespace,
 )  # fmt: skip
@@ -122,7 +122,7 @@ def is_array(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object, such as a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, *BUFFER_TYPES, threading.local)) or proxy_target(value) is not None:
+    if is_instance(value, (*_CHANGEABLE_TYPES, *BUFFER_TYPES, threading.local)) or proxy_target(value) is not None:
         return True
     if is_instance(value, memoryview):
         return is_data(value.obj)

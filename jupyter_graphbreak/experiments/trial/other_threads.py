@@ -18,12 +18,11 @@ from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
     from typing import TextIO
     from warnings import WarningMessage
 
     Registries = list[tuple[str, dict[str, Any], dict[Any, Any]]]
-    from collections.abc import Container
 
 
 class _ThreadStream(io.TextIOWrapper):
@@ -132,8 +131,8 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
     """Preserve the current warning filters for other threads, whatever filters this thread sets.
 
     Python has one list of filters, which must accept every warning while the context is open. The warnings of this
-    thread are shown as usual. Only one thread at a time can open the context. :func:`warning_registries` takes half a
-    millisecond, so its current result can be given.
+    thread are shown as usual. Only one thread at a time can open the context. ``registries`` is the current
+    result of :func:`warning_registries`, which takes half a millisecond, if the caller already has it.
     """
     with _isolation_lock:
         if _open_isolations:
@@ -158,7 +157,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     shown_once_keys = set(once_registry)
     shown_keys = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
-    show, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
+    show_here, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
@@ -170,7 +169,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             known_keys, key = shown_once_keys, (text, category)
             new_keys.append((lambda: once_registry, key))
         else:
-            names = _namespace_at(message.filename)
+            names = _warning_namespace(message.filename)
             known_keys = shown_keys.setdefault(id(names), set())
             key = (text, category, 0 if action == "module" else message.lineno)  # type: ignore[assignment]
             new_keys.append((lambda: names.setdefault("__warningregistry__", {}), key))
@@ -180,7 +179,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 
     def dispatch(message: WarningMessage) -> None:
         if not is_open or get_ident() == thread:
-            show(message)
+            show_here(message)
             return
         action = _filter_action(message, filters, default)
         if action == "error":
@@ -194,7 +193,10 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
         finally:
             is_open.clear()
             version = filters_version() if new_keys else None
-            for find_registry, key in new_keys:  # only now, because a trial removes the registries that it has made
+            for (
+                find_registry,
+                key,
+            ) in new_keys:  # they are stored only now, because a trial removes the registries that it has made
                 registry = find_registry()
                 registry.setdefault("version", version)  # without a version, Python clears the registry
                 registry[key] = True
@@ -214,10 +216,10 @@ def warning_registries() -> Registries:
 
 def _process_warning_printer() -> Callable[[WarningMessage], None]:
     """Return the function that shows warnings now, as ``warnings._showwarnmsg`` selects it."""
-    custom, plain = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
-    if custom is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
-        return plain  # type: ignore[no-any-return]
-    return lambda message: custom(
+    custom_printer, default_printer = warnings.showwarning, warnings._showwarnmsg_impl  # type: ignore[attr-defined]  # noqa: SLF001
+    if custom_printer is warnings._showwarning_orig:  # type: ignore[attr-defined]  # noqa: SLF001
+        return default_printer  # type: ignore[no-any-return]
+    return lambda message: custom_printer(
         message.message, message.category, message.filename, message.lineno, message.file, message.line
     )
 
@@ -246,7 +248,7 @@ def _namespace_of(module: Any) -> dict[str, Any]:
     return getattr(module, "__dict__", {})
 
 
-def _namespace_at(filename: str) -> dict[str, Any]:
+def _warning_namespace(filename: str) -> dict[str, Any]:
     """Return the globals of the code in a file that issues a warning on this thread."""
     frames = frames_outward(sys._getframe(1))  # noqa: SLF001 - the only way to find the warning code
     return next((frame.f_globals for frame in frames if frame.f_code.co_filename == filename), {})
@@ -264,28 +266,28 @@ def filters_version() -> Any:
     return registry.get("version")
 
 
-def busy_thread_name(filenames: Container[str] = ()) -> str | None:
+def busy_thread_name(library_files: Container[str] = ()) -> str | None:
     """Return the name of another thread that is running the user's code; ``None`` if there is none.
 
     Threads that only wait for work, such as those of a kernel or of an idle pool, are ignored. A pending timer is
-    included, because it will call the user's code. The code of the given library files is treated as the user's.
+    included, because it will call the user's code. The code in ``library_files`` is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
         files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
-        if ident != get_ident() and any(_is_user_code(file, filenames) for file in files):
+        if ident != get_ident() and any(_is_user_code(file, library_files) for file in files):
             return names.get(ident, "unknown")
     for thread in threading.enumerate():
         code = getattr(getattr(thread, "function", None), "__code__", None)
-        if isinstance(thread, threading.Timer) and code is not None and _is_user_code(code.co_filename, filenames):
+        if isinstance(thread, threading.Timer) and code is not None and _is_user_code(code.co_filename, library_files):
             return thread.name
     return None
 
 
-def _is_user_code(filename: str, filenames: Container[str]) -> bool:
-    if filename in filenames:
+def _is_user_code(filename: str, library_files: Container[str]) -> bool:
+    if filename in library_files:
         return True
     path = Path(filename)
-    starts_program = path.parent.name == Path(sys.executable).parent.name  # a kernel, or a test runner
+    is_launcher = path.parent.name == Path(sys.executable).parent.name  # a kernel, or a test runner
     may_be_user_file = not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename)
-    return may_be_user_file and path.suffix in {".py", ""} and not starts_program
+    return may_be_user_file and path.suffix in {".py", ""} and not is_launcher

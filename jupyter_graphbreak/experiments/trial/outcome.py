@@ -360,7 +360,7 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
 
 
 class LineLimitError(BaseException):
-    """A function ran too many lines. Not an ``Exception``, so that the function does not catch it."""
+    """A function ran too many lines. This is not an ``Exception``, so that the function does not catch it."""
 
 
 class _LineCounter:
@@ -378,7 +378,7 @@ class _LineCounter:
             self._is_counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
         if not self._is_counted[filename]:
             return None
-        frame.f_trace_opcodes = _loops_within_a_line(frame.f_code)
+        frame.f_trace_opcodes = _has_one_line_loop(frame.f_code)
         return self._count_line
 
     def _count_line(self, frame: types.FrameType, event: str, _: Any) -> Any:
@@ -392,7 +392,7 @@ class _LineCounter:
 
 
 @functools.lru_cache(maxsize=256)
-def _loops_within_a_line(code: types.CodeType) -> bool:
+def _has_one_line_loop(code: types.CodeType) -> bool:
     """Return whether code has a loop on one line, such as ``while True: pass``, which Python 3.11 traces only once."""
     line = None
     lines: dict[int, int | None] = {}

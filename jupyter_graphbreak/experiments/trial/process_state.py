@@ -20,7 +20,12 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.process_settings import CONFIGURATIONS, context_variables, process_settings
+from jupyter_graphbreak._torch_compat.process_settings import (
+    CONFIGURATIONS,
+    INDUCTOR_VARIABLE,
+    context_variables,
+    process_settings,
+)
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LibraryContainer,
     LibraryModuleOrClass,
@@ -98,7 +103,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.description}", fault)
+        note_if_internal(f"reading the state that code changes if it {part.description}", fault)
         return MISSING
 
 
@@ -154,8 +159,8 @@ def _operating_system_parts() -> Iterator[StatePart]:
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
         yield StatePart("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-                   lambda blocked_signals: signal.pthread_sigmask(signal.SIG_SETMASK, blocked_signals),
-                   ("pthread_sigmask",))  # fmt: skip
+                        lambda blocked_signals: signal.pthread_sigmask(signal.SIG_SETMASK, blocked_signals),
+                        ("pthread_sigmask",))  # fmt: skip
     yield StatePart("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
     yield StatePart(
         "sets signal handlers",
@@ -168,7 +173,7 @@ def _operating_system_parts() -> Iterator[StatePart]:
 def _interpreter_parts() -> Iterator[StatePart]:
     """Yield the settings of the interpreter and of Python's modules."""
     yield StatePart("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
-               lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
+                    lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
     yield StatePart(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
@@ -244,17 +249,19 @@ def _library_part(part: LibraryPart) -> StatePart:
             return StatePart(
                 f"changes the state of the module {part.title}",
                 lambda: _Globals(part.content()),
-                part.refill,
+                part.restore,
                 part.function_names,
             )
         case LibraryModuleOrClass():
-            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
-                        (part.title.rpartition(".")[2],))  # fmt: skip
+            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.restore,
+                             (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
-            return StatePart(f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.refill)
+            return StatePart(
+                f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.restore
+            )
         case LibraryContainer():
             return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved_items: part.refill(list(saved_items.items)), (part.name,))  # fmt: skip
+                             lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
     return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
@@ -306,7 +313,7 @@ def _tracing_parts() -> Iterator[StatePart]:
         for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
             yield StatePart(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
-                       (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
+                            (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:
         yield StatePart(
@@ -333,7 +340,7 @@ _GETTERS_AND_SETTERS = (
 
 
 def _default_parts() -> Iterator[StatePart]:
-    """Yield the defaults and limits of the process that functions of modules set."""
+    """Yield the defaults and limits of the process that functions such as ``sys.setrecursionlimit`` set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
@@ -342,8 +349,8 @@ def _default_parts() -> Iterator[StatePart]:
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield StatePart("sets the start method of processes", lambda: processes.get_start_method(allow_none=True),
-                   lambda method: processes.set_start_method(method, force=True),
-                   ("set_start_method",))  # fmt: skip
+                        lambda method: processes.set_start_method(method, force=True),
+                        ("set_start_method",))  # fmt: skip
 
 
 def _set_warning_filters(saved_filters: Identities) -> None:
@@ -371,7 +378,7 @@ def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Call
 
 
 def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-    """Return functions that read and restore a list of ``sys``, both the list object and its items."""
+    """Return functions that read and restore a list in ``sys``, both the list object and its items."""
 
     def write(saved_value: Identities) -> None:
         content, *items = saved_value.items
@@ -387,18 +394,14 @@ def _file_mask() -> int:
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
 
-#: An environment variable that Inductor sets for itself when it first loads a kernel.
-_INDUCTOR_VARIABLE = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
-
-
 def _environment() -> dict[Any, Any]:
-    """Return the environment variables, encoded if possible, because decoding them takes longer than all settings.
+    """Return the environment variables without the one that Inductor sets for itself.
 
-    The variable that Inductor sets for itself is left out.
+    They are encoded if possible, because decoding them takes longer than reading all settings.
     """
     encoded_variables = getattr(os.environ, "_data", None)
     variables = dict(os.environ if encoded_variables is None else encoded_variables)
-    for name in (_INDUCTOR_VARIABLE, os.fsencode(_INDUCTOR_VARIABLE)):
+    for name in (INDUCTOR_VARIABLE, os.fsencode(INDUCTOR_VARIABLE)):
         variables.pop(name, None)
     return variables
 
@@ -410,7 +413,7 @@ def _restore_environment(values: dict[Any, Any]) -> None:
 
 def set_environment(values: dict[str, str]) -> None:
     """Set the environment variables to saved values, except those that already have the right value."""
-    for name in os.environ.keys() - values.keys() - {_INDUCTOR_VARIABLE}:
+    for name in os.environ.keys() - values.keys() - {INDUCTOR_VARIABLE}:
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
 
@@ -533,7 +536,8 @@ def find_changing_line(
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
-    The code imports each library function, of a module and with an original name, under its name in the code.
+    ``imported_functions`` contains the module and the original name of each library function that the code imports, by
+    the function's name in the code.
     """
     aliases = {
         alias
@@ -562,7 +566,7 @@ def find_changing_line(
 
 #: The number of seconds between two checks of a thread that may be waiting for a lock.
 _WATCH_INTERVAL_S = 0.5
-_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
+_LEFTOVER_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 
 
 @contextlib.contextmanager
@@ -582,7 +586,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(
-                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, user_code_objects(fn), {})
+                "state", _LEFTOVER_LOCK.description, find_changing_line(_LEFTOVER_LOCK, user_code_objects(fn), {})
             )
         )
 

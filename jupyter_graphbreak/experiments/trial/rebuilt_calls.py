@@ -55,9 +55,9 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
 def bind_arguments(
     fn: Callable[..., Any], arguments_by_name: Mapping[str, Any], keyword_names: Collection[str]
 ) -> Arguments:
-    """Return the arguments of a call; those that the signature and ``keyword_names`` allow are positional.
+    """Return the arguments of a call, by position as far as the signature and ``keyword_names`` allow.
 
-    Dynamo's wrapper around modules distinguishes the arguments to pass by keyword, which ``keyword_names`` contains.
+    ``keyword_names`` contains the arguments to pass by keyword, which Dynamo's wrapper around modules distinguishes.
     """
     try:
         signature = inspect.signature(getattr(fn, "forward", fn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import time
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for different paths through the function.
 _MAX_SEEDS = 24
-#: The maximum processor time in seconds for trying them.
+#: The maximum processor time in seconds for trying these seeds.
 _MAX_SECONDS_FOR_SEEDS = 0.5
 #: A function is slow if a call takes this many seconds of processor time. It then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
@@ -75,7 +76,7 @@ class Reference:
     changed_names : set of str
         The names of the state that the function changes.
     is_repeatable : bool
-        Whether the function returns the same value again.
+        Whether the function returns the same value when it is called again.
     is_random : bool
         Whether the function's result depends on the random seed. Always false if the function is not repeatable.
     base_input : Input
@@ -163,9 +164,9 @@ class Reference:
                 Input(arguments, example_of("", arguments, self.fn), preceding_call_count=1)
                 for arguments in given_arguments
             ]
-            for other in [*inputs, *self._reseeded_inputs()]:
+            for input_ in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):
-                    cases.append(ReferenceCase(other, self._run_input(other)))
+                    cases.append(ReferenceCase(input_, self._run_input(input_)))
             return cases
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         for derived_input in self._derive_inputs():
@@ -173,7 +174,7 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), limit_lines() as lines:
                 case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
-                # Otherwise the function rejects the input.
+                # If a special input raises an error, the function rejects it.
                 if case.expected_result.error is None or not derived_input.is_special:
                     cases.append(case)
         return cases
@@ -183,8 +184,9 @@ class Reference:
         time_budget = time_budget or TimeBudget(_MAX_SECONDS)
         self.subject.restore()
         variables = {name: value for name, (value, _) in self.subject.variables().items()}
-        for derived_input in map(
-            self._describe_by_first_input, edge_inputs(self.base_input.arguments, self.fn, variables)
+        further_inputs = edge_inputs(self.base_input.arguments, self.fn, variables)
+        for derived_input in itertools.chain(
+            self._late_repetitions(), map(self._describe_by_first_input, further_inputs)
         ):
             if time_budget.is_over:
                 is_common_kind = not derived_input.state and not derived_input.different_kind
@@ -223,28 +225,33 @@ class Reference:
 
     def repeat_on_new_copies(self) -> Result:
         """Call new copies of the function and its objects with the first input, and return the result."""
-        other = Subject(self.fn, self.first_input.arguments)
-        with force_eager_on_thread(), announce_sleep(), other.restore_on_exit():
-            return run(other.call, other, other.replace_with_copies(self.first_input.arguments))
+        subject = Subject(self.fn, self.first_input.arguments)
+        with force_eager_on_thread(), announce_sleep(), subject.restore_on_exit():
+            return run(subject.call, subject, subject.replace_with_copies(self.first_input.arguments))
 
     def rounding_errors(self, case: ReferenceCase) -> dict[int, RoundingErrors]:
         """Return the rounding errors in what the function leaves behind, by the ids of the expected tensors."""
-        other = Subject(self.fn, self.first_input.arguments)
-        with add_noise_to_parameters(other) as has_noise:
+        subject = Subject(self.fn, self.first_input.arguments)
+        with add_noise_to_parameters(subject) as has_noise:
             if not has_noise:
                 return {}
-            other.set_variables(case.input.state)
+            subject.set_variables(case.input.state)
             with force_eager_on_thread(), announce_sleep():
-                result = self.run_after_preceding_calls(other.call, other, case.input)
+                result = self.run_after_preceding_calls(subject.call, subject, case.input)
         return rounding_errors(case.expected_result, result)
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed_names:
             yield self._repeated_input("the first input again", preceding_call_count=1)
         yield from self._reseeded_inputs()
-        other_inputs = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
-        yield from (replace(other, preceding_call_count=1) for other in other_inputs)
-        if self.changed_names:  # a change may affect only later calls, for example once a cache is full
+        new_inputs = map(self._describe_by_first_input, derived_inputs(self.base_input.arguments, self.fn))
+        yield from (replace(new_input, preceding_call_count=1) for new_input in new_inputs)
+        yield from self._late_repetitions()
+
+    def _late_repetitions(self) -> Iterator[Input]:
+        """Yield the first input after several calls, because a change may affect only one of them."""
+        if self.changed_names:
+            yield self._repeated_input("the first input a third time", preceding_call_count=2)
             yield self._repeated_input("the first input a fourth time", preceding_call_count=3)
 
     def _repeated_input(self, description: str, preceding_call_count: int) -> Input:

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: The number of rounding errors by which each element of a parameter is changed at most.
-_NOISE = 4
+#: The maximum number of rounding errors by which each element of a parameter is changed.
+_NOISE_SIZE = 4
 
 
 @contextlib.contextmanager
 def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
     """Change the parameters of a subject by a few rounding errors while the context is open.
 
-    Yields whether it has any parameters to change. Parameters that contain only whole numbers stay unchanged, because
-    code may compare them with such numbers.
+    Yield whether the subject has any parameters to change. Parameters that contain only whole numbers stay unchanged,
+    because code may compare them with such numbers.
     """
     generator = torch.Generator().manual_seed(0)
     visited_ids: set[int] = set()
@@ -44,7 +44,7 @@ def add_noise_to_parameters(subject: Subject) -> Iterator[bool]:
             fractional_parameters = [tensor for tensor in parameters if not torch.equal(tensor, tensor.round())]
             for tensor in fractional_parameters:
                 noise = torch.rand(tensor.shape, generator=generator).to(tensor.device, tensor.dtype)
-                tensor.data = tensor * (1 + _NOISE * torch.finfo(tensor.dtype).eps * noise)
+                tensor.data = tensor * (1 + _NOISE_SIZE * torch.finfo(tensor.dtype).eps * noise)
         yield bool(fractional_parameters)
     finally:
         subject.restore()
@@ -56,12 +56,12 @@ def rounding_errors(expected: Result, with_noise: Result) -> dict[int, RoundingE
     ``with_noise`` is the outcome of the same call with slightly different parameters.
     """
     errors: dict[int, RoundingErrors] = {}
-    if with_noise.error is not None:  # what it has not done is no rounding error
+    if with_noise.error is not None:  # the call did less, which is not a rounding error
         return errors
     for name in ("arguments", "state", "leaf_grads", "gradients"):
         noisy_tensors = dict(named_tensors(getattr(with_noise, name), ""))
         for path, tensor in named_tensors(getattr(expected, name), ""):
             noisy_tensor = noisy_tensors.get(path)
-            if noisy_tensor is not None and (found := RoundingErrors.between(tensor, noisy_tensor)) is not None:
-                errors[id(tensor)] = found
+            if noisy_tensor is not None and (error := RoundingErrors.between(tensor, noisy_tensor)) is not None:
+                errors[id(tensor)] = error
     return errors

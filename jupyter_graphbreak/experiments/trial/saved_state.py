@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import (
     is_plain_tensor,
     slot_descriptors,
 )
-from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target
+from jupyter_graphbreak.records.attributes import attribute_of, is_instance, proxy_target, stored_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,7 +65,7 @@ class SavedState:
         """Restore the saved content of each object."""
         with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
             for container, content in self._contents:
-                _refill(container, content)
+                _restore_content(container, content)
             for item, descriptor, content in self._slot_descriptors:
                 descriptor.__set__(item, value_to_restore(content))
             for alias, elements in self._memory.values():
@@ -107,7 +108,7 @@ class SavedState:
     def move(
         self, storage: torch.UntypedStorage, new_storage: torch.UntypedStorage, saved_content: torch.UntypedStorage
     ) -> None:
-        """Move the tensors in a storage to a new storage, for which ``saved_content`` is to be restored."""
+        """Move the tensors in a storage to a new storage, whose content to restore is ``saved_content``."""
         address = storage.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
@@ -137,8 +138,9 @@ class SavedState:
                 self._slot_descriptors.append((value, descriptor, value_to_save(part)))
                 parts.append(part)
         if is_instance(value, dict):
-            self._contents.append((value, {key: value_to_save(part) for key, part in value.items()}))
-            parts += [*value.keys(), *value.values()]
+            items = stored_items(value)
+            self._contents.append((value, {key: value_to_save(part) for key, part in items}))
+            parts += itertools.chain.from_iterable(items)
         elif is_instance(value, list | deque):
             self._contents.append((value, list(map(value_to_save, value))))
             parts += value
@@ -180,13 +182,19 @@ class _OpaqueCopy:
 
 def value_to_save(value: Any) -> Any:
     """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
-    if is_immutable(value) or is_data(value) or is_code(value) or belongs_to_process(value) or _is_reference(value):
+    if (
+        is_immutable(value)
+        or is_data(value)
+        or is_code(value)
+        or belongs_to_process(value)
+        or _is_lock_or_reference(value)
+    ):
         return value
     result = clone(value)
     return value if result is value else _OpaqueCopy(result)
 
 
-def _is_reference(value: Any) -> bool:
+def _is_lock_or_reference(value: Any) -> bool:
     """Return whether an object is a lock, or only refers to objects that are saved."""
     return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCK_MAKERS
 
@@ -196,7 +204,7 @@ def value_to_restore(saved_value: Any) -> Any:
     return clone(saved_value.copy) if is_instance(saved_value, _OpaqueCopy) else saved_value
 
 
-def _refill(container: Any, content: Any) -> None:
+def _restore_content(container: Any, content: Any) -> None:
     if is_instance(container, dict):
         if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
             return  # Dynamo's guards detect every write to a dict

@@ -219,8 +219,8 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         return
     _busy_threads.add(thread)
     try:
-        for prepare in before_import_callbacks:
-            prepare(name)
+        for callback in before_import_callbacks:
+            callback(name)
     except ImportError:
         return  # the import fails again in the user's code
     finally:

@@ -23,7 +23,7 @@ class StatePart(NamedTuple):
     """A part of the state; its description is the effect of changing it, worded as the rest of a sentence.
 
     Code must call or assign one of ``names`` to change the part, and must contain one of ``owners``, unless there are
-    none. If only assignments change the part, ``is_assigned``, code that only reads it is not the cause.
+    none. With ``is_assigned``, only assignments change the part, so code that only reads it is not the cause.
     """
 
     description: str
@@ -184,27 +184,27 @@ def logging_parts() -> Iterator[StatePart]:
         "disables log records", lambda: logging.root.manager.disable, logging.disable, ("disable",), ("logging",)
     )
     yield StatePart("sets the class of log records", identity_reader(logging.getLogRecordFactory),
-               identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
+                    identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
     yield StatePart("sets the class of loggers", identity_reader(logging.getLoggerClass),
-               identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
+                    identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
     # This part has no names, because a new logger is not an effect.
     yield StatePart("creates loggers", _LOGGERS.by_name, _restore_named_loggers)
     yield StatePart("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
-               ("addLevelName",))  # fmt: skip
+                    ("addLevelName",))  # fmt: skip
     yield StatePart("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
     yield StatePart("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,
-               _PYTORCH_LOGGING_NAMES)  # fmt: skip
+                    _PYTORCH_LOGGING_NAMES)  # fmt: skip
     yield StatePart("sets attributes of a log handler", _handler_attributes, restore_attributes,
-               ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
+                    ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
 
 
 def _logger_attributes() -> AttributesByObject:
     return AttributesByObject(
         {
-            log: _NO_ATTRIBUTES
-            if vars(log).keys() <= _IGNORED_LOGGER_ATTRIBUTES
-            else Attributes(log, _IGNORED_LOGGER_ATTRIBUTES)
-            for log in _LOGGERS.outside_pytorch()
+            logger: _NO_ATTRIBUTES
+            if vars(logger).keys() <= _IGNORED_LOGGER_ATTRIBUTES
+            else Attributes(logger, _IGNORED_LOGGER_ATTRIBUTES)
+            for logger in _LOGGERS.outside_pytorch()
         }
     )
 
@@ -215,7 +215,7 @@ class _NamedLoggers(dict[str, Any]):
     def __init__(self, loggers_by_name: dict[str, Any]) -> None:
         super().__init__(loggers_by_name)
         self.children = {
-            name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
+            name: dict(logger.loggerMap) for name, logger in self.items() if isinstance(logger, logging.PlaceHolder)
         }
 
 
@@ -247,16 +247,14 @@ class _LoggersByOrigin:
         if self._other_loggers and by_name == self._known_loggers:  # loggers are compared by identity
             return
         known_loggers = _NamedLoggers(by_name.copy())
-        loggers = [(name, log) for name, log in known_loggers.items() if isinstance(log, logging.Logger)]
-        is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
+        loggers = [
+            (logger, name[:6] in {"torch", "torch."})
+            for name, logger in known_loggers.items()
+            if isinstance(logger, logging.Logger)
+        ]
         trace = trace_logger()
-        self._pytorch_loggers = [
-            log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if is_own and log is not trace
-        ]
-        self._other_loggers = [
-            logging.root,
-            *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
-        ]
+        self._pytorch_loggers = [logger for logger, is_pytorch in loggers if is_pytorch and logger is not trace]
+        self._other_loggers = [logging.root, *(logger for logger, is_pytorch in loggers if not is_pytorch)]
         self._known_loggers = known_loggers
 
 
@@ -268,7 +266,7 @@ class _LoggerSettings:
 
     def __init__(self, loggers: list[logging.Logger]) -> None:
         self.loggers = loggers
-        self.settings = [(log.level, log.disabled, log.propagate, *log.handlers) for log in loggers]
+        self.settings = [(logger.level, logger.disabled, logger.propagate, *logger.handlers) for logger in loggers]
 
     def by_logger(self) -> dict[logging.Logger, tuple[Any, ...]]:
         return dict(zip(self.loggers, self.settings, strict=True))
@@ -279,16 +277,16 @@ class _LoggerSettings:
         if self.settings == other.settings and self.loggers == other.loggers:
             return True
         current = other.by_logger()
-        return all(current.get(log, settings) == settings for log, settings in self.by_logger().items())
+        return all(current.get(logger, settings) == settings for logger, settings in self.by_logger().items())
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def _restore_pytorch_loggers(settings_before: _LoggerSettings) -> None:
-    for log, (level, disabled, propagate, *handlers) in settings_before.by_logger().items():
-        if log.level != level:
-            log.setLevel(level)
-        log.disabled, log.propagate, log.handlers[:] = disabled, propagate, handlers
+    for logger, (level, disabled, propagate, *handlers) in settings_before.by_logger().items():
+        if logger.level != level:
+            logger.setLevel(level)
+        logger.disabled, logger.propagate, logger.handlers[:] = disabled, propagate, handlers
 
 
 def _handler_attributes() -> HandlerAttributes:
@@ -302,27 +300,27 @@ def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
     """Remove the loggers that user code has created, except those of modules, which refer to their loggers."""
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
-    for name, log in by_name.copy().items():
+    for name, logger in by_name.copy().items():
         if (
-            loggers_before.get(name) is log
+            loggers_before.get(name) is logger
             or name in sys.modules
             or (name not in loggers_before and _is_library_logger(name))
         ):
             continue
-        if isinstance(log, logging.Logger):
-            parents_of_removed[log] = log.parent
+        if isinstance(logger, logging.Logger):
+            parents_of_removed[logger] = logger.parent
             by_name.pop(name)
             if name in loggers_before:
                 by_name[name] = loggers_before[name]
-    for name, log in by_name.copy().items():
-        if isinstance(log, logging.Logger):
-            while log.parent in parents_of_removed:
-                log.parent = parents_of_removed[log.parent]
+    for name, logger in by_name.copy().items():
+        if isinstance(logger, logging.Logger):
+            while logger.parent in parents_of_removed:
+                logger.parent = parents_of_removed[logger.parent]
             continue
-        for child in [child for child in log.loggerMap if child in parents_of_removed]:
-            del log.loggerMap[child]
-        log.loggerMap.update(loggers_before.children.get(name, {}))
-        if name not in loggers_before and not log.loggerMap:
+        for child in [child for child in logger.loggerMap if child in parents_of_removed]:
+            del logger.loggerMap[child]
+        logger.loggerMap.update(loggers_before.children.get(name, {}))
+        if name not in loggers_before and not logger.loggerMap:
             by_name.pop(name)
 
 
@@ -333,13 +331,22 @@ def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
 
 
 def _logger_states() -> dict[Any, tuple[Any, ...]]:
-    # Most loggers have no handlers and no filters.
-    state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NO_OBJECTS,
-                   Identities(log.filters) if log.filters else _NO_OBJECTS,
-                   [(handler.level, Identities([handler.formatter]), Identities(handler.filters))
-                    for handler in log.handlers])
-             for log in _LOGGERS.outside_pytorch()}  # fmt: skip
-    return _LoggerStates(state)
+    return _LoggerStates(
+        {
+            logger: (
+                logger.level,
+                logger.disabled,
+                logger.propagate,
+                Identities(logger.handlers) if logger.handlers else _NO_OBJECTS,
+                Identities(logger.filters) if logger.filters else _NO_OBJECTS,
+                [
+                    (handler.level, Identities([handler.formatter]), Identities(handler.filters))
+                    for handler in logger.handlers
+                ],
+            )
+            for logger in _LOGGERS.outside_pytorch()
+        }
+    )
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
@@ -348,8 +355,10 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
-        new_states = [state for log, state in other.items() if log not in self and not _is_library_logger(log.name)]
-        return all(other.get(log) == state for log, state in self.items()) and all(
+        new_states = [
+            state for logger, state in other.items() if logger not in self and not _is_library_logger(logger.name)
+        ]
+        return all(other.get(logger) == state for logger, state in self.items()) and all(
             level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
             for level, disabled, propagate, handlers, filters, _ in new_states
         )
@@ -364,17 +373,17 @@ def _is_library_logger(name: str) -> bool:
 
 
 def _restore_loggers(states_before: dict[Any, tuple[Any, ...]]) -> None:
-    for log, state in _logger_states().items():
-        if log not in states_before and _is_library_logger(log.name):  # it was set up when a trial imported the library
-            continue
-        saved_state = states_before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+    for logger, state in _logger_states().items():
+        if logger not in states_before and _is_library_logger(logger.name):
+            continue  # it was set up when a trial imported the library
+        saved_state = states_before.get(logger, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
         if state != saved_state:
-            level, log.disabled, log.propagate, handlers, filters, handler_states = saved_state
-            log.setLevel(level)
-            log.handlers[:] = handlers.items
-            log.filters[:] = filters.items
+            level, logger.disabled, logger.propagate, handlers, filters, handler_states = saved_state
+            logger.setLevel(level)
+            logger.handlers[:] = handlers.items
+            logger.filters[:] = filters.items
             for handler, (level_of_handler, formatter, filters_of_handler) in zip(
-                log.handlers, handler_states, strict=True
+                logger.handlers, handler_states, strict=True
             ):
                 handler.level, handler.formatter = level_of_handler, formatter.items[0]
                 handler.filters[:] = filters_of_handler.items

@@ -65,12 +65,12 @@ class RunSetup:
     name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
 
 
-_CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
+_CURRENT_SETUP: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
 
 
 def current_setup() -> RunSetup:
     """Return the active setup or, without one, a setup with the current modes and no shared memory."""
-    return _CURRENT.get() or RunSetup()
+    return _CURRENT_SETUP.get() or RunSetup()
 
 
 @contextlib.contextmanager
@@ -79,21 +79,21 @@ def share_run_setup(
 ) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open.
 
-    Code between runs uses the default modes. A nested context has no effect. The copies of large tensors' memory are
-    from before the call, and the names had the values of the snapshot when it started.
+    Code between runs uses the default modes. A nested context has no effect. ``storage_copies`` contains the memory of
+    large tensors before the entry's call, and ``name_snapshot`` the values of names at that time.
     """
-    if _CURRENT.get() is not None:
+    if _CURRENT_SETUP.get() is not None:
         yield
         return
     setup = RunSetup(modes, SharedMemory(storage_copies), name_snapshot or NameSnapshot())
-    token = _CURRENT.set(setup)
+    token = _CURRENT_SETUP.set(setup)
     try:
         with DEFAULT_MODES.apply():
             yield
     finally:
         setup.memory.restore()
         setup.memory.return_free_memory()
-        _CURRENT.reset(token)
+        _CURRENT_SETUP.reset(token)
 
 
 class Subject:

@@ -77,7 +77,7 @@ class SwappedBinding:
 
 
 def function_bindings(function: types.FunctionType) -> Iterator[Binding]:
-    """Yield the parts of a function that a call may change: its defaults and attributes."""
+    """Yield bindings of the parts of a function that a call may change: its defaults and attributes."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if is_data(parameter.default) and not is_instance(parameter.default, type):
@@ -153,9 +153,9 @@ VariableKey = tuple[int, str]
 class NameSnapshot:
     """The values that names had when an entry was called, for code that is not copied and reads the original names.
 
-    ``values`` contains their copies, by variable, and ``origin_ids`` the ids of the original namespaces, by the ids of
-    their copies. ``holders`` keeps the objects with the ids in ``values`` alive, so that no other objects get these
-    ids.
+    ``values`` contains copies of the values, by variable, and ``origin_ids`` the ids of the original namespaces, by the
+    ids of their copies. ``holders`` keeps the objects with the ids in ``values`` alive, so that no other objects get
+    these ids.
     """
 
     values: Mapping[VariableKey, Any] = field(default_factory=dict)
@@ -171,7 +171,7 @@ def top_level_names() -> frozenset[str]:
 def global_names(
     code: types.CodeType, opnames: Container[str] = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
 ) -> set[str]:
-    """Return the names of the globals that a function, or one inside it, reads or writes by some instructions."""
+    """Return the names of the globals that code, or a function inside it, accesses with one of some instructions."""
     instructions = (instruction for inner in walk_code_objects(code) for instruction in dis.get_instructions(inner))
     return {instruction.argval for instruction in instructions if instruction.opname in opnames}
 
@@ -196,8 +196,6 @@ def change_functions_of(member: Any, change: Callable[[Any], Any]) -> Any:
 
 #: Functions that code uses to read or write globals, or attributes, that it does not mention.
 ANY_GLOBAL_READERS = frozenset({"globals", "exec", "eval"})
-
-
 _ANY_ATTRIBUTE_READERS = ANY_GLOBAL_READERS | {"getattr", "attrgetter", "vars", "__dict__"}
 
 

@@ -75,10 +75,10 @@ def randomize(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
 def fill_with(value: torch.Tensor, number: float) -> torch.Tensor:
     """Return a copy of a tensor filled with a number, which is truncated for an integer dtype.
 
-    Return the tensor itself if its dtype cannot hold the number.
+    Return the tensor itself if its dtype cannot hold the number, or if an integer tensor would get a huge number.
     """
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
-        return value  # an integer cannot have this value
+        return value
     try:
         return torch.full_like(value, number)
     except RuntimeError:  # the dtype cannot represent the number
@@ -107,11 +107,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the dense tensors in a value, including those in containers and dataclasses."""
     tensors: list[torch.Tensor] = []
 
-    def note(tensor: torch.Tensor) -> torch.Tensor:
+    def collect(tensor: torch.Tensor) -> torch.Tensor:
         tensors.append(tensor)
         return tensor
 
-    _map_tensors_in(value, note, {})
+    _map_tensors_in(value, collect, {})
     return tensors
 
 
@@ -133,9 +133,8 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
     elif is_instance(value, tuple) and hasattr(value, "_fields"):
         result = type(value)(*(_map_tensors_in(item, change, cache) for item in value))
     elif is_instance(value, MutableMapping):
-        with contextlib.suppress(
-            Exception
-        ):  # a mapping that rejects different sizes, such as a tensordict, stays unchanged
+        # A mapping that rejects different sizes, such as a tensordict, stays unchanged.
+        with contextlib.suppress(Exception):
             changed_copy = copy.copy(value)
             for key, item in value.items():
                 changed_copy[key] = _map_tensors_in(item, change, cache)
@@ -165,7 +164,7 @@ def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
 
 
 def first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
-    """Return the first rows of a tensor that has dimensions."""
+    """Return the first rows of a tensor. A zero-dimensional tensor stays unchanged."""
     return value[:count] if value.dim() else value
 
 
@@ -198,9 +197,12 @@ def with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return the first element of a changed tensor as a zero-dimensional one, if it is a number of the given kind."""
-    becomes_scalar = contains_numbers(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
+    """Return the first element of a changed tensor as a zero-dimensional tensor, if it is a flag or of a given kind."""
+    if not value.numel():
+        return value
+    if value.dtype == torch.bool:
+        return change(value).reshape(-1)[0]
+    return change(value).reshape(-1)[0].to(dtype) if contains_numbers(value, is_floating=is_floating) else value
 
 
 def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
@@ -209,7 +211,12 @@ def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
 
 
 def convert_numbers(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a changed tensor with a different dtype, if it contains numbers of the given kind."""
+    """Return a changed tensor with a different dtype, if its original dtype is of the given kind.
+
+    A tensor of flags is changed and keeps its dtype.
+    """
+    if value.dtype == torch.bool:
+        return change(value)
     if not contains_numbers(value, is_floating=is_floating):
         return value
     changed_tensor = change(value)
@@ -222,10 +229,10 @@ def with_gaps(change: Change, value: torch.Tensor) -> torch.Tensor:
 
 
 def transpose(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with its first and last dimension exchanged."""
+    """Return a tensor with its first and last dimensions exchanged."""
     return value.transpose(0, -1) if value.dim() > 1 else value
 
 
 def triple(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor multiplied by 3, so that fewer of its numbers become zero as integers."""
-    return value * 3
+    """Return a tensor times 3, so that fewer numbers become zero as integers. A tensor of flags stays unchanged."""
+    return value if value.dtype == torch.bool else value * 3

@@ -38,7 +38,7 @@ _TIME_LIMIT: ContextVar[_TimeLimit | None] = ContextVar("graphbreak_time_limit",
 
 
 class TimeUpError(BaseException):
-    """The time limit has passed. Not an ``Exception``, so that the function in a trial does not catch it."""
+    """The time limit has passed. This is not an ``Exception``, so that the function in a trial does not catch it."""
 
 
 @contextlib.contextmanager
@@ -99,10 +99,10 @@ def measure_run(kind: RunKind) -> Iterator[None]:
 
 
 class TimeBudget:
-    """A time limit for trying further inputs, counted from now.
+    """A time limit for trying further inputs, counted from the creation of the object.
 
     The limit applies to the processor time of this thread, so the number of inputs does not depend on other programs. A
-    longer limit of wall-clock time, by default five times the processor time, applies to functions that wait.
+    longer limit of wall-clock time, at most five times the processor time, applies to functions that wait.
     """
 
     def __init__(self, seconds: float, wall_clock: float = float("inf")) -> None:

@@ -56,9 +56,11 @@ if TYPE_CHECKING:
 #: Functions whose effects raise no audit event, by module and name.
 _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
-        **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
-        **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
-        **dict.fromkeys(("posix_fallocate", "eventfd_write"), ("file", "writes to an open file")),
+        **dict.fromkeys(
+            ("write", "pwrite", "writev", "pwritev", "sendfile", "splice", "copy_file_range", "posix_fallocate",
+             "eventfd_write"),
+            ("file", "writes to an open file"),
+        ),
         "closerange": ("file", "closes open files"),
         **dict.fromkeys(("mkfifo", "mknod"), ("file", "creates a file")),
         "dup2": ("file", "redirects an open file"),
@@ -157,8 +159,8 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
 #: Functions of ``os`` that create file descriptors, and functions that use one. Only ``open`` has an audit event,
 #: which does not contain the descriptor.
 _DESCRIPTOR_MAKERS = (
-    *("open", "pipe", "pipe2", "dup", "memfd_create"),
-    *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
+    "open", "pipe", "pipe2", "dup", "memfd_create", "eventfd", "openpty", "posix_openpt", "pidfd_open",
+    "timerfd_create",
 )  # fmt: skip
 _DESCRIPTOR_USERS = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
 #: Methods of IPython's shell that change the notebook's variables or run code.
@@ -213,7 +215,7 @@ class Replacements:
                 self._install_missing()
 
     def _install_missing(self) -> None:
-        replacements = list(self._make())  # which may import modules
+        replacements = list(self._make())  # this may import modules
         installed_keys = {(id(owner), name) for owner, name, _, _ in self._replaced_attributes}
         for owner, name, replacement in replacements:
             if (id(owner), name) not in installed_keys:
@@ -266,10 +268,10 @@ def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
         yield owner, name, _wrap_to_announce(getattr(owner, name), kind, description)
-    for names, replace in ((_DESCRIPTOR_MAKERS, _wrap_descriptor_maker), (_DESCRIPTOR_USERS, _wrap_descriptor_user)):
+    for names, wrap in ((_DESCRIPTOR_MAKERS, _wrap_descriptor_maker), (_DESCRIPTOR_USERS, _wrap_descriptor_user)):
         for name in names:
             if hasattr(os, name):
-                yield os, name, replace(getattr(os, name))
+                yield os, name, wrap(getattr(os, name))
     for name in ("putenv", "unsetenv"):  # `os.environ`, which trials restore, also calls them
         yield (
             os,
@@ -284,7 +286,7 @@ def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name in memory_mapping_functions():
         yield owner, name, _wrap_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
-    # `importlib.import_module` calls it, without an audit event.
+    # `importlib.import_module` calls this function, without an audit event.
     yield bootstrap, "_gcd_import", _wrap_import(bootstrap._gcd_import)  # noqa: SLF001 - there is no public name
     shell = _shell_class()
     for name in _SHELL_NAMESPACES if shell is not None else ():
@@ -364,8 +366,8 @@ TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 def announce_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
-    Python 3.13 and later have an audit event for it. With a replacement in compiled code, Dynamo would give a different
-    reason for the break.
+    Python 3.13 and later have an audit event for ``time.sleep``. With a replacement in compiled code, Dynamo would give
+    a different reason for the break.
     """
     original = time.sleep
 
@@ -420,8 +422,8 @@ def _wrap_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that announces memory mappings that write to their file. Other mappings have no effect."""
 
     def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
-        path, belongs_to_process = [*args, None, None][:2]
-        if kwargs.get("shared", belongs_to_process):
+        path, is_shared = [*args, None, None][:2]
+        if kwargs.get("shared", is_shared):
             description = f"maps the file {short_description(kwargs.get('filename', path))} into memory"
             notify_listeners("file", description, frame)
 

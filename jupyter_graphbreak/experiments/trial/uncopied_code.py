@@ -72,8 +72,9 @@ class ThreadSeesCopyError(Exception):
 class UncopiedCode:
     """The code that copied functions use but that is not copied, with copies of the state that this code uses.
 
-    It is searched for from the copied objects in ``roots``. The bindings whose values are swapped are added to those of
-    the copier of the functions. ``values_at_call`` are those of variables when the copied function was called.
+    The search for this code starts at the copied objects in ``roots``. The bindings whose values are swapped are added
+    to those of the copier of the functions. ``values_at_call`` contains the values that variables had when the copied
+    function was called.
     """
 
     def __init__(
@@ -189,15 +190,15 @@ class UncopiedCode:
             self._namespaces = list(swapped_in_modules)
         swapped_keys = {(id(vars(module)), name) for module, names in swapped_in_modules for name in names}
         stored_globals |= self._callers_of(stored_globals, user_functions)
-        methods = {
+        swapped_methods = {
             cls: self._swap_methods(cls, stored_globals) for cls in classes if stored_globals and is_user_class(cls)
         }
         self._swap_variables(functions, swapped_keys)
-        classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
+        classes.update((metaclass, None) for cls in list(classes) for metaclass in inspect.getmro(type(cls)))
         for cls in classes:
             if is_user_class(cls):
                 swapped_names = self._swap_attributes(cls, swaps_members=assigns_attributes)
-                swapped_names |= methods.get(cls, set())
+                swapped_names |= swapped_methods.get(cls, set())
                 self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
                 swapped_keys |= swapped_names
         self._swap_defaults_and_attributes(user_functions, assigns_attributes=assigns_attributes)
@@ -225,7 +226,7 @@ class UncopiedCode:
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class, and return their keys.
 
-        If requested, also swap the attributes of an enumeration's members.
+        With ``swaps_members``, also swap the attributes of an enumeration's members.
         """
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
@@ -323,7 +324,7 @@ class UncopiedCode:
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
-        """Swap the values of names of modules, and return, for each module, the names whose values were swapped."""
+        """Swap the values of names in modules, and return, for each module, the names whose values were swapped."""
         swapped_names = []
         for module, names in modules:
             bindings = {name: item_binding(f"{module.__name__}.{name}", vars(module), name) for name in names}

@@ -48,11 +48,11 @@ def _imported_names(code: CodeType) -> tuple[str, ...]:
 
 def _file_to_import(name: str) -> str | None:
     """Return the file of a user's module that is not loaded, or ``None`` for any other module."""
-    parent, _, base_name = name.rpartition(".")
+    parent = name.rpartition(".")[0]
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):
         return None
-    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{base_name}", folders)
+    spec = importlib.machinery.PathFinder.find_spec(name, folders)
     file = spec.origin if spec is not None else None
     return file if file is not None and file.endswith(".py") and not is_library(file) else None
 

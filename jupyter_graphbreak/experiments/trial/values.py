@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import dataclasses
 import math
 import re
@@ -19,7 +20,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import shape_of
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data
 from jupyter_graphbreak.experiments.trial.stand_ins import stream_in_memory
-from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target
+from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance, proxy_target, stored_items
 
 if TYPE_CHECKING:
     import io
@@ -34,7 +35,7 @@ _MAX_REPR_LENGTH = 80
 _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The tolerated rounding error after terms cancel, relative to the largest number of all results.
 _CANCELED_TOLERANCE = 1e-5
-#: The smallest absolute difference that rounding does not explain by itself.
+#: The largest absolute difference that rounding alone explains.
 _ATOL = 1e-5
 #: The maximum error of a result, and the maximum number of its elements with large errors, as multiples of those that
 #: noise causes.
@@ -141,7 +142,7 @@ def describe_difference(
     """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
     Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
-    compiler reorders sums. A nan equals a nan. Other objects are compared by type and value.
+    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value.
 
     Parameters
     ----------
@@ -150,19 +151,19 @@ def describe_difference(
     ignored_paths : collection of str
         The paths to plain values that are not compared; see :func:`varying_paths`.
     root : str
-        The path to the result; these paths begin with it.
+        The path to the result; ``ignored_paths`` begin with it.
     largest : float
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding errors of this scale remain.
     rounding_errors : mapping of int to RoundingErrors, optional
         The known rounding errors of expected tensors, by the ids of these tensors.
     """
-    first = _Comparison(
+    difference = _Comparison(
         compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors
     ).find_difference(expected, actual, root)
-    if first is None:
+    if difference is None:
         return None
-    path, text = _path_string(first[0]), first[1]
+    path, text = _path_string(difference[0]), difference[1]
     return f"{text} at {path.removeprefix(root)}" if path != root else text
 
 
@@ -213,8 +214,8 @@ def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
 class _Comparison:
     """A comparison of two values.
 
-    With ``collects_paths``, the paths to plain values that differ are added to ``ignored_paths``, instead of finding
-    these differences.
+    With ``collects_paths``, different plain values are not treated as a difference; their paths are added to
+    ``ignored_paths``.
     """
 
     def __init__(
@@ -233,7 +234,8 @@ class _Comparison:
         self._collects_paths = collects_paths
         self._compared_pairs: set[tuple[int, int]] = set()
 
-    def _varies(self, path: _Path, prefix: str = "") -> bool:
+    def _is_ignored(self, path: _Path, prefix: str = "") -> bool:
+        """Return whether differences at a path are ignored. With ``collects_paths``, ignore the path from now on."""
         name = f"{prefix}{_path_string(path)}" if self._collects_paths or self.ignored_paths else ""
         if self._collects_paths:
             self.ignored_paths.add(name)
@@ -280,7 +282,7 @@ class _Comparison:
             return path, "a different order of the keys"
         if not missing_keys:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], path, depth)
-        if not self._varies(path, _KEYS_PREFIX):
+        if not self._is_ignored(path, _KEYS_PREFIX):
             return path, f"no {short_repr(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
         return self._find_in_parts(expected_parts, actual_parts, path, depth)
@@ -312,7 +314,7 @@ class _Comparison:
             return self._find_in_attributes(expected, actual, path, depth)
         else:
             is_equal = _is_equal(expected, actual)
-        if is_equal or not self._compares_values or self._varies(path):
+        if is_equal or not self._compares_values or self._is_ignored(path):
             return None
         return path, f"{short_repr(actual)} instead of {short_repr(expected)}"
 
@@ -343,7 +345,7 @@ class _Comparison:
             if is_rounding or _differs_by_noise(expected, actual, self._largest):
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
-                return _show_both(expected, actual)
+                return _describe_small_tensors(expected, actual)
             return _shorten_message(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
@@ -364,7 +366,7 @@ class _Comparison:
         return None
 
 
-def _show_both(expected: torch.Tensor, actual: torch.Tensor) -> str:
+def _describe_small_tensors(expected: torch.Tensor, actual: torch.Tensor) -> str:
     """Describe two different small tensors, with all digits if the usual four would hide the difference."""
     is_comparable = expected.layout == actual.layout == torch.strided and expected.device == actual.device
     is_comparable = is_comparable and expected.is_floating_point()
@@ -423,7 +425,8 @@ def attributes(value: Any) -> dict[str, Any]:
 def _items(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     """Return a mapping's items, with positions instead of keys that equal only themselves, such as modules."""
     return [
-        (index if _is_compared_by_identity(key) else key, value) for index, (key, value) in enumerate(mapping.items())
+        (index if _is_compared_by_identity(key) else key, value)
+        for index, (key, value) in enumerate(stored_items(mapping))
     ]
 
 
@@ -481,6 +484,8 @@ def _describe_type(value: Any) -> str:
 def _is_close(expected: complex, actual: complex) -> bool:
     if isinstance(expected, float) and math.isnan(expected):
         return actual != actual  # noqa: PLR0124 - nan
+    if not (cmath.isfinite(expected) and cmath.isfinite(actual)):  # the tolerance would be infinite
+        return expected == actual or repr(expected) == repr(actual)
     return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
 
 

@@ -80,8 +80,9 @@ def values_of_entry(
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
     The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf. The
-    ids of the result are those of ``run_report``, by default the report of the run on copies. Of most lines, only the
-    last operation is listed; of the requested ones, all. Calls of the entry in the run count from 1.
+    ids of the result are those of ``run_report``, by default the report of the run on copies. Only the last operation
+    of each line is listed or, if ``lines`` are given, all operations of these lines. ``call_number`` is the number of
+    the call among all calls of the entry in the run, starting at 1.
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
@@ -90,14 +91,14 @@ def values_of_entry(
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
         with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
-            recording.describe_device(Device("auto", default_device_name()))
+            recording.record_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         report_on_copies, files = build_with_files(recording.records)
         recorder.release_objects()
-        eager = ValueRecorder()
+        eager_recorder = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the values of the graphs are known
-            results.append(_eager_counts(entry, eager))
-            eager.release_objects()
+            results.append(_eager_counts(entry, eager_recorder))
+            eager_recorder.release_objects()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(
@@ -115,23 +116,23 @@ def values_of_entry(
 
     graph_lines = {_line_of(operation) for operation in operations.values()}
     values, origins = _values_and_origins(recorder, graph_operation)
-    eager_values, eager_origins = _values_and_origins(eager, eager_operation)
-    order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
+    eager_values, eager_origins = _values_and_origins(eager_recorder, eager_operation)
+    line_order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
     values += [item for item in eager_values if _line_of(item[0]) not in graph_lines]
     origins += [item for item in eager_origins if _line_of(item[0]) not in graph_lines]
-    line_values, left_out = _select_values(values, order, correspondence.run_report, lines)
+    line_values, left_out = _select_values(values, line_order, correspondence.run_report, lines)
     is_eager_known = any(counts.by == "eager" and counts.raised is None for counts in results)
     entry_values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
         call=call_number,
         calls=call_count,
-        first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, order)),
+        first=list(_first_nonfinite(origins, eager_origins if is_eager_known else None, line_order)),
         given=nonfinite_inputs,
         results=results,
         lines=line_values,
         left_out=left_out,
-        operations=backend.operations,
+        operations=backend.operation_count,
     )
     return ValuesWithReport(entry_values, report_on_copies)
 
@@ -148,10 +149,10 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the tensors in the arguments and in the state that contain NaN or Inf before the call."""
     subject.restore()
     inputs = []
-    seen_ids: set[int] = set()
+    visited_ids: set[int] = set()
     roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
     for name, root in roots:
-        for path, tensor in named_tensors(root, name, seen_ids):
+        for path, tensor in named_tensors(root, name, visited_ids):
             numbers = range_of(tensor)
             if numbers.nan or numbers.inf:
                 inputs.append(NonFiniteInput(path, numbers.nan, numbers.inf))
@@ -229,7 +230,7 @@ def _line_of(operation: _Operation) -> tuple[str, int] | None:
 
 def _select_values(
     values: list[tuple[_Operation, RecordedValue]],
-    order: Mapping[tuple[str, int] | None, int],
+    line_order: Mapping[tuple[str, int] | None, int],
     run_report: Report,
     lines: Sequence[RequestedLine],
 ) -> tuple[list[LineValues], int]:
@@ -248,7 +249,7 @@ def _select_values(
     candidates = requested_values if lines else list(last_of_line.values())
     # If there are too many, the user's own lines are more useful than those of libraries.
     most_useful = sorted(candidates, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
-    most_useful.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
+    most_useful.sort(key=lambda item: line_order.get(_line_of(item[0]), len(line_order)))
     line_values = [
         LineValues(
             operation.location, operation.op, operation.graph, value.forward, value.backward, value.execution_count
@@ -267,24 +268,24 @@ def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool
 def _first_nonfinite(
     origins: list[tuple[_Operation, NonfiniteOrigin]],
     eager_origins: list[tuple[_Operation, NonfiniteOrigin]] | None,
-    order: Mapping[tuple[str, int] | None, int],
+    line_order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
     """Yield the first operation that produces NaN and the first one that produces Inf, forward and backward.
 
     ``eager_origins`` is ``None`` if it is unknown where eager code produces NaN and Inf.
     """
     forward = [item for item in origins if item[1].direction == "forward"]
-    forward.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
+    forward.sort(key=lambda item: line_order.get(_line_of(item[0]), len(line_order)))
     items_by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
         items_by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
     for key, ((operation, origin), *others) in items_by_kind.items():
-        in_eager: Literal["same", "elsewhere", "none"] | None = None
+        place_in_eager: Literal["same", "elsewhere", "none"] | None = None
         if eager_origins is not None:
             lines = [_line_of(item[0]) for item in eager_origins if (item[1].direction, item[1].kind) == key]
-            in_eager = "none" if not lines else "same" if _line_of(operation) in lines else "elsewhere"
+            place_in_eager = "none" if not lines else "same" if _line_of(operation) in lines else "elsewhere"
         count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
-            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), in_eager,
+            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), place_in_eager,
         )  # fmt: skip

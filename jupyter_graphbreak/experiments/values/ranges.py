@@ -81,9 +81,11 @@ def merge_ranges(one: ValueRange, other: ValueRange) -> ValueRange:
     """Return the common range of the values of two executions, or of two parts of a tensor."""
     lows = [low for low in (one.low, other.low) if low is not None]
     highs = [high for high in (one.high, other.high) if high is not None]
-    weights = [(part.mean, part.elements - part.nan - part.inf) for part in (one, other) if part.mean is not None]
-    total = sum(count for _, count in weights)
-    is_known = all(part.mean is not None for part in (one, other) if part.low is not None)
+    means_and_counts = [
+        (part.mean, part.elements - part.nan - part.inf) for part in (one, other) if part.mean is not None
+    ]
+    total = sum(count for _, count in means_and_counts)
+    is_mean_known = all(part.mean is not None for part in (one, other) if part.low is not None)
     return ValueRange(
         one.shape,
         one.dtype,
@@ -92,7 +94,7 @@ def merge_ranges(one: ValueRange, other: ValueRange) -> ValueRange:
         one.inf + other.inf,
         min(lows, default=None),
         max(highs, default=None),
-        sum(mean * (count / total) for mean, count in weights) if total and is_known else None,
+        sum(mean * (count / total) for mean, count in means_and_counts) if total and is_mean_known else None,
     )
 
 
@@ -111,11 +113,13 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
         return None
     try:
-        plain = tensor.detach()
-        if plain.layout != torch.strided:
-            plain = plain.coalesce().values() if plain.layout == torch.sparse_coo else plain.values()
-        if plain.dtype.is_floating_point and plain.dtype.itemsize == 1:
-            plain = plain.float()  # PyTorch cannot compare 8-bit floating-point numbers
+        plain_tensor = tensor.detach()
+        if plain_tensor.layout != torch.strided:
+            plain_tensor = (
+                plain_tensor.coalesce().values() if plain_tensor.layout == torch.sparse_coo else plain_tensor.values()
+            )
+        if plain_tensor.dtype.is_floating_point and plain_tensor.dtype.itemsize == 1:
+            plain_tensor = plain_tensor.float()  # PyTorch cannot compare 8-bit floating-point numbers
     except (RuntimeError, NotImplementedError):  # for example, for a tensor without accessible numbers
         return None
-    return plain if type(plain) in {torch.Tensor, torch.nn.Parameter} else None
+    return plain_tensor if type(plain_tensor) in {torch.Tensor, torch.nn.Parameter} else None

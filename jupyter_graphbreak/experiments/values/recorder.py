@@ -62,8 +62,8 @@ class NonfiniteOrigin(NamedTuple):
 class ValueRecorder:
     """Records the operations of one call, and of the backward pass from its results.
 
-    ``values`` has the keys of the operations in the order in which they first ran, and ``origins`` contains those of
-    NaN and Inf, by operation, direction and kind, in order.
+    ``values`` contains the values of operations, by key, in the order in which the operations first ran. ``origins``
+    contains the origins of NaN and Inf, by the operation's key, the direction and the kind.
     """
 
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
@@ -229,13 +229,13 @@ class RecordingBackend:
 
     def __init__(self, recorder: ValueRecorder) -> None:
         self._recorder = recorder
-        self.operations = 0
+        self.operation_count = 0
 
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
-        """Compile a graph."""
+        """Return a function that runs a graph and records its operations."""
         compile_id, recorder = current_compile_id(), self._recorder
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        self.operations += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
+        self.operation_count += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
 
         def run(*args: Any) -> Any:
             return _RecordingInterpreter(captured_module, recorder, compile_id).run(*args)
@@ -255,7 +255,7 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         self._compile_id = compile_id
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Run an operation."""
+        """Run an operation, and record it if it is a call."""
         if n.op not in _CALL_OPS:
             return super().run_node(n)
         require_time()

@@ -96,8 +96,8 @@ def function_statements(
     run_statement = make_call("values.append", [ast.copy_location(ast.Call(caller, [], []), anchor)], anchor)
     base_exception = ast.Name("BaseException", ast.Load())
     if is_repeatable:
-        must_end = ast.UnaryOp(ast.Not(), make_call("prepare_repeat", [], anchor).value)
-        on_error = [ast.If(must_end, on_error, [])]
+        will_not_repeat = ast.UnaryOp(ast.Not(), make_call("prepare_repeat", [], anchor).value)
+        on_error = [ast.If(will_not_repeat, on_error, [])]
     statements: list[ast.stmt] = [
         function,
         ast.Try([run_statement], [ast.ExceptHandler(base_exception, None, on_error)], [], []),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
-#: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
+#: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
 #: The maximum number of keys to examine in a dict, and in each dict among its values.
 _MAX_KEYS = 1000
@@ -102,7 +102,7 @@ def note_on_methods(tree: ast.AST, namespace: Mapping[str, Any]) -> str | None:
         if is_own_method and not hasattr(module_class, method):
             advice = f"Compile the method: `torch.compile({name}.{method})`."
             if module is not value and _calls_module(inspect.getattr_static(type(module), method)):
-                advice = f"`{method}` calls the module: compile it in place, with `module.compile()` for your module."
+                advice = f"`{method}` calls the module: compile the module in place, with its method `compile()`."
             return (
                 f"Nothing was compiled: the cell calls `{name}.{method}`, and compiling a module compiles only "
                 f"calls to the module itself. {advice}"

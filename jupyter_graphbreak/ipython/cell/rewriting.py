@@ -191,7 +191,7 @@ class CellRewriter:
 
 
 def without_magic_string(node: ast.AST) -> ast.AST:
-    """Return a cell without the magic's string, which becomes the cell's docstring if the cell cannot be read."""
+    """Return a cell without the magic's string, which would otherwise be the docstring of the cell."""
     match node:
         case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
             return ast.Module([ast.copy_location(ast.Pass(), first), *rest], node.type_ignores)

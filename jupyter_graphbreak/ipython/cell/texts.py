@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGIC_NAME = "compile_explain"  # the name of the magic, for a cell and for a line
+_MAGIC_NAME = "compile_explain"
 #: The beginning of the file names that ``%%time`` gives to the code of any cell.
 _TIMED_PREFIX = "<timed "
 
@@ -178,7 +178,7 @@ def _first_indent(lines: list[str]) -> int:
 
 @hide_python_warnings()
 def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[CodeType]:
-    """Compile the text of a cell, magic included, as it is and as the function that the magic may have made of it."""
+    """Compile the text of a cell, magic included: unchanged, and as the function into which the magic may turn it."""
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:
         if not isinstance(transformer, CellRewriter):

@@ -25,20 +25,20 @@ OptionalPart = Literal["cost", "frontends", "groups", "job", "remedies", "scopes
 @cache
 def live_style_sheet() -> Markup:
     """Return the rules for the elements that a script adds to a report; see :func:`style_sheet` for all others."""
-    return _without_comments((_FOLDER / "templates" / "live.css").read_text(encoding="utf-8"))
+    return _minify((_FOLDER / "templates" / "live.css").read_text(encoding="utf-8"))
 
 
 @cache
 def style_sheet(*parts: OptionalPart) -> Markup:
-    """Return the rules for a report's static markup, with some optional parts, without comments."""
+    """Return the rules for a report's static markup, minified and with some optional parts."""
     text = (_FOLDER / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(
         r"/\* if (\w+) \*/(.*?)/\* end \*/", lambda block: block[2] if block[1] in parts else "", text, flags=re.DOTALL
     )
-    return _without_comments(text)
+    return _minify(text)
 
 
-def _without_comments(text: str) -> Markup:
+def _minify(text: str) -> Markup:
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay unchanged, and so does a space before a colon, which may be a descendant combinator.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)

@@ -1,4 +1,4 @@
-"""References: short names of the parts of a report, for the ids and links of its markup.
+"""Make short names of the parts of a report, for the ids and links of its markup.
 
 An element's id is the prefix of the report followed by a *reference*: ``b1`` is break 1, ``g0`` the first graph, and
 ``l0-14`` line 14 of the first source. The letters of frames, resume functions, skipped functions, recompiled functions,

@@ -179,12 +179,12 @@ class _RowFactory:
         colors = _ColoredRanges(source)
 
         def row(line: Line, scope_before: Scope | None) -> SourceRow:
-            label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
+            labels = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
             if line.eager and line.eager.location and line.eager.location.line == line.number:
-                label.append("runs eagerly")
+                labels.append("runs eagerly")
             if line.path is not None:
-                label.append(path_note(line.path))
-            return self._row(line, f"l{index}-{line.number}", colors.on_line(line.number), width, ", ".join(label))
+                labels.append(path_note(line.path))
+            return self._row(line, f"l{index}-{line.number}", colors.on_line(line.number), width, ", ".join(labels))
 
         return _SourceRows(lines, row)
 

@@ -83,7 +83,7 @@ def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
 
 
 def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str]) -> list[Advice]:
-    """Return advice without the alternatives that failed, which a note mentions."""
+    """Return advice without the alternatives that failed, and with a note that mentions them."""
     remaining_advice: list[Advice] = []
     dropped_techniques: list[str] = []
     for piece in advice:
@@ -115,7 +115,7 @@ def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str
 def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
     """Return advice to fix another break first: the one that makes the caller of this function run eagerly.
 
-    It is ``None`` if the function was not compiled separately for that reason.
+    The result is ``None`` if the function was not compiled separately for that reason.
     """
     if not break_.minor:
         return None

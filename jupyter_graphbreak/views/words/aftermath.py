@@ -100,12 +100,12 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
 
 
 def _resume_location_text(report: Report, resume: Resume) -> str:
-    where = (
+    place = (
         "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else location_text(report, resume.location)
     )
     if resume.graphs:
-        return f"{where} ({graph_names(resume.graphs)})"
-    return where if resume.frames else f"{where} ({why_no_frames(resume)})"
+        return f"{place} ({graph_names(resume.graphs)})"
+    return place if resume.frames else f"{place} ({why_no_frames(resume)})"
 
 
 def _untaken_branch_text(resume: Resume) -> str:

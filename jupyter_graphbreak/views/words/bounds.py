@@ -63,8 +63,8 @@ _T = TypeVar("_T")
 def limit_part(part: _T) -> _T:
     """Return a part of a report, a job or a comparison, with its lists and strings limited."""
     type_of_part: Any = type(part)
-    shown_part: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
-    return shown_part
+    limited_part: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
+    return limited_part
 
 
 @per_report
@@ -234,8 +234,10 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
         )
     if isinstance(value, dict):
         items = bounds.limit_list(list(value.items()))
-        limited_items = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
-                for key, item in items}  # fmt: skip
+        limited_items = {
+            _limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
+            for key, item in items
+        }
         return value if limited_items == value else limited_items
     return value
 
@@ -322,9 +324,9 @@ def _remove_dangling_references(report: Report) -> Report:
 
 
 def _replace_list(changed_fields: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
-    limited_items = _reuse_if_identical(items, [convert(item) for item in items])
-    if limited_items is not items:
-        changed_fields[name] = limited_items
+    converted_items = _reuse_if_identical(items, [convert(item) for item in items])
+    if converted_items is not items:
+        changed_fields[name] = converted_items
 
 
 def _clear_field(part: Any, name: str, ids: set[str]) -> Any:

@@ -109,7 +109,7 @@ def _block_sentence(report: Report) -> list[str]:
 def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
     """Return whether the reader can compile a block alone: their own code, or a library's module.
 
-    A library's loop, such as that of an optimizer over the parameters, is no function that can be compiled.
+    A library's loop, such as that of an optimizer over the parameters, is not a function that can be compiled.
     """
     is_library = any(source.id == block.start.source and source.kind == "library" for source in report.sources)
     return not is_library or block.start.function == "forward"
@@ -134,8 +134,8 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
     Operations are identified by line and target. An operation that recurs at equal distances, with the same operations
-    in between, belongs to such a block.
-    The location of the block is that of its first operation in the function that spans most of the block.
+    in between, belongs to such a block. The location of the block is that of its first operation in the function that
+    spans most of the block.
     """
     numbers: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
     for number, op in enumerate(graph.ops):
@@ -166,12 +166,12 @@ def largest_repeated_block(graph: Graph) -> RepeatedBlock | None:
 
 
 def _frame_name(report: Report, frame: Frame) -> str:
-    begin = frame.location
+    location = frame.location
     if frame.module is not None:
         name = called_object_name(report, frame)
         return name if "." in name else f"{name}.forward"
-    name = function_of(report, begin) if begin is not None else frame.function
-    return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
+    name = function_of(report, location) if location is not None else frame.function
+    return f"{name} resumed at line {location.line}" if frame.role == "resume" and location is not None else name
 
 
 #: The backends that run the operations of a graph one by one, as eager code does.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.cache_bypasses import find_cache_bypass
-from jupyter_graphbreak.report.cost import are_apart
+from jupyter_graphbreak.report.cost import have_separate_quartiles
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
@@ -186,7 +186,7 @@ def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternat
         return
     place_text = f" at {line_text(report, alternative.location)}" if alternative.location is not None else ""
     branch = f"the branch{place_text} that only compiled code takes"
-    if not are_apart(alternative.time, alternative.before):
+    if not have_separate_quartiles(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
         if source is None or source.kind != "library":
             yield CostFinding(f"{branch} makes no measurable difference", 0.0, alternative.location)
@@ -201,11 +201,11 @@ def _region_findings(report: Report, regions: RegionCost) -> Iterator[CostFindin
     For example: "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start
     takes 4.1 s instead of 19.3 s; calls take 1.05 times as long".
     """
-    whole_entry, *other_ways = regions.ways
+    whole_model, *other_ways = regions.ways
     starts = [(way.start_s, way) for way in other_ways if way.equal and way.start_s is not None]
     for start_s, way in sorted(starts, key=lambda start: start[0]):
-        if whole_entry.start_s is not None and start_s <= _MAX_START_RATIO * whole_entry.start_s:
-            times = f"compiling at a first start takes {start_s:.1f} s instead of {whole_entry.start_s:.1f} s"
+        if whole_model.start_s is not None and start_s <= _MAX_START_RATIO * whole_model.start_s:
+            times = f"compiling at a first start takes {start_s:.1f} s instead of {whole_model.start_s:.1f} s"
             yield CostFinding(f"{_program_change(regions, way)}: {times}{_call_time_text(way)}", _SHARE_OF_START)
     for way in other_ways:
         if way.differences:
@@ -398,5 +398,5 @@ def _extra_time_text(change: MemoryChange) -> str:
     """Return how much longer a call takes with a change; empty if that was not measured."""
     if change.time_ratio is None:
         return ""
-    how_long = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"
-    return f"; a call with its backward pass takes {how_long}"
+    duration = f"{change.time_ratio:.2g} times as long" if change.time_ratio >= _MIN_SHOWN_RATIO else "no longer"
+    return f"; a call with its backward pass takes {duration}"

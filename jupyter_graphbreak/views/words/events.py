@@ -49,17 +49,17 @@ class Event(msgspec.Struct, frozen=True):
 def events_of(report: Report) -> Iterator[Event]:
     """Yield the events in the report of one compilation: the compilation itself, then breaks and eager functions."""
     for frame in report.frames:
-        where = location_text(report, frame.location)
+        place_text = location_text(report, frame.location)
         if report.recompiles:
-            if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise it runs eagerly
-                yield _recompile_event(report, frame, where)
+            if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise the function runs eagerly
+                yield _recompile_event(report, frame, place_text)
         elif frame.outcome == "compiled":
-            took = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
-            yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
+            duration = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
+            yield Event("compile", frame.function, f"Compiled {place_text}{duration}.", frame.compile_s)
         elif frame.outcome == "error":
             failed_breaks = [break_ for break_ in report.breaks if break_.outcome == "error"]
             places = ",".join(f" at {_location_and_cause(report, break_)}" for break_ in failed_breaks)
-            yield Event("error", frame.function, f"Compiling {where} failed{places}.")
+            yield Event("error", frame.function, f"Compiling {place_text} failed{places}.")
     for break_ in report.breaks:
         if break_.outcome != "error":
             function = break_.location.function if break_.location is not None else None
@@ -67,15 +67,15 @@ def events_of(report: Report) -> Iterator[Event]:
             yield Event("break", function or "", sentence, gb_id=break_.gb_id)
     for skipped in report.skipped:
         if skipped.break_ is None:
-            where = location_text(report, skipped.location)
-            yield Event("eager", skipped.function, f"Runs eagerly: {where}: {one_line(skipped.reason).rstrip('.')}.")
+            place_text, reason = location_text(report, skipped.location), one_line(skipped.reason).rstrip(".")
+            yield Event("eager", skipped.function, f"Runs eagerly: {place_text}: {reason}.")
 
 
-def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
+def _recompile_event(report: Report, frame: Frame, place_text: str) -> Event:
     variations = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
     reason_text = f": {one_line(', '.join(variations))}" if variations else ""
     duration = f" in {duration_text(frame.compile_s)}" if frame.compile_s is not None else ""
-    return Event("recompile", frame.function, f"Recompiled {where}{duration}{reason_text}.", frame.compile_s)
+    return Event("recompile", frame.function, f"Recompiled {place_text}{duration}{reason_text}.", frame.compile_s)
 
 
 def _location_and_cause(report: Report, break_: Break) -> str:

@@ -16,6 +16,7 @@ from jupyter_graphbreak.report.guards import (
     name_of_function_variable,
     names_of_keeping_function,
     plain_guard,
+    steps_left_in_loop,
     tensor_index_advice,
 )
 from jupyter_graphbreak.report.schema import GuardFailure
@@ -59,7 +60,7 @@ _DISPATCH_KEYS = re.compile(
     r"tensor '(?P<name>.+)' dispatch key set mismatch\. expected DispatchKeySet\((?P<old>[^)]*)\), "
     r"actual DispatchKeySet\((?P<new>[^)]*)\)"
 )
-#: A guard on where a tensor begins in its storage: "2 <= x.storage_offset()".
+#: A guard on the offset of a tensor in its storage: "2 <= x.storage_offset()".
 _OFFSET_GUARD = re.compile(r"(?:\d+ <= )?(?P<name>[\w.\[\]'\"]+)\.storage_offset\(\)(?: (?:==|!=|<=) \d+)?")
 #: A guard on whether a value is None: "mask is None", "mask is not None".
 _NONE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+) is (?:not )?None")
@@ -129,6 +130,11 @@ _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value,
 _FILLING_METHODS = ("append", "extend", "insert")
 #: The advice for a value that code on the line of a break computes, which has no name.
 _ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
+#: The advice for code after a break that ends a loop early.
+_ADVICE_ON_STEPS_LEFT = (
+    "the code after the break is compiled for each step of the loop: remove the break, or call a compiled step from an "
+    "uncompiled loop"
+)
 #: The advice for functions of optimizers, which are compiled for each optimizer.
 _ADVICE_ON_OPTIMIZERS = "nothing: each optimizer has its own compiled code, as expected"
 #: The advice for code that the first step of an optimizer changes.
@@ -163,6 +169,8 @@ class FailedGuard:
         The lines that created the guard, if PyTorch reports them.
     advice : str
         Advice on avoiding the recompiles; empty if there is none.
+    is_size : bool
+        Whether the guard checks a size of a tensor.
     is_about_number_from_break : bool
         Whether the guard checks a number that the code at a break returned.
     is_about_gradients : bool
@@ -284,7 +292,8 @@ def _make_failed_guard(
 ) -> FailedGuard:
     """Return a failed guard.
 
-    If other guards show that the code computes constants from this size, the kinds of their lines are given.
+    ``heads_of_other_guards`` are the kinds of the lines on which the code computes constants from the size that this
+    guard checks, as other guards show.
     """
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
@@ -496,7 +505,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         is_from_program = not name.startswith(("len(", BREAK_RESULT_PREFIX)) and not is_library
         is_varied_number = is_number(value) and is_from_program and not advice
         return _Variation(_shown_name(name), value, None, advice, name, is_number=is_varied_number)
-    return _optimizer_variation(guard) or _variation_without_values(guard, is_library=is_library)
+    return _optimizer_variation(guard) or _other_variation(guard, is_library=is_library)
 
 
 def _optimizer_variation(guard: str) -> _Variation | None:
@@ -509,8 +518,10 @@ def _optimizer_variation(guard: str) -> _Variation | None:
     return None
 
 
-def _variation_without_values(guard: str, *, is_library: bool) -> _Variation | None:
-    """Describe a guard on an object, on a setting, or on the backend."""
+def _other_variation(guard: str, *, is_library: bool) -> _Variation | None:
+    """Describe a guard on an object, on a setting, on the backend, or on the steps that are left in a loop."""
+    if (steps_left := steps_left_in_loop(guard)) is not None:
+        return _Variation("steps left in the loop", steps_left, None, _ADVICE_ON_STEPS_LEFT)
     if text := _object_variation(guard):
         is_freed_on_break = _FREED_OBJECT.fullmatch(guard) is not None and BREAK_RESULT_PREFIX in guard
         is_setting = bool(changed_settings(guard))
@@ -634,8 +645,11 @@ def _tensor_variation(
     elif tensor_property == "stride" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one memory layout before the call: `{name} = {name}.contiguous()`"
     elif tensor_property == "rank" and not is_from_break and not (is_inner and is_library):
-        few = "nothing, if there are few: each number of dimensions has its own graph"
-        advice = few if is_inner else f"each number of dimensions has its own graph: reshape `{name}` before the call"
+        advice = (
+            "nothing, if there are few: each number of dimensions has its own graph"
+            if is_inner
+            else f"each number of dimensions has its own graph: reshape `{name}` before the call"
+        )
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]

@@ -85,11 +85,11 @@ def _input_sentences(frontends: Frontends) -> list[str]:
         sentences.append(
             f"A call changes {changed_values}, so each further input ran after a call with the first input."
         )
-    inputs_of: dict[str, list[str]] = {}
+    inputs_by_error: dict[str, list[str]] = {}
     for example in frontends.others:
         if example.raised is not None:
-            inputs_of.setdefault(example.raised.type, []).append(_example_name(example))
-    for error, inputs in inputs_of.items():
+            inputs_by_error.setdefault(example.raised.type, []).append(_example_name(example))
+    for error, inputs in inputs_by_error.items():
         sentences.append(f"The function itself raises {error} with {', '.join(dict.fromkeys(inputs))}.")
     if frontends.searched and any(verdict.outcome in RIGHT_OUTCOMES for verdict in frontends.verdicts):
         sentences.append(

@@ -27,8 +27,8 @@ def job_headline(job: Job) -> str:
         limit_sentences[limited_functions_text(process.report)] += len(process.members)
     sentence = next(filter(None, limit_sentences), None)
     if sentence is not None and not job.breaks:
-        where = f" in {limit_sentences[sentence]} of {number} processes"
-        parts[1] = f"no breaks, but {sentence}{where if number > 1 else ''}"
+        share_text = f" in {limit_sentences[sentence]} of {number} processes"
+        parts[1] = f"no breaks, but {sentence}{share_text if number > 1 else ''}"
     uneven_count = sum(bool(break_.missing_in) for break_ in job.breaks)
     if uneven_count:
         parts.append(f"{uneven_count} of them not on every rank")

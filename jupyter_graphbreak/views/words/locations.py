@@ -85,9 +85,9 @@ def function_of(report: Report, location: Location) -> str:
     name = location.function or ""
     if name == _MODULE:
         return name
-    named_alike = lookup.functions_by_name(report).get((location.source, name.rpartition(".")[2]), [])
-    index = bisect_right(named_alike, location.line, key=lambda function: function.line) - 1
-    return named_alike[index].name if index >= 0 and named_alike[index].name.endswith(f".{name}") else name
+    namesakes = lookup.functions_by_name(report).get((location.source, name.rpartition(".")[2]), [])
+    index = bisect_right(namesakes, location.line, key=lambda function: function.line) - 1
+    return namesakes[index].name if index >= 0 and namesakes[index].name.endswith(f".{name}") else name
 
 
 def text_of_function(source: Source | None, line: int) -> str:
@@ -150,7 +150,7 @@ def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 
 
-def is_of_optimizer(report: Report, location: Location | None) -> bool:
+def is_in_torch_optimizer(report: Report, location: Location | None) -> bool:
     """Return whether a location is in the code of torch's optimizers."""
     source = _library_source(report, location)
     return source is not None and (source.path or "").startswith("torch/optim/")

@@ -60,8 +60,8 @@ def functions_by_name(report: Report) -> dict[tuple[str, str], list[FunctionName
     for source in report.sources:
         for function in source.functions:
             index[source.id, function.name.rpartition(".")[2]].append(function)
-    for named_alike in index.values():
-        named_alike.sort(key=lambda function: function.line)
+    for namesakes in index.values():
+        namesakes.sort(key=lambda function: function.line)
     return dict(index)
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def ordered_paths(report: Report) -> list[PathDifference]:
     """Return the path differences; those that decide which lines run come first.
 
-    In both groups, the reader's own code comes before libraries. A difference in a library on which
-    no line depends is left out, because the reader can do nothing about it.
+    In both groups, the reader's own code comes before libraries. A difference in a library on which no line depends is
+    left out, because the reader can do nothing about it.
     """
     shown_paths = [path for path in report.paths if path.changes_lines or not is_path_in_library(report, path)]
     return sorted(shown_paths, key=lambda path: (not path.changes_lines, is_path_in_library(report, path)))
@@ -86,5 +86,5 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     """
     helper = helper_location_text(report, path)
     helper_text = f" through {helper}" if helper else ""
-    question = f"{location_text(report, decision_location(path))} calls `{one_line(path.function)}()`{helper_text}"
-    return f"{question}: {path_results_text(path)}; {path_effect_text(path)}"
+    call_text = f"{location_text(report, decision_location(path))} calls `{one_line(path.function)}()`{helper_text}"
+    return f"{call_text}: {path_results_text(path)}; {path_effect_text(path)}"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.report.guards import changed_settings
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
 from jupyter_graphbreak.views.words.locations import (
     called_object_name,
     function_of,
     is_in_library,
-    is_of_optimizer,
+    is_in_torch_optimizer,
     is_wrapper_of_step,
     is_wrapper_of_torch,
 )
@@ -162,7 +162,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     keys_by_frame: dict[str | None, tuple[str | None, str, int]] = {}
     for recompile in report.recompiles:
         line = recompile.location.line if recompile.location is not None else 0
-        # If the first compilation happened before the run, the first recompile stands for it in later ones.
+        # If the first compilation happened before the run, the first recompile stands for it in later recompiles.
         key = keys_by_frame.get(recompile.of, (recompile.of, recompile.function, line))
         keys_by_frame[recompile.frame] = key
         by_function.setdefault(key, []).append(recompile)
@@ -174,7 +174,7 @@ def recompilations(report: Report) -> list[Recompilation]:
     for recompiles in by_function.values():
         location = recompiles[0].location
         function = _make_recompilation(
-            [_reasons_of_same_settings(recompile) for recompile in _reasons_of_same_instance(recompiles, instances)],
+            list(map(_drop_reasons_of_other_settings, _drop_reasons_of_other_instances(recompiles, instances))),
             limit_or_zero,
             lookup.sources(report),
             is_inner=not inner_frame_ids.isdisjoint({recompiles[0].frame, recompiles[0].of}),
@@ -212,7 +212,7 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
         is_about_gradients = bool(recompile.reasons) and all(
             _ARGUMENT_GRADIENTS.match(readable_guard(reason.guard)) for reason in recompile.reasons
         )
-        if is_about_gradients:  # all modules would share the graphs
+        if is_about_gradients:  # all modules share these graphs
             continue
         if instance not in {None, *known_instances}:
             first_frame_ids.add(recompile.frame)
@@ -220,7 +220,9 @@ def _first_compilations(recompiles: Sequence[Recompile], instances: Mapping[str,
     return first_frame_ids
 
 
-def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[str, int | None]) -> list[Recompile]:
+def _drop_reasons_of_other_instances(
+    recompiles: list[Recompile], instances: Mapping[str, int | None]
+) -> list[Recompile]:
     """Drop the reasons why the code compiled for one module does not suit another one.
 
     They stay if each module was compiled only once, because there are no other reasons then.
@@ -233,13 +235,13 @@ def _reasons_of_same_instance(recompiles: list[Recompile], instances: Mapping[st
     result = []
     for recompile in recompiles:
         instance = instances.get(recompile.frame)
-        same = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
+        own_reasons = [reason for reason in recompile.reasons if instances.get(reason.version or "") == instance]
         is_first = recompile.frame in first_frame_ids
-        result.append(replace_fields(recompile, reasons=[] if is_first else same or recompile.reasons))
+        result.append(replace_fields(recompile, reasons=[] if is_first else own_reasons or recompile.reasons))
     return result
 
 
-def _reasons_of_same_settings(recompile: Recompile) -> Recompile:
+def _drop_reasons_of_other_settings(recompile: Recompile) -> Recompile:
     """Drop the reasons why code compiled with different global settings, such as the grad mode, does not suit.
 
     PyTorch checks the settings before all other guards. If a different guard failed as well, there is code for the
@@ -322,13 +324,13 @@ def _merge_by_fix(functions: Sequence[Recompilation]) -> Recompilation:
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     """Merge functions that are called between breaks and were recompiled because results varied."""
     guards = [guard for function in functions for guard in function.guards]
-    varied_things = [
+    varied_values = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
         *(["numbers that breaks returned"] if any(guard.is_about_number_from_break for guard in guards) else []),
     ]
     advice = "remove the breaks, or use `torch.compile(..., dynamic=True)`"
     return _merge_functions(
-        functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_things)} varied", advice
+        functions, f"{len(functions)} functions between breaks", f"{join_with_and(varied_values)} varied", advice
     )
 
 
@@ -398,8 +400,10 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
         if fix := _fix_that_stops_compiling(report, recompilation):
             sentence = (
-                f"With the fix for {target_text(report, fix)}, this code is no longer compiled, but the part that the "
-                "fix compiles may recompile for the same reason."
+                f"With the fix for {target_text(report, fix)}, this code runs uncompiled after the call."
+                if fix.family == ENDING_FAMILY
+                else f"With the fix for {target_text(report, fix)}, this code is no longer compiled, but the part that "
+                "the fix compiles may recompile for the same reason."
             )
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
@@ -422,20 +426,28 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 def _fix_that_stops_compiling(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the fix for breaks after which a function is no longer compiled; ``None`` if there is none.
 
-    Such a fix compiles a part of the entry instead of the entry. Functions inside the part are still compiled.
+    Such a fix compiles a part of the entry instead of the entry, and functions inside the part are still compiled; or
+    it runs the code after a break after the call.
     """
     frames = lookup.frames(report)
     recompiled_frames = [frame for ident in recompilation.frames if (frame := frames.get(ident)) is not None]
     if recompilation.is_merged or not recompiled_frames:
         return None
     for remedy in compatible_remedies(report):
-        if remedy.family != INNER_FAMILY or remedy.evidence is None or remedy.evidence.breaks_after:
+        if remedy.evidence is None or remedy.evidence.breaks_after:
+            continue
+        if remedy.family == ENDING_FAMILY and all(
+            frame.resume is not None and lookup.resumes(report)[frame.resume].break_ in remedy.breaks
+            for frame in recompiled_frames
+        ):
+            return remedy
+        if remedy.family != INNER_FAMILY:
             continue
         breaks = [break_ for break_ in report.breaks if break_.id in remedy.breaks]
         entries = {_entry_of(report, occurrence.frame) for break_ in breaks for occurrence in break_.occurrences}
         if all(
             _entry_of(report, frame.id) in entries
-            and (frame.role != "call" or frame.breaks or is_of_optimizer(report, frame.location))
+            and (frame.role != "call" or frame.breaks or is_in_torch_optimizer(report, frame.location))
             for frame in recompiled_frames
         ):
             return remedy

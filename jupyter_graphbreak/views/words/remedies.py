@@ -485,12 +485,12 @@ def trials_sentence(trials: BreakRemedies) -> str:
     others_word = f" {'other' if len(failed_trials) == 1 else 'others'}" if trials.working_remedies else ""
     result = "it does not work" if len(failed_trials) == 1 else "none works"
     outcomes = [f"{len(failed_trials)}{others_word} tried, {result}"] if failed_trials else []
-    with_changed_result = next(
+    result_changing_remedy = next(
         (trial for trial in failed_trials if trial.verdict == "another result" and _has_effect(trial)), None
     )
-    if with_changed_result is not None:
-        effect = "saves compilations" if with_changed_result.recompiles else "removes the break"
-        outcomes.append(f'"{with_changed_result.title}" {effect}, but changes the result')
+    if result_changing_remedy is not None:
+        effect = "saves compilations" if result_changing_remedy.recompiles else "removes the break"
+        outcomes.append(f'"{result_changing_remedy.title}" {effect}, but changes the result')
     if untried_count:
         outcomes.append(
             f"{untried_count} more not tried"

@@ -86,10 +86,10 @@ def _first_non_finite_sentence(report: Report, non_finite: NonFinite) -> str:
 def line_sentence(report: Report, values: LineValues) -> str:
     """Return the values of a line: "line 3 (matmul), graph A: 8 x 2 float32, -1.5 to 2.3, mean 0.1"."""
     op = one_line(values.op).rpartition(".")[2]
-    where = f"graph {values.graph}" if values.graph is not None else "not compiled"
+    graph_text = f"graph {values.graph}" if values.graph is not None else "not compiled"
     executions = f", {values.executions} executions" if values.executions > 1 else ""
     place_text = line_text(report, values.location)
-    sentence = f"{place_text} ({op}), {where}{executions}: {_range_text(values.forward)}"
+    sentence = f"{place_text} ({op}), {graph_text}{executions}: {_range_text(values.forward)}"
     return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 
 
@@ -121,7 +121,7 @@ def left_out_sentence(values: EntryValues) -> str:
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
     """Compare the results of the backend's code with those of the same operations run one by one.
 
-    Each finding is a sentence, and whether the finding is bad.
+    Each finding consists of a sentence, and whether it is bad.
     """
     counts_by_run = {counts.by: counts for counts in values.results}
     graphs, backend = counts_by_run.get("graphs"), counts_by_run.get("backend")

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Literal
 from jupyter_graphbreak.report.guards import names_of_keeping_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from jupyter_graphbreak.report.location import HeadKind
 
-#: The owner of a number. PyTorch decides by it whether a number can vary within one graph.
+#: The owner of a number, on which it depends whether the number can vary within one graph.
 Owner = Literal["global", "module", "attribute", "variable"]
 #: How a line uses a number: as an operand, as the only index, as an index beside others, or in any other way.
 Use = Literal["arithmetic", "index", "index next to others", "other"]
+#: Of several uses of one number, the first of these counts.
+_USES_BY_PRIORITY: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
 
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|inf|nan)")
 _INTEGER = re.compile(r"-?\d+")
@@ -65,9 +67,7 @@ class VariedNumber:
     @property
     def use(self) -> Use:
         """The way in which the lines use the number."""
-        uses = {use_of_number(self.name, line) for line in self.lines}
-        kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
-        return next((kind for kind in kinds if kind in uses), "other")
+        return _most_important_use(use_of_number(self.name, line) for line in self.lines)
 
     @property
     def can_be_tensor(self) -> bool:
@@ -136,8 +136,8 @@ def use_of_number(name: str, code: str) -> Use:
     """Return how a line uses a number, such as ``self.step``.
 
     An operand inside an argument or an index, as in ``x.view(n * 2, -1)``, may have to be a number: its use is
-    ``other``. An assignment to the number, as in ``self.step += 1``, is no use. ``name`` is the expression that reads
-    the number. ``code`` is the line, which need not be a complete statement, or the function.
+    ``other``. An assignment to the number, as in ``self.step += 1``, does not count as a use. ``name`` is the
+    expression that reads the number. ``code`` is the line, which need not be a complete statement, or the function.
     """
     if _LIST_INDEX in code:
         return "index"
@@ -146,9 +146,13 @@ def use_of_number(name: str, code: str) -> Use:
         return "other"
     key = ast.dump(expression.body[0].value)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
-    uses = {_use_of_node(node, parents) for node in parents if isinstance(node, ast.expr) and ast.dump(node) == key}
-    kinds: tuple[Use, ...] = ("index next to others", "index", "other", "arithmetic")
-    return next((kind for kind in kinds if kind in uses), "other")
+    return _most_important_use(
+        _use_of_node(node, parents) for node in parents if isinstance(node, ast.expr) and ast.dump(node) == key
+    )
+
+
+def _most_important_use(uses: Iterable[Use]) -> Use:
+    return min(uses, key=_USES_BY_PRIORITY.index, default="other")
 
 
 def _use_of_node(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> Use:

@@ -102,8 +102,8 @@ def why_untried(report: Report, remedies: BreakRemedies) -> str:
 def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
     breaks = count_text(len(report.breaks), "break")
     if report.status == "interrupted":
-        where = _location_suffix(report, report.error.location) if report.error is not None else ""
-        return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
+        suffix = _location_suffix(report, report.error.location) if report.error is not None else ""
+        return "bad" if report.breaks else "plain", f"Interrupted{suffix}; {breaks} until then."
     if report.error is not None or report.status == "error":
         return "error", _how_run_ended(report)
     if report.breaks:
@@ -198,12 +198,12 @@ def _first_step(report: Report) -> str:
         "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     )
     working_remedies = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
-    part = _part_advice(report)
+    part_advice = _part_advice(report)
     if working_remedies:
-        return f". {_working_changes_text(report, working_remedies)}{part}{further_sentences}"
+        return f". {_working_changes_text(report, working_remedies)}{part_advice}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        further_sentences = f"{_no_working_change_text(report)}{part}{further_sentences}"
+        further_sentences = f"{_no_working_change_text(report)}{part_advice}{further_sentences}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
@@ -447,18 +447,18 @@ def _recompile_fix_text(report: Report) -> str:
 
     If none does, return the most frequent decision that is left to the reader, if there is one.
     """
-    fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
-    found_fixes = [remedy for remedy in fixes if remedy is not None]
-    if len(found_fixes) > 1:
-        return f" {len(found_fixes)} changes, each tried alone, prevent recompiles."
-    if not found_fixes:
+    functions = recompilations(report)
+    fixes = [fix for function in functions if (fix := best_recompile_remedy(report, function)) is not None]
+    if len(fixes) > 1:
+        return f" {len(fixes)} changes, each tried alone, prevent recompiles."
+    if not fixes:
         decisions: Counter[str] = Counter()
         for remedy in report.remedies or []:
             if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
                 decisions[remedy.person] += len(remedy.recompiles)
         (decision, times), (_, next_times) = [*decisions.most_common(2), ("", 0), ("", 0)][:2]
         return f" {one_line(decision)}" if times > next_times else ""
-    (remedy,) = found_fixes
+    (remedy,) = fixes
     compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
     remaining_text = (
         f"{count_text(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"

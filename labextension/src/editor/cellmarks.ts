@@ -122,7 +122,10 @@ export class CellMarks {
 }
 
 /** Caches the annotated lines of sources. */
-const LINES = new WeakMap<Source, Pick<IReportedText, 'text' | 'lines'>>();
+const ANNOTATED_LINES = new WeakMap<
+  Source,
+  Pick<IReportedText, 'text' | 'lines'>
+>();
 
 function reportedText({
   run,
@@ -131,14 +134,14 @@ function reportedText({
   isStale
 }: ICellReport): IReportedText {
   const rows = run.rows!;
-  let lines = LINES.get(source);
+  let lines = ANNOTATED_LINES.get(source);
   if (lines === undefined) {
     const texts = textByLine(report, source);
     lines = {
       text: [...texts.values()],
       lines: reportLines(report, rows, source, texts)
     };
-    LINES.set(source, lines);
+    ANNOTATED_LINES.set(source, lines);
   }
   const { cellId, output, executionCount } = run;
   const runName =

@@ -40,13 +40,13 @@ export interface IAppearance {
  *
  * @param marks - The marks.
  * @param selection - The reader's selection.
- * @param below - The lines beside which there is no room for a note.
+ * @param notesBelow - The lines beside which there is no room for a note.
  * @param trans - The language of the reader.
  */
 export function appearanceOf(
   marks: readonly IMark[],
   selection: ISelection | null,
-  below: ReadonlySet<IReportLine>,
+  notesBelow: ReadonlySet<IReportLine>,
   trans: TranslationBundle
 ): IAppearance {
   const decorations: Range<Decoration>[] = [];
@@ -62,7 +62,7 @@ export function appearanceOf(
     }
     const parts = noteParts(mark, marks[index - 1]);
     if (parts.length > 0) {
-      const block = below.has(line);
+      const block = notesBelow.has(line);
       const widget = new LineNote(parts, isStale, block);
       decorations.push(Decoration.widget({ widget, side: 1, block }).range(to));
     }

@@ -12,7 +12,7 @@ import type { IMark } from './positions';
 /** The maximum number of a line's breaks to list beside it. */
 const MAX_BESIDE = 2;
 
-/** The maximum number of breaks to which a line's calls lead that are listed beside it. */
+/** The maximum number of breaks to list beside a line because its calls lead to them. */
 const MAX_LEADS_TO = 6;
 
 /** The maximum number of breaks, or of graphs, that a tooltip lists. */

@@ -139,7 +139,7 @@ function areaAround({ dom }: EditorView): DOMRect {
 }
 
 /**
- * The nearest part at a position. Of nested breaks, as in `print(x.item())`, it is the innermost.
+ * The nearest part at a position; of nested breaks, as in `print(x.item())`, the innermost one.
  *
  * @param state - The state of the editor.
  * @param position - A position in its text.

@@ -37,7 +37,7 @@ export interface IMarkState extends IAppearance {
   readonly trans: TranslationBundle | null;
   readonly marks: readonly IMark[];
   /** The lines with their notes below them, because there is no room beside them. */
-  readonly below: ReadonlySet<IReportLine>;
+  readonly notesBelow: ReadonlySet<IReportLine>;
   /** Whether lines with marks were deleted, which undo may restore. */
   readonly hasLostLines: boolean;
   /** The description for screen readers. */
@@ -50,7 +50,7 @@ export const NO_MARKS: IMarkState = {
   selection: null,
   trans: null,
   marks: [],
-  below: new Set(),
+  notesBelow: new Set(),
   hasLostLines: false,
   decorations: Decoration.none,
   gutter: RangeSet.empty,
@@ -64,7 +64,7 @@ export const isReveal = Annotation.define<boolean>();
 export const setMarkState = StateEffect.define<IMarkState>();
 
 /** Replaces the set of lines that have no room for a note beside them. */
-export const setBelow = StateEffect.define<ReadonlySet<IReportLine>>();
+export const setNotesBelow = StateEffect.define<ReadonlySet<IReportLine>>();
 
 export const markField = StateField.define<IMarkState>({
   create: () => NO_MARKS,
@@ -73,8 +73,8 @@ export const markField = StateField.define<IMarkState>({
       if (effect.is(setMarkState)) {
         return effect.value;
       }
-      if (effect.is(setBelow) && state.marks.length > 0) {
-        return withMarks({ ...state, below: effect.value }, state.marks);
+      if (effect.is(setNotesBelow) && state.marks.length > 0) {
+        return withMarks({ ...state, notesBelow: effect.value }, state.marks);
       }
     }
     return transaction.docChanged && state.marks.length > 0
@@ -174,7 +174,7 @@ function withMarks(state: IMarkState, marks: readonly IMark[]): IMarkState {
   const trans = state.trans!;
   return {
     ...state,
-    ...appearanceOf(marks, state.selection, state.below, trans),
+    ...appearanceOf(marks, state.selection, state.notesBelow, trans),
     marks,
     description: editorDescription(marks, trans)
   };

@@ -2,7 +2,7 @@
 import { type EditorView, ViewPlugin } from '@codemirror/view';
 
 import type { IReportLine } from '../report/lines';
-import { markAt, markField, setBelow } from './markstate';
+import { markAt, markField, setNotesBelow } from './markstate';
 
 /** The space between a line and its note, in pixels. */
 const GAP = 24;
@@ -17,8 +17,11 @@ export const notePlacement = ViewPlugin.define(view => {
       write: below => {
         // The editor cannot be changed while it is being measured.
         queueMicrotask(() => {
-          if (!isGone && !areEqual(below, view.state.field(markField).below)) {
-            view.dispatch({ effects: setBelow.of(below) });
+          if (
+            !isGone &&
+            !areEqual(below, view.state.field(markField).notesBelow)
+          ) {
+            view.dispatch({ effects: setNotesBelow.of(below) });
           }
         });
       }
@@ -32,7 +35,6 @@ export const notePlacement = ViewPlugin.define(view => {
       startState,
       state
     }) => {
-      // prettier-ignore
       const isChanged =
         docChanged ||
         geometryChanged ||
@@ -49,7 +51,7 @@ export const notePlacement = ViewPlugin.define(view => {
 /** The lines beside which their notes do not fit. Notes out of sight cannot be measured and stay where they are. */
 function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
   const { contentDOM, scrollDOM, state } = view;
-  const below = new Set(state.field(markField).below);
+  const below = new Set(state.field(markField).notesBelow);
   if (scrollDOM.clientWidth === 0) {
     return below; // the editor is hidden
   }
@@ -61,7 +63,6 @@ function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
   for (const note of contentDOM.querySelectorAll<HTMLElement>(
     '.jp-GraphBreakMark-note'
   )) {
-    // prettier-ignore
     const mark = markAt(state, view.posAtDOM(note));
     const end = mark && view.coordsAtPos(mark.to, -1)?.right;
     if (end !== undefined) {

@@ -11,7 +11,7 @@ import { currentLine, isReveal } from './markstate';
 /** The maximum number of animation frames to wait. */
 const MAX_FRAMES = 60;
 
-/** The number of consecutive frames in view that suffice. */
+/** The number of consecutive frames for which a position must be in view. */
 const STABLE_FRAMES = 3;
 
 /**

@@ -16,7 +16,7 @@ export interface ICellMatch<T> {
 
 /** An index of the code cells of a notebook by their identifying properties. */
 export class CellIndex<T extends ICell> {
-  /** @param cells - In their order in the notebook. */
+  /** @param cells - The cells, in their order in the notebook. */
   constructor(cells: Iterable<T>) {
     for (const cell of cells) {
       const text = cell.sharedModel.getSource().trimEnd();

@@ -78,7 +78,7 @@ export function addExplainCommands(
   commands.addCommand(ExplainCommandIDs.tryEdited, {
     label: trans.__('Try the Edited Cell'),
     caption: trans.__(
-      'Run the cell as in its report, and try your edits since then on copies: does the result stay the same, is a graph break gone?'
+      'Run the cell as in its report, and try your edits since then on copies: does the result stay the same, and is a graph break gone?'
     ),
     describedBy: { args: NO_ARGS },
     isEnabled: () => edited() !== null,

@@ -177,7 +177,7 @@ export class NotebookReports {
   private _onModelChanged(): void {
     this._model?.contentChanged.disconnect(this._onContentChanged, this);
     this._model = this._panel?.content.model ?? null;
-    // It is emitted for changes of sources, outputs, counts and the list of cells.
+    // The signal is emitted for changes of sources, outputs, counts and the list of cells.
     this._model?.contentChanged.connect(this._onContentChanged, this);
     if (this._model !== this._lastModel) {
       this._lastModel = this._model;

@@ -16,13 +16,13 @@ export const NO_DATA: IReportData = {
   json: () => Promise.resolve('null')
 };
 
-/** The compressed data of the report at an index of an output. */
+/** The compressed data of an output: of a single report, or of the reports of several processes. */
 interface IPacked {
   gzip?: string;
   processes?: { gzip: string }[];
 }
 
-/** The compressed content of an output: the rest of the markup, and the code of graphs by their ids if it is long. */
+/** The unpacked data of a single report: the rest of the markup, and the code of graphs by their ids if it is long. */
 interface IUnpacked {
   rest: OmittedItems;
   code?: Record<string, string>;

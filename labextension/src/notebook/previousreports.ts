@@ -33,7 +33,6 @@ export class PreviousReports {
     }
     const box = makeElement('div', 'jp-GraphBreakPrevious');
     keepKeys(box);
-    // prettier-ignore
     const copy = root.cloneNode(true) as HTMLElement;
     copy.inert = true;
     box.append(copy);

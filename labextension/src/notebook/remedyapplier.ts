@@ -144,7 +144,7 @@ export class RemedyApplier {
     if (!(await confirm(shown))) {
       return { message: trans.__('Not applied') };
     }
-    this._checkStill(plan, run);
+    this._checkUnchanged(plan, run);
     edits.forEach(applyChanges);
     let inserted: Cell | null = null;
     if (code !== '') {
@@ -425,8 +425,8 @@ export class RemedyApplier {
     return trans.__('Cell %1 of this notebook', (index ?? 0) + 1);
   }
 
-  /** Make sure that the changes are still the confirmed ones. */
-  private _checkStill({ edits }: IPlan, run: IRun): void {
+  /** Throws if the cells have changed since the reader confirmed the plan. */
+  private _checkUnchanged({ edits }: IPlan, run: IRun): void {
     const { reports, trans } = this._options;
     const cells = new Set(reports.cells);
     const isSame =

@@ -112,7 +112,7 @@ export class RunReader {
     return runs;
   }
 
-  /** Cached by data object, because an output replaces its data instead of changing them. */
+  /** Read an output, once per data object, because an output replaces its data instead of changing them. */
   private _read(data: Record<string, unknown>): Reading | null {
     if (!carriesReport(data)) {
       return null;

@@ -26,7 +26,7 @@ export class AutoOpen {
     executed.connect((_, { cell }) => this._check(cell, LATE_MS));
   }
 
-  /** Whether the panel opens. */
+  /** Whether to open the panel. */
   isOn = false;
 
   private _check(cell: Cell, remainingMs: number): void {

@@ -34,7 +34,7 @@ export function holdFocus(
     },
     { signal }
   );
-  const endLate = async (): Promise<void> => {
+  const stopWhenSettled = async (): Promise<void> => {
     const notebook = currentNotebook();
     await notebook?.revealed.catch(() => undefined);
     await notebook?.content.activeCell?.ready;
@@ -42,8 +42,8 @@ export function holdFocus(
     if (currentNotebook() === notebook) {
       listening.abort();
     } else {
-      await endLate();
+      await stopWhenSettled();
     }
   };
-  void endLate();
+  void stopWhenSettled();
 }

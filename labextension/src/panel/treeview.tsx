@@ -29,7 +29,7 @@ interface ITreeProps {
   actions: ITreeActions;
 }
 
-/** One tab stop; the arrow keys move within it. */
+/** The tree is one tab stop; the arrow keys move within it. */
 export function Tree(props: ITreeProps): JSX.Element {
   const { rows, label, activeKey, selectedKey, actions } = props;
   const activeElement = React.useRef<HTMLLIElement>(null);

@@ -50,7 +50,7 @@ export interface IReportLine {
   readonly number: number;
   readonly text: string;
   readonly graphs: readonly IGraphOnLine[];
-  /** From left to right. */
+  /** The breaks on the line, from left to right. */
   readonly breaks: readonly IBreakOnLine[];
   /** Breaks reached through a call on this line. */
   readonly leadsTo: readonly INumberedBreak[];
@@ -120,13 +120,13 @@ interface ISourceParts {
   readonly skipped: Skipped[];
 }
 
-const PARTS = new WeakMap<Report, Map<string, ISourceParts>>();
+const PARTS_BY_REPORT = new WeakMap<Report, Map<string, ISourceParts>>();
 
 function partsIn(report: Report, { id }: Source): ISourceParts {
-  let bySource = PARTS.get(report);
+  let bySource = PARTS_BY_REPORT.get(report);
   if (bySource === undefined) {
     bySource = partsBySource(report);
-    PARTS.set(report, bySource);
+    PARTS_BY_REPORT.set(report, bySource);
   }
   return bySource.get(id) ?? noParts();
 }

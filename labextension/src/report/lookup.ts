@@ -8,7 +8,7 @@ interface IIdentified {
 
 const INDEXES = new WeakMap<readonly IIdentified[], Map<string, number>>();
 
-/** The index of the first part of a list that has an id, -1 if no part has it. */
+/** The index of the first part of a list with the given id; -1 if there is none. */
 export function indexOf(
   parts: readonly IIdentified[],
   id: string | null | undefined
@@ -33,11 +33,11 @@ export function withId<T extends IIdentified>(
 }
 
 /**
- * The breaks in reading order, the first to fix first, which is also the order of their numbers. Breaks that the
+ * The breaks in reading order: those to fix first come first, and the numbers follow this order. Breaks that the
  * report's `order` lacks come last.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
-  let ordered = ORDERED.get(report);
+  let ordered = ORDERED_BREAKS.get(report);
   if (ordered === undefined) {
     const positions = new Map(report.order.map((id, index) => [id, index]));
     const positionOf = ({ id }: Break): number =>
@@ -45,12 +45,12 @@ export function orderedBreaks(report: Report): readonly Break[] {
     ordered = [...report.breaks].sort(
       (one, other) => positionOf(one) - positionOf(other)
     );
-    ORDERED.set(report, ordered);
+    ORDERED_BREAKS.set(report, ordered);
   }
   return ordered;
 }
 
-const ORDERED = new WeakMap<Report, readonly Break[]>();
+const ORDERED_BREAKS = new WeakMap<Report, readonly Break[]>();
 
 const TOTALS = new WeakMap<readonly unknown[], number>();
 

@@ -30,7 +30,7 @@ export function ownLineOf(element: HTMLElement): string | undefined {
   return referencesIn(element).find(reference => /^l\d/.test(reference));
 }
 
-/** Expand everything around an element. */
+/** Open all folded parts around an element. */
 export function openFolds(element: Element): void {
   for (
     let outer = element.parentElement;

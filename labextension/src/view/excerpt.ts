@@ -19,7 +19,7 @@ export function showsSource(root: HTMLElement, source: string): boolean {
 }
 
 /** Show a line with context in a card, below the card's summary, at most once. */
-export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
+export function showExcerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const currentLine = card.querySelector<HTMLElement>(
     '.gb-excerpt .gb-selected'
   );
@@ -42,7 +42,6 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
     first && rows.indexOf(first),
     lineAfter && rows.indexOf(lineAfter)
   )) {
-    // prettier-ignore
     const copy = row.cloneNode(true) as HTMLElement;
     copy.removeAttribute('id');
     copy.classList.remove('gb-with', 'gb-selected');

@@ -114,7 +114,7 @@ export class List {
     }
     const itemText =
       item.element === null
-        ? plainText(item.html.replace(QUOTES, ' '))
+        ? plainText(item.html.replace(QUOTED_MARKUP, ' '))
         : textOf(item.element);
     const extraText = this._options.extraText?.(index);
     const text = (itemText + (extraText ?? '')).toLowerCase();
@@ -242,7 +242,7 @@ export namespace List {
 const QUOTED = '.gb-excerpt, .gb-diff, .gb-actions';
 
 /** Matches quoted code in markup that is not on the page yet; such markup has no excerpts and buttons. */
-const QUOTES = /<pre class="[^"]*\bgb-diff\b[^]*?<\/pre>/g;
+const QUOTED_MARKUP = /<pre class="[^"]*\bgb-diff\b[^]*?<\/pre>/g;
 
 /** The searchable text of an item on the page. */
 function textOf(element: Element): string {

@@ -57,7 +57,7 @@ export class Panes {
     this._focusTab(this._panes.findIndex(pane => pane.dataset.pane === name));
   }
 
-  /** Move from a tab to a neighbour, from the last tab to the first; false if the element is not a tab. */
+  /** Move from a tab to a neighbour, and from the last tab to the first; false if the element is not a tab. */
   step(tab: Element, step: Step): boolean {
     const current = this._tabs.indexOf(tab as HTMLButtonElement);
     if (current < 0) {

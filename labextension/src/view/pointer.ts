@@ -1,4 +1,4 @@
-/** Tells movements of the pointer from events that scrolling below a resting pointer sends. */
+/** Distinguishes movements of the pointer from events that scrolling below a resting pointer sends. */
 
 /** A position of the pointer on the screen. */
 type ScreenPosition = Pick<MouseEvent, 'screenX' | 'screenY'>;
@@ -14,7 +14,11 @@ export class PointerMoves {
     );
   }
 
-  /** Returns whether the pointer has moved since the last event, and remembers its position. For handlers that run before `pointermove`. */
+  /**
+   * Returns whether the pointer has moved since the last event, and remembers its position.
+   *
+   * It is meant for handlers of events that precede `pointermove`, such as `pointerover`.
+   */
   isMove({ screenX, screenY }: ScreenPosition): boolean {
     const last = this._last;
     this._last = { screenX, screenY };

@@ -14,7 +14,7 @@ import {
   scrollPageTo,
   scrollTo
 } from './elements';
-import { excerpt, isInReport } from './excerpt';
+import { isInReport, showExcerpt } from './excerpt';
 import type { Panes } from './panes';
 
 /** Lists by the first letter of their references; a break may be in one of several. */
@@ -129,7 +129,7 @@ export class Selection {
     const ownLine = card?.matches('.gb-item') ? ownLineOf(card) : undefined;
     const line = ownLine === undefined ? null : this._find(ownLine);
     if (card !== null && line !== null) {
-      scrollPageTo([rowOf(card), excerpt(line, card)]);
+      scrollPageTo([rowOf(card), showExcerpt(line, card)]);
     }
   }
 
@@ -237,7 +237,7 @@ export class Selection {
       return null;
     }
     if (this._root.matches('.gb-column')) {
-      return excerpt(line, target);
+      return showExcerpt(line, target);
     }
     openFolds(line);
     scrollTo(line);

@@ -4,7 +4,7 @@ import { makeElement, makeKey, reasonOf } from './elements';
 const KEYS: [key: string, meaning: string][] = [
   ['n / p', 'next, previous break'],
   ['b / g', 'breaks, graphs'],
-  ['← / →', 'panes, on their names; Home and End: the first and last'],
+  ['← / →', 'panes, if a tab has the focus; Home and End: the first and last'],
   ['↑ / ↓', 'rows; in the source, marked lines'],
   ['o', 'open or close the card'],
   ['f', 'select the part under the pointer'],

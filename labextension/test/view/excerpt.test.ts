@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { excerpt } from '../../src/view/excerpt';
+import { showExcerpt } from '../../src/view/excerpt';
 
 test('an excerpt contains whole lines with their notes', () => {
   const root = document.createElement('div');
@@ -10,7 +10,7 @@ test('an excerpt contains whole lines with their notes', () => {
   );
   root.innerHTML = `<div class="gb-code">${lines.join('')}</div><li></li>`;
   const card = root.querySelector('li')!;
-  excerpt(root.querySelector<HTMLElement>('#l0-4')!, card);
+  showExcerpt(root.querySelector<HTMLElement>('#l0-4')!, card);
   const rows = Array.from(card.querySelectorAll('.gb-line'), row => row.textContent); // prettier-ignore
   assert.deepEqual(
     rows,

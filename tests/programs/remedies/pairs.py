@@ -3523,3 +3523,42 @@ def f(x):
     return rows
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
+# === lists at the end, right
+def f(x):
+    values, indices = x.sort()
+    names = ["a", "b", "c", "d", "e", "f"]
+    return [(names[i], v) for i, v in zip(indices.tolist(), values.tolist())]
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === lists at the end, wrong
+def f(x):
+    head = x[:2]
+    total = head.sum()
+    sums = [total.tolist()]
+    head.mul_(2)
+    sums.append(x.tolist())
+    return sums, locals().keys()
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === detections in a loop, right
+def f(x):
+    scores, order = x.sigmoid().sort()
+    found = []
+    for score, k in zip(scores, order):
+        if score > 0.5:
+            found.append({"score": score.item(), "number": int(k)})
+    return found
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === detections in a loop, wrong
+def f(x):
+    scores = x.sigmoid()
+    scores[0] = 0.0
+    found = []
+    for number, score in enumerate(scores):
+        if score > 0.5:
+            x[number] = -1.0
+            found.append(scores.sum().item() + x.sum().item())
+    return found, scores
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)

@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -39,10 +40,10 @@ def train(model: torch.nn.Module, step_count: int) -> list[float]:
     return losses
 
 
-def train_net(*, compiled: bool) -> tuple[list[float], list[str]]:
+def train_net(*, is_compiled: bool) -> tuple[list[float], list[str]]:
     torch.manual_seed(0)
     model = Net()
-    with capture(compile=True) if compiled else contextlib.nullcontext() as run:
+    with capture(compile=True) if is_compiled else contextlib.nullcontext() as run:
         losses = train(model, 3)
     if run is None:
         return losses, []
@@ -55,9 +56,17 @@ def train_net(*, compiled: bool) -> tuple[list[float], list[str]]:
 
 def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None:
     original_call = torch.nn.Module.__call__
-    plain, _ = train_net(compiled=False)
-    assert train_net(compiled=True) == (plain, ["GB0170"])
+    eager_losses, _ = train_net(is_compiled=False)
+    assert train_net(is_compiled=True) == (eager_losses, ["GB0170"])
     assert torch.nn.Module.__call__ is original_call
+
+
+def test_graphs_of_a_module_that_the_program_compiles_are_not_compiled_again() -> None:
+    model: Any = torch.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)), backend="aot_eager")
+    with capture(compile=True) as run:
+        train(model, 2)
+    assert not run.report.compiled
+    assert len(run.report.graphs) == 1
 
 
 def test_an_error_has_the_same_traceback_as_in_an_uncompiled_run() -> None:

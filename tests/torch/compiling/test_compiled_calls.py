@@ -37,7 +37,7 @@ class Net(torch.nn.Module):
         return y + 1
 
 
-class OverridesCall(Net):
+class NetWithOwnCall(Net):
     """A module whose class overrides ``nn.Module.__call__``, as gpytorch's models do."""
 
     def __call__(self, x: Any) -> Any:
@@ -55,11 +55,11 @@ def train(model: Any, x: Any) -> Any:
 
 
 #: Functions that are not defined in this file, because pytest rewrites the assertions of this file.
-ASSERTING_PROGRAM = """def checked(x):
+ASSERTING_PROGRAM = """def check_double_sum(x):
     y = x * 2
     assert y.sum() > 100, "too small"
     return y
-def checked_without_message(x):
+def check_sum_without_message(x):
     assert x.sum() > 100
     return x
 """
@@ -110,16 +110,16 @@ def test_only_the_outermost_module_is_compiled_and_only_once() -> None:
 
 
 def test_a_module_whose_class_defines_call_is_compiled_as_a_whole() -> None:
-    net = OverridesCall()
+    net = NetWithOwnCall()
     expected = net(X)
     with compile_calls_without_faults() as calls:
         assert torch.equal(calls.route(net)(X), expected)
         assert torch.equal(calls.route(net)(X), expected)
         calls.route(train)(net, X)
-        with pytest.raises(RuntimeError) as raised:
+        with pytest.raises(RuntimeError) as caught:
             calls.route(net)(torch.ones(3))
-    assert compiled_names(calls) == ["OverridesCall", "mean_of"]
-    filenames = [frame.filename for frame in traceback.extract_tb(raised.tb)]
+    assert compiled_names(calls) == ["NetWithOwnCall", "mean_of"]
+    filenames = [frame.filename for frame in traceback.extract_tb(caught.tb)]
     assert filenames
     assert not [name for name in filenames if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
     assert (
@@ -177,17 +177,19 @@ def test_compiled_objects_are_not_kept_alive() -> None:
         assert calls.compiled_callables[0].get_target() is None
 
 
-def test_nothing_stays_in_dynamo() -> None:
-    before = dict(globals())
+def test_no_globals_and_no_compiled_code_stay_behind() -> None:
+    globals_before = dict(globals())
     with compile_calls_without_faults() as calls:
         calls.route(mean_of)(Net(), X)
-    assert {name for name in set(globals()) - set(before) if not name.startswith("__warning")} == set()
-    counts = torch._dynamo.testing.CompileCounter()
-    torch.compile(mean_of, backend=counts)(Net(), X)
-    assert counts.frame_count == 1
+    assert {name for name in set(globals()) - set(globals_before) if not name.startswith("__warning")} == set()
+    counter = torch._dynamo.testing.CompileCounter()
+    torch.compile(mean_of, backend=counter)(Net(), X)
+    assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize(("name", "message", "line"), [("checked", "too small", 3), ("checked_without_message", "", 6)])
+@pytest.mark.parametrize(
+    ("name", "message", "line"), [("check_double_sum", "too small", 3), ("check_sum_without_message", "", 6)]
+)
 def test_an_assertion_that_fails_in_a_graph_looks_as_in_eager_code(
     name: str, message: str, line: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

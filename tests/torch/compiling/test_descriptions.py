@@ -59,9 +59,9 @@ def describe(target: Any, namespace: dict[str, Any], line: int | None = None, na
 
 def test_a_module_is_compiled_in_place() -> None:
     model = Net()
-    compiled = describe(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
-    assert (compiled.name, compiled.type, compiled.code) == ("model", "Net", "model.compile()")
-    assert (compiled.filename, compiled.line) == (FILE, 3)
+    description = describe(model, {"_hidden": model, "model": model, "torch": torch}, line=4)
+    assert (description.name, description.type, description.code) == ("model", "Net", "model.compile()")
+    assert (description.filename, description.line) == (FILE, 3)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) 
 
 
 def test_the_statement_binds_the_name_of_a_function_again() -> None:
-    compiled = describe(loss, {"loss": loss, "t": torch})
-    assert (compiled.name, compiled.type, compiled.code) == ("loss", None, "loss = t.compile(loss)")
+    description = describe(loss, {"loss": loss, "t": torch})
+    assert (description.name, description.type, description.code) == ("loss", None, "loss = t.compile(loss)")
     assert describe(loss, {"loss": loss}).code == "import torch\nloss = torch.compile(loss)"
-    assert (compiled.filename, compiled.line) == (None, None)
+    assert (description.filename, description.line) == (None, None)
 
 
 def test_parts_of_objects_have_names() -> None:
@@ -97,10 +97,14 @@ def test_parts_of_objects_have_names() -> None:
 
 
 def test_an_object_without_a_name_has_no_compiling_code() -> None:
-    compiled = describe(torch.nn.ReLU(), {}, line=4, name="ReLU")
-    assert (compiled.name, compiled.code, compiled.line) == ("ReLU", None, None)
-    gone = describe(None, {"model": None}, line=4, name="Net")
-    assert (gone.name, gone.code, gone.line) == ("Net", None, None)
+    description = describe(torch.nn.ReLU(), {}, line=4, name="ReLU")
+    assert (description.name, description.code, description.line) == ("ReLU", None, None)
+    description_of_dead_object = describe(None, {"model": None}, line=4, name="Net")
+    assert (description_of_dead_object.name, description_of_dead_object.code, description_of_dead_object.line) == (
+        "Net",
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which of the user's functions are compiled, and which run eagerly while the calls in them are routed."""
+"""Some of the user's functions are compiled; others run eagerly while the calls in them are routed."""
 
 from __future__ import annotations
 
@@ -39,49 +39,49 @@ def train(x: Any) -> None:
     loss(x).backward()
 
 
-def trains_in_a_helper(x: Any) -> None:
+def train_with_helper(x: Any) -> None:
     train(x)
 
 
-def steps(x: Any) -> Any:
+def add_learning_rate(x: Any) -> Any:
     return x + OPTIMIZER.param_groups[0]["lr"]
 
 
-def timed(x: Any) -> Any:
+def time_forward(x: Any) -> Any:
     time.perf_counter()
     return MODEL(x)
 
 
-def timed_computation(x: Any) -> Any:
+def time_doubling(x: Any) -> Any:
     time.perf_counter()
     return x * 2
 
 
-def inspects(x: Any) -> Any:
+def inspect_callers(x: Any) -> Any:
     return x, inspect.stack()
 
 
-def refers_weakly(x: Any) -> Any:
+def make_weak_reference(x: Any) -> Any:
     return weakref.ref(x)
 
 
-def random_integers(x: Any) -> Any:
+def add_random_integers(x: Any) -> Any:
     return x + torch.full((2,), random.randrange(9))  # noqa: S311
 
 
-def continues_in_numpy(x: Any) -> Any:
+def mean_in_numpy(x: Any) -> Any:
     return np.mean(x.numpy())
 
 
-def uses_a_numpy_constant(x: Any) -> Any:
+def multiply_by_pi(x: Any) -> Any:
     return x * np.pi
 
 
-def generates(x: Any) -> Any:
+def yield_input(x: Any) -> Any:
     yield x
 
 
-async def awaits(x: Any) -> Any:
+async def return_input_async(x: Any) -> Any:
     return x
 
 
@@ -114,27 +114,27 @@ def role(function: Any, *args: Any, **kwargs: Any) -> str:
     [
         (loss, "compile"),
         (two_losses, "compile"),
-        (timed_computation, "compile"),
+        (time_doubling, "compile"),
         (TRAINER.loss, "compile"),
         (TRAINER, "compile"),
         (lambda x: x + 1, "compile"),
         (torch.no_grad()(loss), "compile"),
         (torch.func.vmap(loss), "compile"),
         (torch.func.vmap(MODEL), "compile"),
-        (torch.func.vmap(torch.func.grad(timed)), "compile"),
+        (torch.func.vmap(torch.func.grad(time_forward)), "compile"),
         (functools.lru_cache(loss), "leave"),
         (train, "look inside"),
-        (trains_in_a_helper, "look inside"),
-        (steps, "look inside"),
+        (train_with_helper, "look inside"),
+        (add_learning_rate, "look inside"),
         (TRAINER.rate, "look inside"),
-        (timed, "look inside"),
-        (inspects, "look inside"),
-        (refers_weakly, "look inside"),
-        (random_integers, "look inside"),
-        (continues_in_numpy, "look inside"),
-        (uses_a_numpy_constant, "compile"),
-        (generates, "look inside"),
-        (awaits, "look inside"),
+        (time_forward, "look inside"),
+        (inspect_callers, "look inside"),
+        (make_weak_reference, "look inside"),
+        (add_random_integers, "look inside"),
+        (mean_in_numpy, "look inside"),
+        (multiply_by_pi, "compile"),
+        (yield_input, "look inside"),
+        (return_input_async, "look inside"),
         (torch.relu, "leave"),
         (torch.nn.functional.relu, "leave"),
         (MODEL, "leave"),
@@ -168,7 +168,7 @@ def test_only_user_functions_and_objects_may_be_compiled() -> None:
     assert not any(map(may_be_compiled, [MODEL, torch.relu, Trainer, len, X, 3]))
 
 
-class TrainsInForward(torch.nn.Module):
+class ModuleThatTrains(torch.nn.Module):
     """A module that trains in its forward method."""
 
     def forward(self, x: Any) -> Any:
@@ -176,7 +176,7 @@ class TrainsInForward(torch.nn.Module):
         return x
 
 
-class HoldsOptimizer(torch.nn.Module):
+class ModuleWithOptimizer(torch.nn.Module):
     """A module with an optimizer that its forward method does not use."""
 
     def __init__(self) -> None:
@@ -187,8 +187,8 @@ class HoldsOptimizer(torch.nn.Module):
         return x
 
 
-def test_modules_that_train_are_not_compiled() -> None:
-    assert trains_in_forward(TrainsInForward())
-    assert not trains_in_forward(HoldsOptimizer())
+def test_only_a_module_that_trains_in_its_forward_method_is_recognized_as_training() -> None:
+    assert trains_in_forward(ModuleThatTrains())
+    assert not trains_in_forward(ModuleWithOptimizer())
     assert not trains_in_forward(MODEL)
     assert not is_metric(MODEL)

@@ -20,6 +20,6 @@ def ample_time_for_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_unusual_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try only the first unusual inputs of a function, for tests that are not about the verdicts on changes."""
-    if warm_processes.COLD not in os.environ:
+    if warm_processes.COLD_START not in os.environ:
         for owner, name, value in warm_processes.few_unusual_inputs():
             monkeypatch.setattr(owner, name, value)

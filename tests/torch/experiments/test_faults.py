@@ -22,7 +22,7 @@ def fail(*_: Any, **__: Any) -> Any:
 
 
 def notes(report: jupyter_graphbreak.Report) -> list[str]:
-    return [expected_note.message for expected_note in report.diagnostics]
+    return [note.message for note in report.diagnostics]
 
 
 def expected_note(activity: str) -> str:

@@ -126,10 +126,10 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
         "    torch._dynamo.mark_dynamic(x, 0)",
         "    compiled(x)",
     ]
-    changed = text.replace(edit.old, edit.new)
+    changed_text = text.replace(edit.old, edit.new)
     torch.compiler.reset()
     with jupyter_graphbreak.capture() as second_run:
-        exec(compile(changed, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(changed_text, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})  # noqa: S102
     assert not second_run.report.recompiles
 
 
@@ -218,10 +218,10 @@ def test_sizes_one_and_zero_need_an_unbacked_mark() -> None:
 
 
 def test_a_mark_that_only_prevents_recompiles_for_new_sizes_is_not_proven() -> None:
-    def either(x: torch.Tensor) -> torch.Tensor:
+    def reduce_rows(x: torch.Tensor) -> torch.Tensor:
         return x.squeeze(0) if x.shape[0] == 1 else x.mean(0)
 
-    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1)])
+    report = try_on_calls(reduce_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 1)])
     (mark,) = [remedy for remedy in report.remedies or [] if "mark_dynamic" in (remedy.code or "")]
     assert compilation_counts(mark) == (2, 2, 0)
     assert (mark.verdict, mark.reason) == ("works on what ran", "the recompiles of this run stay")
@@ -251,7 +251,7 @@ def test_a_global_int_is_compiled_for_each_value_until_it_is_a_tensor() -> None:
     assert SCALE == 5
 
 
-class CountsCalls(torch.nn.Module):
+class CallCounter(torch.nn.Module):
     """A module that counts its calls."""
 
     def __init__(self) -> None:
@@ -266,18 +266,18 @@ class CountsCalls(torch.nn.Module):
 
 @pytest.mark.exhaustive
 def test_a_counter_of_a_module_becomes_a_tensor_and_the_module_stays_as_it_was() -> None:
-    counting = CountsCalls()
-    report = try_on_calls(counting, [lambda c: c(torch.ones(3))] * 6)
+    counter = CallCounter()
+    report = try_on_calls(counter, [lambda c: c(torch.ones(3))] * 6)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
     assert compilation_counts(remedy) == (6, 1, 0)
     (difference,) = remedy.differences
     assert difference.endswith(".calls` as a tensor, but the original leaves a number")
     assert best_remedy(report).verdict == "works"
-    assert counting.calls == 6
-    assert type(counting.calls) is int
+    assert counter.calls == 6
+    assert type(counter.calls) is int
 
 
-class StoresTime(torch.nn.Module):
+class TimedModule(torch.nn.Module):
     """A module that stores the time of its last call."""
 
     def __init__(self) -> None:
@@ -293,7 +293,7 @@ class StoresTime(torch.nn.Module):
 
 @pytest.mark.exhaustive
 def test_a_time_that_a_module_stores_is_not_a_difference() -> None:
-    report = try_on_calls(StoresTime(), [lambda c: c(torch.ones(3))] * 3)
+    report = try_on_calls(TimedModule(), [lambda c: c(torch.ones(3))] * 3)
     remedy = next(remedy for remedy in report.remedies or [] if ".calls = torch.as_tensor(" in (remedy.code or ""))
     assert remedy.verdict in WORKING
 
@@ -402,7 +402,7 @@ def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
     assert (remedy.reason or "").endswith(f"computes a double in single precision, on {suffix}")
 
 
-def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> None:
+def test_an_index_next_to_slices_is_replaced_by_select(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
         @torch.compile(backend="eager")
@@ -428,8 +428,8 @@ def test_a_number_that_is_an_index_next_to_slices_is_selected(tmp_path: Any) -> 
 
 
 @pytest.mark.exhaustive
-def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
-    module = CountsCalls()
+def test_a_counter_of_a_module_compiled_in_place_becomes_a_tensor() -> None:
+    module = CallCounter()
     module.compile(backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         for _ in range(4):
@@ -438,7 +438,7 @@ def test_a_counter_of_a_module_that_is_compiled_in_place() -> None:
     assert "tensor" in {remedy.family for remedy in report.remedies or [] if remedy.verdict in WORKING}
 
 
-class Numbered(torch.nn.Module):
+class NumberedLayer(torch.nn.Module):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
@@ -452,7 +452,7 @@ class Numbered(torch.nn.Module):
 def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None:
     text = textwrap.dedent(
         """
-        layers = [Numbered(number) for number in range(5)]
+        layers = [NumberedLayer(number) for number in range(5)]
         for layer in layers:
             layer.compile(backend="eager")
         def run_layers(x):
@@ -463,7 +463,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     )
     path = tmp_path / "program.py"
     path.write_text(text)
-    names = {"torch": torch, "Numbered": Numbered, "__name__": "__main__"}
+    names = {"torch": torch, "NumberedLayer": NumberedLayer, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
         exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
     remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
@@ -562,24 +562,24 @@ def test_a_call_that_looks_like_an_earlier_one_but_was_compiled_is_also_repeated
     def step() -> None:
         optimizer.step()
 
-    frames = []
+    frame_counts = []
 
     def call(compiled: Any) -> None:
         linear(torch.ones(2, 4)).square().sum().backward()
-        frames.append(count_compiled_frames(compiled))
+        frame_counts.append(count_compiled_frames(compiled))
         optimizer.zero_grad()
         scheduler.step()
 
     remedy = best_remedy(try_on_calls(step, [call] * 8))
-    assert frames[1:4] == [1, 1, 0]  # the second call finds the state that the first has created
-    assert compilation_counts(remedy) == (sum(frames), sum(frames) - 1, 0)
+    assert frame_counts[1:4] == [1, 1, 0]  # the second call finds the state that the first has created
+    assert compilation_counts(remedy) == (sum(frame_counts), sum(frame_counts) - 1, 0)
 
 
 @pytest.mark.exhaustive
 def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> None:
     linear = torch.nn.Linear(2, 2)
     optimizer = torch.optim.SGD(linear.parameters(), lr=0.1, momentum=0.5)
-    frames = []
+    frame_counts = []
 
     def step() -> None:
         optimizer.step()
@@ -588,7 +588,7 @@ def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> Non
         group = optimizer.param_groups[0]
         group |= {"foreach": foreach, "nesterov": nesterov, "maximize": maximize, "weight_decay": decay}
         linear(torch.ones(2, 2)).sum().backward()
-        frames.append(count_compiled_frames(compiled))
+        frame_counts.append(count_compiled_frames(compiled))
         optimizer.zero_grad()
 
     flags = [(a, b, c, d) for a in (False, True) for b in (False, True) for c in (False, True) for d in (0, 0.1)]
@@ -598,7 +598,7 @@ def test_the_limit_also_applies_to_library_code_that_trials_do_not_copy() -> Non
         for remedy in report.remedies or []
         if remedy.recompiles and remedy.evidence is not None
     }
-    assert counts_in_trials == {sum(frames)}
+    assert counts_in_trials == {sum(frame_counts)}
 
 
 def test_a_global_with_the_name_of_an_attribute_is_not_state() -> None:
@@ -621,7 +621,7 @@ def test_a_global_with_the_name_of_an_attribute_is_not_state() -> None:
     assert best_remedy(report).code == "torch._dynamo.mark_dynamic(x, 0)"
 
 
-def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
+def test_a_flag_selects_two_graphs_and_no_remedy_claims_to_prevent_that() -> None:
     def forward(x: torch.Tensor, train: bool) -> torch.Tensor:
         return x * 2 if train else x + 1
 
@@ -670,13 +670,13 @@ def test_a_list_of_ints_of_any_length_becomes_one_tensor_with_a_mark(tmp_path: A
     remedy = best_remedy(run.try_remedies(seconds=600))
     assert remedy.title == "Make `index` one tensor, marked as dynamic"
     assert compilation_counts(remedy) == (4, 1, 0)
-    changed = apply_edits(text, remedy.edits)
-    assert "        index_tensor = torch.as_tensor(indices, dtype=torch.int64)\n" in changed
-    path.write_text(changed)
+    changed_text = apply_edits(text, remedy.edits)
+    assert "        index_tensor = torch.as_tensor(indices, dtype=torch.int64)\n" in changed_text
+    path.write_text(changed_text)
     torch.compiler.reset()
-    fixed: dict[str, Any] = {}
-    assert count_compiled_frames(lambda: fixed.update(runpy.run_path(str(path)))) == 1
-    assert count_compiled_frames(lambda: fixed["calls"]([[1, 2, 3, 4, 5]])) == 0
+    namespace: dict[str, Any] = {}
+    assert count_compiled_frames(lambda: namespace.update(runpy.run_path(str(path)))) == 1
+    assert count_compiled_frames(lambda: namespace["calls"]([[1, 2, 3, 4, 5]])) == 0
 
 
 def test_training_and_evaluation_are_counted_together_and_two_graphs_are_right() -> None:
@@ -771,20 +771,23 @@ def test_a_number_that_a_partial_fixes_is_one_graph_with_dynamic_true() -> None:
         "Compile with `dynamic=True`",
         (2, 1, 0),
     )
-    assert [fixed.keywords for fixed in partials] == [{"shift": 0.1}, {"shift": 0.2}, {"shift": 0.3}]
+    assert [bound_function.keywords for bound_function in partials] == [{"shift": 0.1}, {"shift": 0.2}, {"shift": 0.3}]
 
     torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
         for alpha in (0.1, 0.2, 0.3):
             torch.compile(partial(blend, alpha), backend="eager")(x)
-    compiled = run.try_remedies(seconds=600)
-    assert (best_remedy(compiled).family, compilation_counts(best_remedy(compiled))) == ("dynamic", (2, 1, 0))
-    for report_calls in (
+    report_of_partials = run.try_remedies(seconds=600)
+    assert (best_remedy(report_of_partials).family, compilation_counts(best_remedy(report_of_partials))) == (
+        "dynamic",
+        (2, 1, 0),
+    )
+    for calls in (
         [partial(torch.compile(apply_to_relu, backend="eager", dynamic=True), x, function) for function in partials],
         [partial(torch.compile(partial(blend, k), backend="eager", dynamic=True), x) for k in (0.1, 0.2, 0.3, 0.9)],
     ):
         torch.compiler.reset()
-        assert [count_compiled_frames(call) for call in report_calls] == [1, *[0] * (len(report_calls) - 1)]
+        assert [count_compiled_frames(call) for call in calls] == [1, *[0] * (len(calls) - 1)]
 
 
 def test_partials_of_different_functions_are_not_confused() -> None:
@@ -804,10 +807,10 @@ class Batch:
 
 
 def test_a_dataclass_is_created_again_for_each_call() -> None:
-    def masked(batch: Batch) -> torch.Tensor:
+    def sum_masked(batch: Batch) -> torch.Tensor:
         return (batch.x * (torch.arange(batch.x.shape[0]) < batch.length)).sum()
 
-    report = try_on_calls(masked, [pass_value(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
+    report = try_on_calls(sum_masked, [pass_value(lambda c, n: c(Batch(torch.ones(n), n - 1)), n) for n in (4, 6, 8)])
     assert compilation_counts(best_remedy(report)) == (2, 1, 0)
 
 
@@ -817,11 +820,11 @@ class Side(enum.Enum):
 
 
 def test_an_argument_that_some_calls_leave_out_has_two_graphs() -> None:
-    def masked(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def sum_masked(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         return x * 2 if mask is None else x * mask
 
     x = torch.ones(3)
-    report = try_on_calls(masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
+    report = try_on_calls(sum_masked, [lambda compiled: compiled(x), lambda compiled: compiled(x, mask=x)])
     assert "`mask` is sometimes None" in decision_for_reader(report)
 
 
@@ -842,14 +845,14 @@ def test_other_variations_leave_a_decision_to_the_reader(fn: Any, calls: list[An
 
 
 def test_functions_with_the_same_decorator_of_pytorch_are_different_entries() -> None:
-    one, other = (torch.no_grad()(function) for function in (Doubling.forward, CountsCalls.forward))
-    entered = types.FunctionType(
+    one, other = (torch.no_grad()(function) for function in (DoublingModule.forward, CallCounter.forward))
+    copied_function = types.FunctionType(
         one.__code__, one.__globals__, "decorated", None, one.__closure__
     )  # as Dynamo makes it
-    assert key_of(one) == key_of(entered) != key_of(other)
+    assert key_of(one) == key_of(copied_function) != key_of(other)
 
 
-class Doubling(torch.nn.Module):
+class DoublingModule(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.doubles = True
@@ -859,7 +862,7 @@ class Doubling(torch.nn.Module):
 
 
 def test_the_layer_of_a_sequential_is_named_as_in_code() -> None:
-    layers = torch.nn.Sequential(torch.nn.ReLU(), Doubling())
+    layers = torch.nn.Sequential(torch.nn.ReLU(), DoublingModule())
 
     def call(compiled: Any, doubles: Any) -> Any:
         layers[1].doubles = doubles
@@ -882,14 +885,14 @@ def test_a_line_that_turns_a_size_into_a_constant_is_named() -> None:
 
 @pytest.mark.exhaustive
 def test_both_branches_of_a_condition_on_a_size_are_one_graph_with_cond() -> None:
-    def either(x: torch.Tensor) -> torch.Tensor:
+    def reduce_rows(x: torch.Tensor) -> torch.Tensor:
         length = x.shape[0]
         y = x + 1
         if length > 10:
             y = y * 2
         return y
 
-    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    report = try_on_calls(reduce_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     remedy = best_remedy(report)
     assert compilation_counts(remedy) == (3, 1, 0)
     assert "torch.cond" in remedy.title
@@ -899,7 +902,7 @@ def test_both_branches_of_a_condition_on_a_size_are_one_graph_with_cond() -> Non
 
 
 def test_a_condition_with_cond_loses_the_gradient_of_a_gradient() -> None:
-    def either(x: torch.Tensor) -> torch.Tensor:
+    def reduce_rows(x: torch.Tensor) -> torch.Tensor:
         y = x + 1
         if x.shape[0] > 10:
             y = y * 2
@@ -907,7 +910,7 @@ def test_a_condition_with_cond_loses_the_gradient_of_a_gradient() -> None:
 
     sizes = (4, 6, 9, 12, 15)
     calls = [pass_value(lambda c, n: c(torch.ones(n, 3, requires_grad=True)), n) for n in sizes]
-    (remedy,) = [r for r in try_on_calls(either, calls).remedies or [] if "torch.cond" in r.title]
+    (remedy,) = [r for r in try_on_calls(reduce_rows, calls).remedies or [] if "torch.cond" in r.title]
     assert (remedy.verdict, remedy.reason) == ("works on what ran", "a gradient of a gradient is lost without an error")
 
 
@@ -938,27 +941,27 @@ def test_a_change_that_runs_both_branches_is_not_proven_if_one_divides_by_a_numb
 
 @pytest.mark.exhaustive
 def test_a_condition_on_a_size_is_named_and_its_two_graphs_are_right() -> None:
-    def either(x: torch.Tensor) -> torch.Tensor:
+    def reduce_rows(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] > 10:
             return x.sum(0)
         return x * 3
 
-    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
+    report = try_on_calls(reduce_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (4, 6, 9, 12, 15)])
     assert compilation_counts(best_remedy(report)) == (3, 2, 0)
     assert "if x.shape[0] > 10" in decision_for_reader(report)
-    (rewritten,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
-    assert rewritten.verdict not in WORKING
+    (cond_remedy,) = [remedy for remedy in report.remedies or [] if "torch.cond" in remedy.title]
+    assert cond_remedy.verdict not in WORKING
 
 
 @pytest.mark.exhaustive
 def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work() -> None:
-    def unrolled(x: torch.Tensor) -> torch.Tensor:
+    def decay_rows(x: torch.Tensor) -> torch.Tensor:
         out = x[0]
         for i in range(1, x.shape[0]):
             out = out * 0.5 + x[i]
         return out
 
-    report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    report = try_on_calls(decay_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
     assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -966,7 +969,7 @@ def test_a_loop_over_a_size_is_named_and_no_mark_that_breaks_it_claims_to_work()
 def test_the_line_of_the_run_comes_before_a_library_line_that_a_failed_trial_reports(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def unrolled(x: torch.Tensor) -> torch.Tensor:
+    def decay_rows(x: torch.Tensor) -> torch.Tensor:
         out = x[0]
         for i in range(1, x.shape[0]):
             out = out * 0.5 + x[i]
@@ -977,19 +980,19 @@ def test_the_line_of_the_run_comes_before_a_library_line_that_a_failed_trial_rep
         return f"raises {error}"
 
     monkeypatch.setattr(CallTrials, "_reason_of_error", report_library_line)
-    report = try_on_calls(unrolled, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
+    report = try_on_calls(decay_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (3, 4, 5, 6)])
     assert "`for i in range(1, x.shape[0])`, is unrolled" in decision_for_reader(report)
     assert "functional.py" not in decision_for_reader(report)
 
 
 @pytest.mark.exhaustive
 def test_a_condition_on_size_one_has_two_graphs_and_that_is_right() -> None:
-    def either(x: torch.Tensor) -> torch.Tensor:
+    def reduce_rows(x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] == 1:
             return x.squeeze(0)
         return x.mean(0)
 
-    report = try_on_calls(either, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
+    report = try_on_calls(reduce_rows, [pass_value(lambda c, n: c(torch.ones(n, 3)), n) for n in (1, 4, 5)])
     assert "`x` has size 1 in some calls" in decision_for_reader(report)
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
 
@@ -1055,9 +1058,9 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (3, 2, 0)
     assert remedy.reason == "it assumes that every call has `past[0]`"
-    marked = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
-    assert marked in (remedy.code or "")
-    assert textwrap.indent(marked, "    ") in "\n".join(edit.new for edit in remedy.edits)
+    mark_code = "if past is not None:\n    torch._dynamo.mark_dynamic(past[0], 0)"
+    assert mark_code in (remedy.code or "")
+    assert textwrap.indent(mark_code, "    ") in "\n".join(edit.new for edit in remedy.edits)
 
 
 @pytest.mark.exhaustive
@@ -1081,21 +1084,21 @@ def test_for_a_growing_cache_of_transformers_a_fixed_length_is_advised() -> None
 
 def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() -> None:
     # Inductor does this in the backward pass of a convolution over images of varying sizes.
-    def mixes_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
+    def mix_up_formats(graph: torch.fx.GraphModule, _: Any) -> Any:
         sizes = [node for node in graph.graph.nodes if node.op == "placeholder" and node.type is torch.SymInt]
         is_confused = sizes and torch._inductor.config.layout_optimization
 
-        def compiled(*args: Any) -> Any:
+        def run_graph(*args: Any) -> Any:
             if is_confused:
                 raise AssertionError("expected size 2==2, stride 3072==12288 at dim=0")
             return graph(*args)
 
-        return compiled
+        return run_graph
 
     def scale(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    compiled = torch.compile(scale, backend=mixes_up_formats, dynamic=False)
+    compiled = torch.compile(scale, backend=mix_up_formats, dynamic=False)
     with jupyter_graphbreak.capture(entries=True) as run:
         for n in (4, 6, 9):
             compiled(torch.ones(2, n))
@@ -1106,12 +1109,14 @@ def test_a_mark_whose_memory_formats_inductor_mixes_up_comes_with_a_setting() ->
     assert compilation_counts(remedy) == (3, 1, 0)
 
 
-@pytest.mark.parametrize(("step_size", "accepted"), [(1.0, True), (2.0, False)])
-def test_a_remedy_may_round_differently_if_steps_depend_on_rounding_errors(*, step_size: float, accepted: bool) -> None:
+@pytest.mark.parametrize(("step_size", "is_accepted"), [(1.0, True), (2.0, False)])
+def test_a_remedy_may_round_differently_if_steps_depend_on_rounding_errors(
+    *, step_size: float, is_accepted: bool
+) -> None:
     weight = torch.nn.Parameter(torch.linspace(0.1, 0.9, 64))
     state = {"moved": torch.zeros(64)}
 
-    def rounding(graph: Any, inputs: list[Any]) -> Any:
+    def add_rounding_errors(graph: Any, inputs: list[Any]) -> Any:
         is_dynamic = not all(isinstance(value, torch.Tensor) for value in inputs)
         factor = 1 + 2**-22 if is_dynamic else 1 - 2**-22
 
@@ -1121,7 +1126,7 @@ def test_a_remedy_may_round_differently_if_steps_depend_on_rounding_errors(*, st
 
         return call
 
-    @torch.compile(backend=rounding)
+    @torch.compile(backend=add_rounding_errors)
     def step(x: torch.Tensor) -> torch.Tensor:
         error = weight / 3 * 3 - weight  # only rounding errors, which Adam divides by their size
         state["moved"] = state["moved"] + 0.001 * error.detach().sign()
@@ -1131,7 +1136,7 @@ def test_a_remedy_may_round_differently_if_steps_depend_on_rounding_errors(*, st
         for size in (4, 6, 9):
             step(torch.randn(size))
     remedies = [remedy for remedy in run.try_remedies(seconds=600).remedies or [] if remedy.recompiles]
-    assert any(remedy.verdict in WORKING for remedy in remedies) is accepted, [r.reason for r in remedies]
+    assert any(remedy.verdict in WORKING for remedy in remedies) is is_accepted, [r.reason for r in remedies]
 
 
 @pytest.mark.exhaustive
@@ -1184,13 +1189,13 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     assert compilation_counts(mark) == (4, 3, 0)  # our own code, which captures the output, is not counted
     assert not [remedy for remedy in report.remedies or [] if remedy.person and remedy.recompiles]
 
-    changed = text.split("\n")
+    lines = text.split("\n")
     for edit in sorted(combined_remedy.edits, key=lambda edit: -edit.first_line):
-        assert "\n".join(changed[edit.first_line - 1 : edit.last_line]) == edit.old
-        changed[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
+        assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
+        lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
     torch.compiler.reset()
-    path.write_text("\n".join(changed))
-    program = compile("\n".join(changed), str(path), "exec")
+    path.write_text("\n".join(lines))
+    program = compile("\n".join(lines), str(path), "exec")
     assert count_compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1  # noqa: S102
 
 
@@ -1208,11 +1213,11 @@ def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
 
 
 def test_the_arguments_of_later_calls_are_not_stored() -> None:
-    large: list[weakref.ref[torch.Tensor]] = []
+    references: list[weakref.ref[torch.Tensor]] = []
 
     def call(compiled: Any, n: int) -> None:
         x = torch.ones(n, 64, 64)
-        large.append(weakref.ref(x))
+        references.append(weakref.ref(x))
         compiled(x)
 
     compiled = torch.compile(lambda x: x * 2, backend="eager")
@@ -1220,7 +1225,7 @@ def test_the_arguments_of_later_calls_are_not_stored() -> None:
         for n in (8, 9, 10):
             call(compiled, n)
         gc.collect()
-        assert [reference() for reference in large] == [None] * 3
+        assert [reference() for reference in references] == [None] * 3
     assert compilation_counts(best_remedy(run.try_remedies(seconds=600))) == (2, 1, 0)
 
 
@@ -1239,12 +1244,12 @@ def test_a_run_without_recompiles_has_no_trials_of_them() -> None:
 
 
 @pytest.mark.exhaustive
-def test_the_limit_counts_as_in_the_run() -> None:
-    def nothing_helps(x: torch.Tensor, name: str) -> torch.Tensor:
+def test_a_higher_limit_is_a_remedy_only_if_a_call_uses_code_of_an_earlier_call() -> None:
+    def scale_by_length(x: torch.Tensor, name: str) -> torch.Tensor:
         return x * len(name)
 
     def trials(*lengths: int) -> list[Remedy]:
-        report = try_on_calls(nothing_helps, [pass_value(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
+        report = try_on_calls(scale_by_length, [pass_value(lambda c, n: c(torch.ones(3), "a" * n), n) for n in lengths])
         return [remedy for remedy in report.remedies or [] if remedy.family == "limit"]
 
     (remedy,) = trials(*range(10), 3)
@@ -1255,7 +1260,7 @@ def test_the_limit_counts_as_in_the_run() -> None:
     assert trials(*range(10)) == [], "no call used code of an earlier call, so a higher limit would not help"
 
 
-HOISTED_TEXT = """
+PROGRAM_WITH_STRINGS = """
 import torch
 
 WEIGHTS = {f"step{number}": 1 / (number + 1) for number in range(30)}
@@ -1299,10 +1304,10 @@ def run_with_strings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Rep
     """Return the path of a program whose numbers come from strings with a step or a size, and the report of its run."""
     torch.compiler.reset()
     path = tmp_path_factory.mktemp("hoisted") / "hoisted.py"
-    path.write_text(HOISTED_TEXT)
+    path.write_text(PROGRAM_WITH_STRINGS)
     names: dict[str, Any] = {"__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(HOISTED_TEXT, str(path), "exec"), names)  # noqa: S102
+        exec(compile(PROGRAM_WITH_STRINGS, str(path), "exec"), names)  # noqa: S102
         names["count_steps"](range(6))
         names["count_sizes"]((4, 6, 80, 100))
     return path, run.try_remedies(seconds=600)
@@ -1310,25 +1315,25 @@ def run_with_strings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Rep
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("function", "title", "seen", "unseen"),
+    ("function", "title", "seen_values", "unseen_values"),
     [
         ("count_steps", "Compute `WEIGHTS[name]` before the call", range(6), (7, 9, 25)),
         ("count_sizes", 'Compute `len(f"size {x.shape[0]}")` before the call', (4, 6, 80, 100), (7, 9, 200)),
     ],
 )
 def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call(
-    run_with_strings: tuple[Any, Report], function: str, title: str, seen: Any, unseen: Any
+    run_with_strings: tuple[Any, Report], function: str, title: str, seen_values: Any, unseen_values: Any
 ) -> None:
     path, report = run_with_strings
     remedy = next(r for r in report.remedies or [] if r.title.startswith(title) and r.verdict in WORKING)
     assert remedy.kind == "edit"
     assert compilation_counts(remedy)[1:] == (1, 0)
-    changed = apply_edits(HOISTED_TEXT, list(remedy.edits))
+    changed_text = apply_edits(PROGRAM_WITH_STRINGS, list(remedy.edits))
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(changed, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
+    exec(compile(changed_text, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
     torch.compiler.reset()
-    assert count_compiled_frames(partial(names[function], seen)) == 1
-    assert count_compiled_frames(partial(names[function], unseen)) == 0
+    assert count_compiled_frames(partial(names[function], seen_values)) == 1
+    assert count_compiled_frames(partial(names[function], unseen_values)) == 0
 
 
 @pytest.mark.exhaustive

@@ -26,5 +26,5 @@ def test_only_the_reason_of_a_bypass_is_kept() -> None:
     reduced = reduce_record(cache_record("aotautograd_cache_bypass", cache_bypass_reason="freezing"))
     assert (reduced.kind, reduced.payload) == ("artifact:aotautograd_cache_bypass", "freezing")
     assert reduce_record(cache_record("fx_graph_cache_hit")).payload is None
-    damaged = Record({"artifact": {"name": "fx_graph_cache_miss"}}, "[")
-    assert reduce_record(damaged).payload is None
+    damaged_record = Record({"artifact": {"name": "fx_graph_cache_miss"}}, "[")
+    assert reduce_record(damaged_record).payload is None

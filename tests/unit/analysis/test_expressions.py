@@ -1,4 +1,4 @@
-"""The expression at the columns of a bytecode instruction, and the use of a branch."""
+"""The columns of a bytecode instruction locate its expression, and the code of a branch shows what it is for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO_OPERANDS = "def f(e, p):\n    if e is not None and torch.isin(e, p).any():\n
 SEVERAL_LINES = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n        return p\n"
 
 
-def test_first_operand_of_a_test_locates_the_whole_test() -> None:
+def test_the_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 gives both jumps the columns of ``e is not None``."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, TWO_OPERANDS)])])
     branch = sources.location("m.py", 2, "f", ExpressionSpan(7, 20, 2), is_branch=True)
@@ -46,7 +46,7 @@ def test_only_the_first_operand_stands_for_the_whole_test(columns: tuple[int, in
     assert (whole_test(ast.parse(TWO_OPERANDS), expression) is not None) is is_first
 
 
-LOOPS = """\
+BRANCHES = """\
 def f(x, n):
     if x.isnan().any():
         raise ValueError
@@ -80,11 +80,11 @@ def f(x, n):
 
 def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> None:
     end: BranchUse = "end of a loop"
-    assert branch_uses(ast.parse(LOOPS)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
+    assert branch_uses(ast.parse(BRANCHES)) == {2: "error", 4: end, 8: end, 11: end, 19: "message", 22: "message"}
 
 
 @pytest.mark.parametrize(
-    ("body", "is_without_result"),
+    ("body", "returns_no_result"),
     [
         ("return None", True),
         ("return", True),
@@ -93,9 +93,9 @@ def test_branches_that_raise_write_messages_or_end_loops_are_recognized() -> Non
         ("return None if y else x", False),
     ],
 )
-def test_a_branch_that_returns_no_result_is_recognized(body: str, *, is_without_result: bool) -> None:
+def test_a_branch_that_returns_no_result_is_recognized(body: str, *, returns_no_result: bool) -> None:
     text = f"def f(x, kl):\n    if kl > 1:\n        {body}\n    return x, kl\n"
-    assert branch_uses(ast.parse(text)) == ({2: "no result"} if is_without_result else {})
+    assert branch_uses(ast.parse(text)) == ({2: "no result"} if returns_no_result else {})
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_the_location_of_a_test_on_a_later_line_begins_at_its_if() -> None:
 
 def test_only_text_in_the_source_is_quoted() -> None:
     """If a function is too long, only some of its lines are recorded."""
-    known = {2: "    if (", 4: "        and p.any()"}
-    sources = Sources([SourceText("m.py", "m.py", "library", [], known)])
+    known_lines = {2: "    if (", 4: "        and p.any()"}
+    sources = Sources([SourceText("m.py", "m.py", "library", [], known_lines)])
     location = sources.location("m.py", 2, "f", ExpressionSpan(4, 16, 4))
     assert location is not None
     assert (location.code, location.end_line) == ("if (", 2)

@@ -22,7 +22,9 @@ RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
         ("settings_of_run", "settings"),
     ],
 )
-def test_all_other_parts_are_complete(monkeypatch: pytest.MonkeyPatch, function: str, part: str) -> None:
+def test_an_internal_error_in_one_part_leaves_the_breaks_and_graphs(
+    monkeypatch: pytest.MonkeyPatch, function: str, part: str
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("an internal error")
 

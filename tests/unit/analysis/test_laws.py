@@ -48,31 +48,31 @@ def recordings(draw: st.DrawFn) -> list[Record]:
     for frame in range(draw(st.integers(0, 5))):
         compile_id = draw(st.integers(0, 2))
         frame_ids = {"frame_id": frame, "frame_compile_id": compile_id, "attempt": 0}
-        resume = draw(st.booleans()) and frame > 0
-        name = f"torch_dynamo_resume_in_f_at_{frame}" if resume else f"f{frame}"
+        is_resume = draw(st.booleans()) and frame > 0
+        name = f"torch_dynamo_resume_in_f_at_{frame}" if is_resume else f"f{frame}"
         code = {"id": frame, "name": name, "qualname": name, "filename": FILE, "firstlineno": frame + 1}
         stream = [Record({"graphbreak_start": {**code, "stack": []}, **frame_ids})]
         stream.append(Record({"dynamo_start": {"stack": []}, **frame_ids}))
         for _ in range(draw(st.integers(0, 3))):
             line, reason = draw(st.integers(1, 4)), draw(st.integers(0, 1))
             text = message(line, reason, draw(st.integers(0, 3)))
-            attempt = {**frame_ids, "attempt": draw(st.integers(0, 1))}
-            stream.append(Record({"artifact": {"name": "dynamo_graph_break_reason"}, **attempt}, text))
+            attempt_ids = {**frame_ids, "attempt": draw(st.integers(0, 1))}
+            stream.append(Record({"artifact": {"name": "dynamo_graph_break_reason"}, **attempt_ids}, text))
         if draw(st.booleans()):
-            created = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
-            stream.append(Record({"graphbreak_resume": {**created, "of": code}, **frame_ids}))
-        graph = draw(st.booleans())
-        if graph:
+            resume_code = {**code, "id": 100 + frame, "name": f"torch_dynamo_resume_in_{name}_at_9", "line": 9}
+            stream.append(Record({"graphbreak_resume": {**resume_code, "of": code}, **frame_ids}))
+        has_graph = draw(st.booleans())
+        if has_graph:
             stream.append(Record({"dynamo_output_graph": {}, **frame_ids}, GRAPH.format(line=frame + 1)))
-        metrics = {"graph_op_count": 1 if graph else None, "entire_frame_compile_time_s": 0.5, "fail_type": None}
+        metrics = {"graph_op_count": 1 if has_graph else None, "entire_frame_compile_time_s": 0.5, "fail_type": None}
         stream.append(Record({"compilation_metrics": metrics, **frame_ids}))
         streams.append(stream)
-    merged = []
+    records = []
     while streams:
-        chosen = draw(st.integers(0, len(streams) - 1))
-        merged.append(streams[chosen].pop(0))
+        index = draw(st.integers(0, len(streams) - 1))
+        records.append(streams[index].pop(0))
         streams = [stream for stream in streams if stream]
-    return merged
+    return records
 
 
 @given(recordings())
@@ -150,7 +150,7 @@ def test_building_twice_gives_the_same_report(records: list[Record]) -> None:
 @given(recordings())
 def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
     report = build_report(records)
-    known: dict[str, set[Any]] = {
+    known_ids: dict[str, set[Any]] = {
         "break": {break_.id for break_ in report.breaks},
         "frame": {frame.id for frame in report.frames},
         "graph": {graph.id for graph in report.graphs},
@@ -158,16 +158,16 @@ def test_every_id_that_is_mentioned_exists(records: list[Record]) -> None:
         "skipped": {skipped.id for skipped in report.skipped},
     }
     for break_ in report.breaks:
-        assert break_.location is None or break_.location.source in known["source"]
-        assert set(break_.skipped) <= known["skipped"]
-        assert {occurrence.frame for occurrence in break_.occurrences} <= known["frame"]
+        assert break_.location is None or break_.location.source in known_ids["source"]
+        assert set(break_.skipped) <= known_ids["skipped"]
+        assert {occurrence.frame for occurrence in break_.occurrences} <= known_ids["frame"]
     for frame in report.frames:
-        assert set(frame.breaks) <= known["break"]
-        assert frame.caller is None or frame.caller in known["frame"]
+        assert set(frame.breaks) <= known_ids["break"]
+        assert frame.caller is None or frame.caller in known_ids["frame"]
     for graph in report.graphs:
-        assert graph.break_ is None or graph.break_ in known["break"]
+        assert graph.break_ is None or graph.break_ in known_ids["break"]
     for resume in report.resumes:
-        assert set(resume.graphs) <= known["graph"]
+        assert set(resume.graphs) <= known_ids["graph"]
 
 
 @given(recordings())

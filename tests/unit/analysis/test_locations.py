@@ -35,14 +35,14 @@ def test_columns_are_characters_not_bytes() -> None:
     assert (location.column, location.end_column) == (start, end)
 
 
-def test_end_line_is_inferred_if_torch_does_not_give_it() -> None:
+def test_the_end_line_is_inferred_if_torch_does_not_give_it() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(8, 18, None))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
     assert (location.line, location.end_line) == (5, 6)
 
 
-def test_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
+def test_the_whole_statement_of_a_jump_is_narrowed_to_its_condition() -> None:
     location = Sources([cell()]).location(CELL, 5, "f", ExpressionSpan(4, 16, 7))
     assert location is not None
     assert location.code == "x.sum()\n            > 3000"
@@ -100,7 +100,7 @@ def f(x):
         (21, (11, 5), "all(\n        x\n    )", (23, 5)),
     ],
 )
-def test_an_inlined_frame_has_columns_but_no_last_line(
+def test_the_last_line_of_an_expression_in_an_inlined_frame_is_inferred(
     line: int, columns: tuple[int, int], code: str, end: tuple[int, int]
 ) -> None:
     source = SourceText("/project/model.py", "model.py", "file", [Segment(1, INLINED_CALL)])
@@ -109,7 +109,7 @@ def test_an_inlined_frame_has_columns_but_no_last_line(
     assert (location.line, location.code, (location.end_line, location.end_column)) == (line, code, end)
 
 
-def test_lines_count_as_the_editor_shows_them() -> None:
+def test_lines_are_counted_as_in_the_editor() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\n  def f():\n      g()")], line_offset=2, indent=2)
     location = Sources([source]).location(CELL, 2, "f", ExpressionSpan(4, 7, 2))
     assert location is not None
@@ -117,15 +117,15 @@ def test_lines_count_as_the_editor_shows_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"),
+    ("name", "plain_name"),
     [
         ("f", "f"),
         ("torch_dynamo_resume_in_f_at_5", "f"),
         ("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_5_at_6", "f"),
     ],
 )
-def test_a_resume_function_is_shown_under_the_name_of_its_function(name: str, plain: str) -> None:
-    assert original_name(name) == plain
+def test_a_resume_function_is_shown_under_the_name_of_its_function(name: str, plain_name: str) -> None:
+    assert original_name(name) == plain_name
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_shown_paths_do_not_identify_the_machine(filename: str, path: str | None
     assert sources.source(filename).path == path
 
 
-def test_windows_paths_are_shortened_too() -> None:
+def test_windows_paths_are_shortened() -> None:
     sources = Sources([], ["C:\\py\\Lib\\site-packages"], "C:\\Users\\me\\work", "C:\\Users\\me")
     assert sources.source("C:\\py\\Lib\\site-packages\\torch\\nn\\x.py").path == "torch/nn/x.py"
     assert sources.source("C:\\Users\\me\\work\\train.py").path == "train.py"
@@ -226,7 +226,7 @@ def test_locations_in_pytorchs_messages_have_the_editors_line_numbers() -> None:
     assert sources.with_user_names(None) is None
 
 
-def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
+def test_the_stack_of_a_kernel_only_shows_relevant_frames() -> None:
     stack: list[tuple[str, int, str]] = [
         ("<frozen runpy>", 198, "_run_module_as_main"),
         ("/v/site-packages/ipykernel_launcher.py", 18, "<module>"),
@@ -245,17 +245,17 @@ def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
 
 
 def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:
-    terminal: list[tuple[str, int, str]] = [("/home/u/bin/ipython", 8, "<module>"), (CELL, 7, "<module>")]
-    script: list[tuple[str, int, str]] = [
+    terminal_stack: list[tuple[str, int, str]] = [("/home/u/bin/ipython", 8, "<module>"), (CELL, 7, "<module>")]
+    script_stack: list[tuple[str, int, str]] = [
         ("/home/u/bin/graphbreak", 8, "<module>"),
         ("/v/site-packages/click/core.py", 1, "main"),
         ("<frozen runpy>", 291, "run_path"),
         ("/home/u/train.py", 12, "<module>"),
     ]
-    one_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
-    for stack, line in ((terminal, 7), (script, 12), (one_function, 7)):
-        shown = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
-        assert [location.line for location in shown] == [line]
+    cell_as_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
+    for stack, line in ((terminal_stack, 7), (script_stack, 12), (cell_as_function, 7)):
+        entries = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        assert [location.line for location in entries] == [line]
 
 
 def test_pytorchs_messages_are_shown_without_folders_of_the_machine() -> None:

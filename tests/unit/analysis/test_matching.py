@@ -28,13 +28,13 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
     """Return a report of a cell; each break is a reason and an expression, in the order of the cell's lines."""
     lines = text.split("\n")
-    reported: list[Break] = []
+    reported_breaks: list[Break] = []
     for number, (reason, code) in enumerate(breaks, start=1):
         line_numbers = [index for index, text_line in enumerate(lines, start=1) if code in text_line]
         earlier_equal_breaks = [other for other in breaks[: number - 1] if other == (reason, code)]
         line = line_numbers[len(earlier_equal_breaks)]
-        reported.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
-    return _report(reported, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
+        reported_breaks.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
+    return _report(reported_breaks, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
 
 def _break(number: int, reason: str, location: Location | None) -> Break:
@@ -53,9 +53,13 @@ LAYERS = (("norm", 3), ("scale", 20))
 
 
 def library_run(
-    *broken: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
+    *broken_functions: str,
+    text: str = CELL,
+    held: tuple[str, ...] = (),
+    call: str = "f(x)",
+    cell_outcome: str | None = None,
 ) -> Report:
-    """Return a run of a cell that calls functions of a library; those in `broken` were compiled and have a break."""
+    """Return the report of a cell that calls functions of a library; those in `broken` were compiled and break."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)
@@ -63,7 +67,7 @@ def library_run(
     entry = Location("s1", 9, 9, 0, 8, "<module>", call)
     if cell_outcome is not None:
         frames.append(Frame("9/0", "f", Location("s1", 2, 2, function="f"), "entry", cell_outcome))  # type: ignore[arg-type]
-    for number, name in enumerate(broken):
+    for number, name in enumerate(broken_functions):
         location = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
         frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
         frame_ids = [frame.id] if cell_outcome is None else ["9/0", frame.id]
@@ -79,7 +83,7 @@ def library_run(
         graphs=graphs,
         breaks=breaks,
         summary=Summary(frames=len(frames), graphs=len(graphs), breaks=len(breaks)),
-        timing=Timing(compile_s=2.0 * len(broken)),
+        timing=Timing(compile_s=2.0 * len(broken_functions)),
         held=[CachedFunction(name, LIBRARY, lines[name]) for name in held],
     )
 
@@ -127,7 +131,7 @@ def test_a_caller_that_was_traced_to_its_end_would_have_reached_the_break(outcom
     assert [change.change for change in changes.breaks] == [change]
 
 
-def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_ones() -> None:
+def test_a_new_version_of_a_function_does_not_hide_breaks_of_earlier_versions() -> None:
     recompiled_run = library_run("norm", held=("norm",))
     changes = library_run("norm").diff(msgspec.structs.replace(recompiled_run, breaks=[]))
     assert [change.change for change in changes.breaks] == ["unknown"]
@@ -138,20 +142,20 @@ def test_runs_that_compiled_nothing_in_common_are_not_compared() -> None:
     text = changes.to_text()
     assert text.startswith("since Cell In[1]: cannot compare 1 break: this run did not compile norm")
     assert "nothing was compiled in either run" in text
-    without_breaks = msgspec.structs.replace(library_run("norm"), breaks=[])
+    run_without_breaks = msgspec.structs.replace(library_run("norm"), breaks=[])
     assert (
-        without_breaks.diff(library_run(held=("norm",)))
+        run_without_breaks.diff(library_run(held=("norm",)))
         .to_text()
         .startswith("since Cell In[1]: cannot compare: this run")
     )
 
 
 def test_without_a_list_of_cached_functions_any_function_may_have_been_cached() -> None:
-    without_list = msgspec.structs.replace(library_run("scale"), held=None)
-    assert [change.change for change in library_run("norm", "scale").diff(without_list).breaks] == ["unknown"]
+    run_without_list = msgspec.structs.replace(library_run("scale"), held=None)
+    assert [change.change for change in library_run("norm", "scale").diff(run_without_list).breaks] == ["unknown"]
 
 
-def test_a_function_that_pytorch_skipped_once_is_skipped_silently_later() -> None:
+def test_a_break_in_a_skipped_function_is_gone_only_if_pytorch_had_not_cached_it() -> None:
     location = Location("s2", 3, 5, function="norm")
     skipped_run = msgspec.structs.replace(
         library_run(),
@@ -275,8 +279,8 @@ def test_markup_and_control_characters_in_code_are_escaped() -> None:
 def test_changes_are_kept_in_json_and_shown() -> None:
     before = report(CELL, (PRINT, "print(x)"), (PRINT, "print(y)"))
     after = report(CELL, (PRINT, "print(x)"))
-    with_changes = msgspec.structs.replace(after, changes=before.diff(after))
-    assert Report.from_json(with_changes.to_json()) == with_changes
-    assert "since Cell In[1]: 1 break gone" in with_changes.to_text()
-    assert "Since Cell In[1]: <b>1 break gone</b>" in with_changes.to_html()
-    assert "<td>line 7 in f</td><td><code>print(y)</code></td>" in with_changes.to_html()
+    report_with_changes = msgspec.structs.replace(after, changes=before.diff(after))
+    assert Report.from_json(report_with_changes.to_json()) == report_with_changes
+    assert "since Cell In[1]: 1 break gone" in report_with_changes.to_text()
+    assert "Since Cell In[1]: <b>1 break gone</b>" in report_with_changes.to_html()
+    assert "<td>line 7 in f</td><td><code>print(y)</code></td>" in report_with_changes.to_html()

@@ -116,7 +116,7 @@ def test_the_reason_of_a_skipped_call_leaves_out_the_code_object() -> None:
     assert parse_break(break_message(text), "Unsupported").cause.explanation == reason
 
 
-def test_parses_a_message_without_a_header() -> None:
+def test_a_message_without_a_header_is_parsed() -> None:
     text = 'Graph break: skip: from user code at:\n  File "/cell.py", line 5, in fn\n    loop()\n\n'
     message = parse_break(text)
     assert (message.continuation, message.line) == ("skip", 5)

@@ -49,8 +49,8 @@ def test_the_most_expensive_break_in_the_users_own_code_is_first() -> None:
 
 
 def test_measured_savings_of_a_remedy_count_more_than_time_outside_graphs() -> None:
-    measured = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
-    assert prioritize_breaks(report(measured)).order == ["b1", "b2", "b3"]
+    measured_entry = entry({"b1": 50, "b2": 300}, {"r1": 200, "r2": 1100})
+    assert prioritize_breaks(report(measured_entry)).order == ["b1", "b2", "b3"]
 
 
 def test_the_most_expensive_settled_entry_counts() -> None:

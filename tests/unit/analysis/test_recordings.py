@@ -49,7 +49,7 @@ def test_every_program_was_recorded_on_every_release() -> None:
     assert len(releases) >= 3
 
 
-def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
+def test_the_report_of_a_recording_matches_the_program(recording: Path) -> None:
     report = build_report(read_recording(recording))
     breaks, counts, eager = EXPECTED_REPORTS[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
@@ -70,8 +70,8 @@ def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
 def test_a_branch_that_was_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
     records = read_recording(TESTS / "recordings" / release / "branch.log")
     # The program's second call takes the other branch. These are the records of its first call alone.
-    first = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
-    resumed, other = build_report(first).resumes
+    first_call_records = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
+    resumed, other = build_report(first_call_records).resumes
     assert (resumed.frames, resumed.no_frame) == (["1/0"], None)
     assert (other.frames, other.no_frame) == ([], None if release == "2.9.1" else "not reached")
     _, other = build_report(records).resumes
@@ -121,8 +121,10 @@ def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[s
 
 def test_as_many_operations_are_parsed_as_pytorch_counted(recording: Path) -> None:
     records = read_recording(recording)
-    counted = [record.data["graph_op_count"] or 0 for record in records if record.kind == "compilation_metrics"]
-    assert build_report(records).summary.ops == sum(counted)
+    operation_counts = [
+        record.data["graph_op_count"] or 0 for record in records if record.kind == "compilation_metrics"
+    ]
+    assert build_report(records).summary.ops == sum(operation_counts)
 
 
 def test_every_break_has_its_source_line(recording: Path) -> None:

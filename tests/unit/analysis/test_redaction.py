@@ -65,12 +65,12 @@ def words_left_in(words: set[str], text: str) -> set[str]:
 def test_no_word_of_the_code_is_left(path: Path) -> None:
     report = Report.of(build_report(read_recording(path)))
     redacted = report.redacted()
-    empty = Report(status="ok", device=report.device)
-    for text, empty_text in zip(all_formats(redacted), all_formats(empty), strict=True):
+    empty_report = Report(status="ok", device=report.device)
+    for text, empty_text in zip(all_formats(redacted), all_formats(empty_report), strict=True):
         words = secret_words(report) - set(re.findall(r"\w+", empty_text))
-        left = words_left_in(words, text)
+        remaining_words = words_left_in(words, text)
         causes = {word for break_ in report.breaks for word in re.findall(r"\w+", break_.gb_type)}
-        assert left <= causes, path.stem
+        assert remaining_words <= causes, path.stem
 
 
 #: The hostile report is left out: its ids are not valid, so redaction replaces them.
@@ -105,31 +105,31 @@ SECRETS = (
 )  # fmt: skip
 
 
-def with_secret(value: Any, secret: str) -> Any:
+def replace_by_secret(value: Any, secret: str) -> Any:
     """Return a structure with a secret instead of every string whose values the schema does not list."""
     if not isinstance(value, msgspec.Struct):
         return value
-    changed: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(value):
         inner = getattr(value, field.name)
         parts = set(typing.get_args(field.type)) | {field.type}
         is_text = bool(parts & {str, list[str], list[int | str]})
         if isinstance(inner, msgspec.Struct):
-            changed[field.name] = with_secret(inner, secret)
+            changes[field.name] = replace_by_secret(inner, secret)
         elif isinstance(inner, dict):
-            changed[field.name] = {**inner, secret: 1, "recompile_limit": [secret], "x": {"y": [secret]}}
+            changes[field.name] = {**inner, secret: 1, "recompile_limit": [secret], "x": {"y": [secret]}}
         elif isinstance(inner, list):
-            of_text = is_text and all(isinstance(item, str) for item in inner)
-            changed[field.name] = [secret] if of_text else [with_secret(item, secret) for item in inner]
+            holds_text = is_text and all(isinstance(item, str) for item in inner)
+            changes[field.name] = [secret] if holds_text else [replace_by_secret(item, secret) for item in inner]
         elif is_text:
-            changed[field.name] = secret
-    return msgspec.structs.replace(value, **changed)
+            changes[field.name] = secret
+    return msgspec.structs.replace(value, **changes)
 
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_in_any_field_at_any_depth_is_removed(secret: str) -> None:
     for path in REPORTS:
-        report = with_secret(Report.from_json(path.read_bytes()), secret)
+        report = replace_by_secret(Report.from_json(path.read_bytes()), secret)
         assert "hunter2" in report.to_json().decode()
         job = Job.of(build_job([Process("hunter2", 0, 1, secret, report), Process("p2", 1, 2, secret, report)]))
         redacted = report.redacted()
@@ -153,9 +153,9 @@ def test_a_name_has_the_same_replacement_in_all_processes() -> None:
     processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(reports)]
     job = Job.of(build_job([*processes, Process("p9", None, 19, None, reports[0])])).redacted()
     assert "secret" not in job.to_json().decode()
-    again, first, _ = (process.report for process in job.processes)
-    assert [frame.function for frame in first.frames] == [frame.function for frame in again.frames]
-    assert [source.name for source in first.sources] == [source.name for source in again.sources]
+    equal_report, first, _ = (process.report for process in job.processes)
+    assert [frame.function for frame in first.frames] == [frame.function for frame in equal_report.frames]
+    assert [source.name for source in first.sources] == [source.name for source in equal_report.sources]
 
 
 @pytest.mark.parametrize("name", ["remedies", "cost", "checks"])
@@ -215,8 +215,8 @@ def filled_with_canaries(kind: Any) -> Any:
     """Return a value of a type in which every string is a canary, at every depth."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in {typing.Union, types.UnionType}:
-        fitting = [part for part in parts if part is not type(None)]
-        return filled_with_canaries(str if str in fitting else fitting[0])
+        alternatives = [part for part in parts if part is not type(None)]
+        return filled_with_canaries(str if str in alternatives else alternatives[0])
     if origin is typing.Literal:
         return parts[0]
     if origin is list:
@@ -230,9 +230,9 @@ def filled_with_canaries(kind: Any) -> Any:
 
 def test_no_format_contains_a_canary_after_redaction() -> None:
     report = msgspec.structs.replace(filled_with_canaries(schema.Report), schema_version="1.0")
-    shown = Report.of(report)
-    assert shown.to_json().count(b"CANARY") > 100
-    redacted = shown.redacted()
+    filled_report = Report.of(report)
+    assert filled_report.to_json().count(b"CANARY") > 100
+    redacted = filled_report.redacted()
     for text in [*all_formats(redacted), repr(redacted)]:
         assert "CANARY" not in text
     assert redacted.redacted() == redacted
@@ -241,27 +241,26 @@ def test_no_format_contains_a_canary_after_redaction() -> None:
 
 
 def test_every_field_of_the_schema_has_a_kind_of_content() -> None:
-    dropped = {Changes}
     fields = {
         (kind.__name__, field.name)
         for kind in structs_below(job_schema.Job)
         for field in msgspec.structs.fields(kind)
-        if kind not in structs_below(Changes) - {Summary, Timing} - dropped
+        if kind not in structs_below(Changes) - {Changes, Summary, Timing}
     }
     assert fields - set(CONTENTS) == set(), "add these to _FIELDS_BY_CLASS in analysis/redaction.py"
     assert {kind for kind, _ in CONTENTS} - {kind.__name__ for kind in structs_below(job_schema.Job)} == set()
 
 
 @pytest.mark.parametrize(
-    ("version", "left"),
+    ("version", "remaining_words"),
     [
         ("2.13.0", "2.13.0"), ("2.13.0a0+git1234+internal", "2.13.0"), ("2.9.1+cu128.acme", "2.9.1"),
         ("acme-2.9", None), ("3.12.1 (main, built by acme)", "3.12.1"),
     ],
 )  # fmt: skip
-def test_build_tags_are_removed(version: str, left: str | None) -> None:
+def test_build_tags_are_removed(version: str, remaining_words: str | None) -> None:
     report = Report(status="ok", device=schema.Device("auto", "cpu"), torch=version, python=version)
-    assert (report.redacted().torch, report.redacted().python) == (left, left)
+    assert (report.redacted().torch, report.redacted().python) == (remaining_words, remaining_words)
 
 
 def test_sizes_and_types_are_kept() -> None:

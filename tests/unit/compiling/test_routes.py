@@ -42,7 +42,7 @@ def define(text: str, name: str = "f") -> Any:
     return namespace[name]
 
 
-def twin(function: Any) -> Any:
+def routed_copy(function: Any) -> Any:
     routed = RoutedFunctions().copy_with_routed_calls(function)
     assert routed is not None
     return routed
@@ -82,7 +82,7 @@ def test_the_route_of_a_call_has_the_position_of_the_callee() -> None:
     assert {(node.lineno, node.col_offset) for node in ast.walk(call.func) if isinstance(node, ast.expr)} >= {(2, 4)}
 
 
-def test_a_twin_does_the_same_and_routes_its_calls(routed_names: list[str]) -> None:
+def test_a_routed_copy_does_the_same_and_routes_its_calls(routed_names: list[str]) -> None:
     function = define(
         """
         count = 0
@@ -98,21 +98,21 @@ def test_a_twin_does_the_same_and_routes_its_calls(routed_names: list[str]) -> N
         """
     )
     function.mark = "kept"
-    twin_function = twin(function)
-    assert twin_function(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
+    copied_function = routed_copy(function)
+    assert copied_function(1, 2, a=4) == (9, (2,), {"a": 4}, 1)
     assert routed_names == ["helper", "len"]
     assert function.__globals__["count"] == 1
-    assert (twin_function.__doc__, twin_function.__name__, twin_function.__qualname__, twin_function.mark) == (
+    assert (copied_function.__doc__, copied_function.__name__, copied_function.__qualname__, copied_function.mark) == (
         "Text.",
         "f",
         "f",
         "kept",
     )
-    assert twin_function.__code__.co_firstlineno == function.__code__.co_firstlineno
-    assert twin_function.__code__.co_filename == FILE
+    assert copied_function.__code__.co_firstlineno == function.__code__.co_firstlineno
+    assert copied_function.__code__.co_filename == FILE
 
 
-def test_a_twin_shares_the_closure(routed_names: list[str]) -> None:
+def test_a_routed_copy_shares_the_closure(routed_names: list[str]) -> None:
     count, read = define(
         """
         def outer():
@@ -129,13 +129,13 @@ def test_a_twin_shares_the_closure(routed_names: list[str]) -> None:
         f = outer()
         """
     )
-    twin_function = twin(count)
-    assert (twin_function(), count(), twin_function(), read()) == (1, 2, 3, 3)
+    copied_function = routed_copy(count)
+    assert (copied_function(), count(), copied_function(), read()) == (1, 2, 3, 3)
     assert routed_names == ["helper"] * 2
-    assert twin_function.__qualname__ == "outer.<locals>.add"
+    assert copied_function.__qualname__ == "outer.<locals>.add"
 
 
-def test_super_and_private_names_work_in_a_twin_of_a_method(routed_names: list[str]) -> None:
+def test_super_and_private_names_work_in_a_routed_copy_of_a_method(routed_names: list[str]) -> None:
     kind = define(
         """
         class Base:
@@ -149,28 +149,28 @@ def test_super_and_private_names_work_in_a_twin_of_a_method(routed_names: list[s
         """,
         "A",
     )
-    assert twin(kind.f)(kind()) == 3
+    assert routed_copy(kind.f)(kind()) == 3
     assert routed_names == ["super", "f", "_A__g"] or set(routed_names) == {"super", "f", "__g"}
 
 
-def test_the_traceback_of_a_twin_shows_the_lines_of_the_function(routed_names: list[str]) -> None:
+def test_the_traceback_of_a_routed_copy_shows_the_lines_of_the_function(routed_names: list[str]) -> None:
     function = define("def f(x):\n    y = abs(x)\n    return int(y / 0)\n")
     with pytest.raises(ZeroDivisionError) as caught:
-        twin(function)(1)
+        routed_copy(function)(1)
     last = caught.traceback[-1]
     assert (last.name, last.lineno + 1, str(last.path)) == ("f", 3, FILE)
     assert routed_names == ["abs", "int"]
 
 
-def test_generators_and_coroutines_have_twins(routed_names: list[str]) -> None:
+def test_generators_and_coroutines_are_copied_with_routed_calls(routed_names: list[str]) -> None:
     generator = define("def f(n):\n    for i in range(n):\n        yield str(i)\n")
-    assert list(twin(generator)(2)) == ["0", "1"]
+    assert list(routed_copy(generator)(2)) == ["0", "1"]
     coroutine = define("import asyncio\nasync def f(n):\n    await asyncio.sleep(0)\n    return str(n)\n")
-    assert asyncio.run(twin(coroutine)(2)) == "2"
+    assert asyncio.run(routed_copy(coroutine)(2)) == "2"
     assert routed_names == ["range", "str", "str", "sleep", "str"]
 
 
-def test_a_decorated_function_has_a_twin(routed_names: list[str]) -> None:
+def test_a_decorated_function_is_copied_with_routed_calls(routed_names: list[str]) -> None:
     wrapper = define(
         """
         def twice(function):
@@ -183,9 +183,9 @@ def test_a_decorated_function_has_a_twin(routed_names: list[str]) -> None:
             return abs(x)
         """
     )
-    assert twin(wrapper)(-1) == 2
+    assert routed_copy(wrapper)(-1) == 2
     assert routed_names == ["f"]
-    assert twin(wrapper.__wrapped__)(-1) == 1
+    assert routed_copy(wrapper.__wrapped__)(-1) == 1
     assert routed_names == ["f", "abs"]
 
 

@@ -57,7 +57,7 @@ def changed_text(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | No
             "def sample(x):\n    return net(x)\nnet.compile()\nsample(1)",
         ),
     ],
-    ids=["decorator", "made later", "call", "compiled by the magic"],
+    ids=["decorator", "created later", "call", "compiled by the magic"],
 )
 def test_a_global_module_is_compiled_instead_of_a_function(text: str, expected: str) -> None:
     uses_net = text.replace("sample(1)", "sample(net)") if "compile" not in text else text
@@ -70,14 +70,14 @@ def test_a_global_module_is_compiled_instead_of_a_function(text: str, expected: 
 def test_a_module_that_is_an_argument_is_compiled_under_the_callers_name() -> None:
     text = "import torch\ndef run(pipe, n):\n    return pipe(n)\nfast = torch.compile(run)\nfast(pipeline, 2)"
     entry = CompiledEntry("run", parameters=("pipe", "n"))
-    changed = changed_text(text, entry, InnerCall("UNet", ("pipe.unet",)))
-    assert changed == text.replace("fast = torch.compile(run)", "pipeline.unet.compile()\nfast = run")
+    new_text = changed_text(text, entry, InnerCall("UNet", ("pipe.unet",)))
+    assert new_text == text.replace("fast = torch.compile(run)", "pipeline.unet.compile()\nfast = run")
 
 
 def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function() -> None:
     text = "import torch\ndef fit(gp):\n    return gp()\nloss = torch.compile(fit, backend='eager')(model)"
-    changed = changed_text(text, CompiledEntry("fit", parameters=("gp",)), InnerCall("Kernel", ("gp.kernel",)))
-    assert changed == text.replace("loss = torch", "model.kernel.compile(backend='eager')\nloss = torch").replace(
+    new_text = changed_text(text, CompiledEntry("fit", parameters=("gp",)), InnerCall("Kernel", ("gp.kernel",)))
+    assert new_text == text.replace("loss = torch", "model.kernel.compile(backend='eager')\nloss = torch").replace(
         "torch.compile(fit, backend='eager')", "fit"
     )
 
@@ -85,8 +85,8 @@ def test_an_argument_is_found_if_one_expression_compiles_and_calls_the_function(
 def test_a_part_of_each_layer_is_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(flow, backend='eager')\nfast(1)"
     parts = InnerCall("MLP", tuple(f"steps.{number}.hyper" for number in range(3)), "forward", covers_list=True)
-    changed = changed_text(text, CompiledEntry("Flow", is_module=True), parts)
-    assert changed == (
+    new_text = changed_text(text, CompiledEntry("Flow", is_module=True), parts)
+    assert new_text == (
         "import torch\nfor block in flow.steps:\n"
         "    block.hyper.forward = torch.compile(type(block.hyper).forward, backend='eager').__get__(block.hyper)\n"
         "fast = flow\nfast(1)"
@@ -113,8 +113,8 @@ def test_if_other_items_of_a_list_must_stay_uncompiled_the_loop_lists_the_module
 def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
     text = "import torch\nfast = torch.compile(model, backend='eager')\nfast(1)"
     layers = InnerCall("Block", tuple(f"layers.{number}" for number in range(3)), covers_list=True)
-    changed = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
-    assert changed == (
+    new_text = changed_text(text, CompiledEntry("Deep", is_module=True), layers)
+    assert new_text == (
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
     )
     used_names = frozenset({"block", "layer"})  # variables of other cells
@@ -122,7 +122,7 @@ def test_layers_of_one_class_are_compiled_in_a_loop() -> None:
         {"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, used_names
     )
     assert proposal is not None
-    assert proposal.texts["s1"] == changed.replace("block", "block_2")
+    assert proposal.texts["s1"] == new_text.replace("block", "block_2")
 
 
 @pytest.mark.parametrize(
@@ -139,44 +139,46 @@ def test_a_part_of_a_module_is_compiled_instead_of_the_module(text: str, expecte
 
 def test_a_part_of_the_object_of_a_method_is_compiled() -> None:
     text = "import torch\nsearch = torch.compile(searcher.search)\nsearch(1)"
-    changed = changed_text(text, CompiledEntry("search", "Beam"), InnerCall("Decoder", ("self.model",)))
-    assert changed == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
+    new_text = changed_text(text, CompiledEntry("search", "Beam"), InnerCall("Decoder", ("self.model",)))
+    assert new_text == "import torch\nsearcher.model.compile()\nsearch = searcher.search\nsearch(1)"
 
 
 def test_a_module_in_a_global_variable_or_an_argument_is_not_an_attribute_of_the_methods_object() -> None:
     text = "import torch\nnet = Net()\nstep = torch.compile(trainer.step)\nstep(1, net)"
     for parameters in ((), ("x", "model")):
         part = InnerCall("Net", (parameters[-1] if parameters else "net",), starts_at_owner=False)
-        changed = changed_text(text, CompiledEntry("step", "Trainer", parameters=parameters), part)
-        assert changed == "import torch\nnet = Net()\nnet.compile()\nstep = trainer.step\nstep(1, net)"
+        new_text = changed_text(text, CompiledEntry("step", "Trainer", parameters=parameters), part)
+        assert new_text == "import torch\nnet = Net()\nnet.compile()\nstep = trainer.step\nstep(1, net)"
 
 
 def test_a_method_of_the_object_of_a_method_is_compiled() -> None:
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search)\nsearch(1)"
-    changed = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
-    compiled = "lm.logits = torch.compile(type(lm).logits).__get__(lm)"
-    assert changed == f"import torch\nlm = LM()\n{compiled}\nsearch = lm.search\nsearch(1)"
+    new_text = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    assignment = "lm.logits = torch.compile(type(lm).logits).__get__(lm)"
+    assert new_text == f"import torch\nlm = LM()\n{assignment}\nsearch = lm.search\nsearch(1)"
 
 
 def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> None:
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search, backend='eager')"
-    changed = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
+    new_text = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
     scope: dict[str, Any] = {"LM": LM}
-    exec(str(changed), scope)  # noqa: S102 - the code that the user would run
+    exec(str(new_text), scope)  # noqa: S102 - the code that the user would run
     copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]  # noqa: S301 - our own data
-    for copied in copies:
-        copied.out.weight.data.zero_()
+    for module_copy in copies:
+        module_copy.out.weight.data.zero_()
     x = torch.ones(1, 1)
     assert [module.logits(x).item() for module in (scope["lm"], *copies)] == [1, 0, 0]
     assert list(scope["lm"].state_dict()) == ["out.weight"]
 
 
 @pytest.mark.parametrize(
-    ("copied", "method", "count"),
+    ("copy_expression", "method", "count"),
     [("copy.copy(net)", "logits", 1), ("copy.copy(net)", "", 0), ("copy.deepcopy(net)", "logits", 0)],
 )
-def test_an_assumption_says_that_shallow_copies_share_the_method(copied: str, method: str, count: int) -> None:
-    text = f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copied}"
+def test_an_assumption_says_that_shallow_copies_share_the_method(copy_expression: str, method: str, count: int) -> None:
+    text = (
+        f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copy_expression}"
+    )
     entry = CompiledEntry("step", parameters=("x",))
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
     assert proposal is not None
@@ -185,8 +187,8 @@ def test_an_assumption_says_that_shallow_copies_share_the_method(copied: str, me
 
 def test_a_module_that_module_compile_does_not_affect_gets_a_compiled_forward() -> None:
     text = "import torch\nnet = Net()\n@torch.compile(dynamic=True)\ndef step(x):\n    return net(x)"
-    changed = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
-    assert changed == text.replace(
+    new_text = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("Net", ("net",), "forward"))
+    assert new_text == text.replace(
         "@torch.compile(dynamic=True)", "net.forward = torch.compile(type(net).forward, dynamic=True).__get__(net)"
     )
 
@@ -195,8 +197,8 @@ def test_an_inner_function_is_decorated_with_the_same_options() -> None:
     text = (
         "import torch\ndef score(x):\n    return x\n@torch.compile(backend='eager')\ndef step(x):\n    return score(x)"
     )
-    changed = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("score", filename="cell"))
-    assert changed == (
+    new_text = changed_text(text, CompiledEntry("step", parameters=("x",)), InnerCall("score", filename="cell"))
+    assert new_text == (
         "import torch\n@torch.compile(backend='eager')\ndef score(x):\n    return x\ndef step(x):\n    return score(x)"
     )
 
@@ -250,9 +252,9 @@ def test_parts_of_a_module_with_a_compiled_method_are_compiled_only_if_a_name_ho
         f"{statements}\n"
     )
     layers = InnerCall("Block", ("self.layers.0", "self.layers.1"), covers_list=True)
-    changed = changed_text(text, CompiledEntry("forward", "Net"), layers)
-    assert (changed is not None) is is_known
-    assert changed is None or "for block in net.layers:\n    block.compile()" in changed
+    new_text = changed_text(text, CompiledEntry("forward", "Net"), layers)
+    assert (new_text is not None) is is_known
+    assert new_text is None or "for block in net.layers:\n    block.compile()" in new_text
 
 
 def test_parts_of_an_object_are_compiled_after_a_later_cell_creates_it() -> None:
@@ -271,8 +273,8 @@ def test_parts_of_an_object_are_compiled_after_a_later_cell_creates_it() -> None
 def test_a_new_module_is_compiled_in_part(creation: str) -> None:
     functions = "def make_net():\n    return nn.Sequential(Net())[0]\n"
     text = f"import torch\n{functions}net = torch.compile({creation})\nnet(1)"
-    changed = changed_text(text, CompiledEntry("Net", is_module=True), InnerCall("Block", ("self.block",)))
-    assert changed == f"import torch\n{functions}net = {creation}\nnet.block.compile()\nnet(1)"
+    new_text = changed_text(text, CompiledEntry("Net", is_module=True), InnerCall("Block", ("self.block",)))
+    assert new_text == f"import torch\n{functions}net = {creation}\nnet.block.compile()\nnet(1)"
 
 
 def test_the_title_names_what_is_compiled_and_its_share() -> None:

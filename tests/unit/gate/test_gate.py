@@ -1,4 +1,4 @@
-"""The gate recognizes the same break after an edit, and only that."""
+"""The gate recognizes the same breaks after an edit, and no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report_of(
     torch: str = "2.13.0",
     frames: tuple[str, ...] = (),
     eager_functions: tuple[tuple[str, SkipKind], ...] = (),
-    recompiled: tuple[str, ...] = (),
+    recompiled_functions: tuple[str, ...] = (),
 ) -> Report:
     """Return a report of breaks on the lines of one file; each break is a function, its line of code and a cause."""
     text = "\n".join(line for _, line, _ in breaks)
@@ -52,7 +52,7 @@ def report_of(
         skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
                  for n, (name, kind) in enumerate(eager_functions)],
         recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))
-                    for n, name in enumerate(recompiled)],
+                    for n, name in enumerate(recompiled_functions)],
     )  # fmt: skip
 
 
@@ -109,49 +109,51 @@ def test_a_run_that_compiled_nothing_proves_nothing() -> None:
     assert judge(parse_baseline(""), [launcher, rank]).has_passed
 
 
-def test_functions_that_newly_run_eagerly_fail() -> None:
-    eager_functions = report_of(frames=("f",), eager_functions=(("f", "recompile limit"),))
-    assert not verdict_of(eager_functions, report_of(frames=("f",))).has_passed
-    assert verdict_of(eager_functions, eager_functions).has_passed
-    skip = msgspec.structs.replace(REPORT_BEFORE.breaks[0], skipped=["k0"])
+def test_the_gate_fails_if_a_function_newly_runs_eagerly() -> None:
+    eager_report = report_of(frames=("f",), eager_functions=(("f", "recompile limit"),))
+    assert not verdict_of(eager_report, report_of(frames=("f",))).has_passed
+    assert verdict_of(eager_report, eager_report).has_passed
+    skipping_break = msgspec.structs.replace(REPORT_BEFORE.breaks[0], skipped=["k0"])
     after = msgspec.structs.replace(
         REPORT_BEFORE,
-        breaks=[skip, *REPORT_BEFORE.breaks[1:]],
+        breaks=[skipping_break, *REPORT_BEFORE.breaks[1:]],
         skipped=[Skipped("k0", None, "f", None, "why", break_="b1")],
     )
     assert verdict_of(after).has_passed
 
 
-def test_more_recompiles_of_a_function_fail() -> None:
-    assert not verdict_of(report_of(recompiled=("f", "f")), report_of(recompiled=("f",))).has_passed
-    assert verdict_of(report_of(recompiled=("f",)), report_of(recompiled=("f", "f"))).has_passed
-    assert verdict_of(report_of(recompiled=("f",), path="net.py"), report_of(recompiled=("f",))).has_passed
+def test_the_gate_fails_if_a_function_recompiles_more_often() -> None:
+    assert not verdict_of(report_of(recompiled_functions=("f", "f")), report_of(recompiled_functions=("f",))).has_passed
+    assert verdict_of(report_of(recompiled_functions=("f",)), report_of(recompiled_functions=("f", "f"))).has_passed
+    assert verdict_of(
+        report_of(recompiled_functions=("f",), path="net.py"), report_of(recompiled_functions=("f",))
+    ).has_passed
 
 
 def test_a_baseline_may_allow_some_recompiles_of_every_function() -> None:
     baseline = parse_baseline("version = 1\nmax_recompiles = 1\n")
     assert parse_baseline(format_baseline(baseline)) == baseline
-    assert judge(baseline, [report_of(recompiled=("f",))]).has_passed
-    assert not judge(baseline, [report_of(recompiled=("f", "f"))]).has_passed
-    assert not judge(parse_baseline("version = 1\n"), [report_of(recompiled=("f",))]).has_passed
+    assert judge(baseline, [report_of(recompiled_functions=("f",))]).has_passed
+    assert not judge(baseline, [report_of(recompiled_functions=("f", "f"))]).has_passed
+    assert not judge(parse_baseline("version = 1\n"), [report_of(recompiled_functions=("f",))]).has_passed
 
 
 def test_a_difference_in_a_library_with_a_new_version_names_the_version() -> None:
-    def with_libraries(report: Report, **versions: str) -> Report:
+    def add_libraries(report: Report, **versions: str) -> Report:
         return msgspec.structs.replace(report, libraries=versions)
 
-    old = with_libraries(report_of(("f", "a", BRANCH), path="lib/net.py"), lib="1.0", other="3")
-    baseline = parse_baseline(format_baseline(baseline_of([old])))
+    old_report = add_libraries(report_of(("f", "a", BRANCH), path="lib/net.py"), lib="1.0", other="3")
+    baseline = parse_baseline(format_baseline(baseline_of([old_report])))
     assert baseline.libraries == {"lib": "1.0", "other": "3"}
-    new = report_of(("f", "a", BRANCH), ("f", "print()", PRINT_CAUSE), path="lib/net.py", torch="2.13.0+cpu")
-    verdict = judge(baseline, [with_libraries(new, lib="1.1", other="3")])
+    new_report = report_of(("f", "a", BRANCH), ("f", "print()", PRINT_CAUSE), path="lib/net.py", torch="2.13.0+cpu")
+    verdict = judge(baseline, [add_libraries(new_report, lib="1.1", other="3")])
     assert details(verdict) == [
         "new    lib/net.py in f   print()   Failed to trace builtin operator   [lib 1.0 -> 1.1]",
         "since  the baseline was written: lib 1.0 -> 1.1; differences may be due to that",
     ]
-    (line,) = details(judge(baseline, [with_libraries(new, lib="1.0")]))
+    (line,) = details(judge(baseline, [add_libraries(new_report, lib="1.0")]))
     assert "->" not in line
-    assert details(judge(baseline, [with_libraries(old, lib="1.1")])) == []
+    assert details(judge(baseline, [add_libraries(old_report, lib="1.1")])) == []
 
 
 def test_equal_reports_of_two_ranks_count_once() -> None:
@@ -183,10 +185,10 @@ def test_a_malformed_baseline_is_reported_in_one_line(text: str) -> None:
 
 
 def test_the_order_of_reports_does_not_change_the_baseline() -> None:
-    report_breaks = [REPORT_BEFORE, report_of(("a", "b", "c"), path="a.py")]
-    assert format_baseline(baseline_of(report_breaks)) == format_baseline(baseline_of(report_breaks[::-1]))
+    reports = [REPORT_BEFORE, report_of(("a", "b", "c"), path="a.py")]
+    assert format_baseline(baseline_of(reports)) == format_baseline(baseline_of(reports[::-1]))
     assert isinstance(baseline_of([]), Baseline)
-    assert Path("model.py").name in format_baseline(baseline_of(report_breaks))
+    assert Path("model.py").name in format_baseline(baseline_of(reports))
 
 
 def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:

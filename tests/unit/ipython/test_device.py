@@ -1,4 +1,4 @@
-"""How --device chooses the device, tested with simulated devices."""
+"""The option --device chooses one of several simulated devices."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from jupyter_graphbreak.records.records import Record
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [
         ("forward", "forward"),
         ("torch_dynamo_resume_in_forward_at_1280", "forward after line 1280"),
@@ -20,7 +20,7 @@ from jupyter_graphbreak.records.records import Record
         ("<module>", "cell"),
     ],
 )
-def test_progress_names_the_users_function(monkeypatch: pytest.MonkeyPatch, name: str, shown: str) -> None:
+def test_progress_names_the_users_function(monkeypatch: pytest.MonkeyPatch, name: str, expected: str) -> None:
     monkeypatch.setattr(progress, "INTERVAL_S", 0.01)
     states: list[Progress] = []
     is_shown = threading.Event()
@@ -33,4 +33,4 @@ def test_progress_names_the_users_function(monkeypatch: pytest.MonkeyPatch, name
     with ProgressMeter(show) as meter:
         meter.count(Record({"graphbreak_start": {"name": name}}))
         assert is_shown.wait(10)
-    assert (states[-1].phase, states[-1].function) == ("compiling", shown)
+    assert (states[-1].phase, states[-1].function) == ("compiling", expected)

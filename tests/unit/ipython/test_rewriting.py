@@ -36,15 +36,15 @@ def test_other_cells_stay_unchanged(text: str) -> None:
 @pytest.mark.parametrize("body", ["x = 1\ny\n", "\n\nx\n", "    x\n    y\n", "\tif x:\n\t\ty\n"])
 def test_every_line_keeps_its_number(before: str, body: str) -> None:
     text = f"{before}%%compile_explain --backend eager\n{body}"
-    replaced = replace_magic_line(lines_of(text))
-    assert len(replaced) == len(lines_of(text))
-    assert replaced[len(lines_of(before)) + 1 :] == lines_of(body)
-    assert replaced[0].strip() == repr("%%compile_explain --backend eager")
+    new_lines = replace_magic_line(lines_of(text))
+    assert len(new_lines) == len(lines_of(text))
+    assert new_lines[len(lines_of(before)) + 1 :] == lines_of(body)
+    assert new_lines[0].strip() == repr("%%compile_explain --backend eager")
 
 
 def test_a_second_cell_magic_becomes_the_call_that_ipython_makes_of_it() -> None:
-    replaced = replace_magic_line(lines_of("%%compile_explain\n%%time\nx = 1\n"))
-    assert replaced[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
+    new_lines = replace_magic_line(lines_of("%%compile_explain\n%%time\nx = 1\n"))
+    assert new_lines[1].startswith("get_ipython().run_cell_magic('time', '', 'x = 1")
 
 
 def test_cell_that_compiles_runs_unchanged() -> None:

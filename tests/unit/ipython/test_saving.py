@@ -17,13 +17,13 @@ COMPILED_MODEL = torch.nn.Linear(2, 2)
 COMPILED_MODEL.compile(backend="eager")
 
 
-class RaisesOnRead:
+class UnreadableObject:
     def __getattr__(self, name: str) -> Any:
         raise AssertionError("an attribute was read")
 
 
 NAMES: dict[str, Any] = {
-    "model": MODEL, "wrapped": WRAPPED_MODEL, "in_place": COMPILED_MODEL, "torch": torch, "raises": RaisesOnRead(),
+    "model": MODEL, "wrapped": WRAPPED_MODEL, "compiled": COMPILED_MODEL, "torch": torch, "opaque": UnreadableObject(),
     "run": SimpleNamespace(model=WRAPPED_MODEL, plain=MODEL),
     "outer": torch.nn.Sequential(torch.nn.Sequential(WRAPPED_MODEL)),
     "state": WRAPPED_MODEL.state_dict(), "nested": {"net": WRAPPED_MODEL.state_dict()},
@@ -46,12 +46,12 @@ def expressions_with_notes(code: str) -> list[str]:
         ("torch.save(outer.state_dict(), 'f')", ["outer.state_dict()"]),
         ("torch.save(model.state_dict(), 'f')", []),
         ("torch.save(wrapped._orig_mod.state_dict(), 'f')", []),
-        ("torch.save(in_place.state_dict(), 'f')", []),
+        ("torch.save(compiled.state_dict(), 'f')", []),
         ("torch.save(run.plain.state_dict(), 'f')", []),
         ("torch.save(wrapped, 'f')", []),
-        ("torch.save(good, 'f'); torch.save(numbers, 'f'); torch.save(raises.state_dict(), 'f')", []),
+        ("torch.save(good, 'f'); torch.save(numbers, 'f'); torch.save(opaque.state_dict(), 'f')", []),
         ("model.load_state_dict(wrapped.state_dict())", []),
-        ("wrapped = torch.compile(model); in_place = 1; raises.x.y = 2", []),
+        ("wrapped = torch.compile(model); compiled = 1; opaque.x.y = 2", []),
     ],
 )
 def test_only_saving_keys_with_orig_mod_causes_a_note(code: str, expected: list[str]) -> None:

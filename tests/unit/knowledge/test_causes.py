@@ -23,15 +23,15 @@ GB_ID = re.compile(r"GB\d{4}")
 CAUSES_WITH_ID = [cause for cause in CAUSES if GB_ID.fullmatch(cause.id)]
 TORCH_FOLDER = Path(importlib.util.find_spec("torch").submodule_search_locations[0])  # type: ignore[index, union-attr]
 REGISTRY = json.loads((TORCH_FOLDER / "_dynamo" / "graph_break_registry.json").read_text(encoding="utf-8"))
-INSTALLED = tuple(map(int, re.findall(r"\d+", (TORCH_FOLDER / "version.py").read_text(encoding="utf-8"))[:2]))
+INSTALLED_RELEASE = tuple(map(int, re.findall(r"\d+", (TORCH_FOLDER / "version.py").read_text(encoding="utf-8"))[:2]))
 
 
 def is_later(release: str | None) -> bool:
-    return release is not None and tuple(map(int, release.split("."))) > INSTALLED
+    return release is not None and tuple(map(int, release.split("."))) > INSTALLED_RELEASE
 
 
 def is_earlier(release: str | None) -> bool:
-    return release is not None and tuple(map(int, release.split("."))) < INSTALLED
+    return release is not None and tuple(map(int, release.split("."))) < INSTALLED_RELEASE
 
 
 def test_causes_are_unique_and_sorted_by_id() -> None:
@@ -111,9 +111,9 @@ def test_the_step_of_an_optimizer_with_a_scheduler_is_still_compiled() -> None:
         cause = known_cause("GB0007", "", context, code)
         assert "scheduler" in cause.title
         assert "the update is still compiled as one graph" in (cause.advice or "")
-    title_and_advice = known_cause("GB0007", "", "module: m, qualname: f, skip reason: x", "opt.step()")
-    assert title_and_advice.title == "Backward pass or optimizer step"
-    assert title_and_advice.advice == "compile the forward pass, and call backward() and the optimizer after it"
+    general_cause = known_cause("GB0007", "", "module: m, qualname: f, skip reason: x", "opt.step()")
+    assert general_cause.title == "Backward pass or optimizer step"
+    assert general_cause.advice == "compile the forward pass, and call backward() and the optimizer after it"
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_an_unknown_iterator_is_not_about_what_its_line_sorts() -> None:
 
 def test_a_cause_without_an_id_is_found_by_its_name() -> None:
     assert known_cause(None, "Data-dependent branching") == known_cause("GB0170", "anything")
-    unknown = known_cause("GB9999", "something new")
-    assert (unknown.id, unknown.title, unknown.advice, unknown.settings) == (
+    unknown_cause = known_cause("GB9999", "something new")
+    assert (unknown_cause.id, unknown_cause.title, unknown_cause.advice, unknown_cause.settings) == (
         "GB9999",
         "something new",
         None,
@@ -227,8 +227,8 @@ def test_a_cause_without_an_id_is_found_by_its_name() -> None:
 def literals_with_gb_ids(text: str) -> list[str]:
     """Return the string literals in a module that contain a GB id, except docstrings."""
     tree = ast.parse(text)
-    holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
+    node_types = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, node_types)]
     docstrings = {id(body[0].value) for body in bodies if body and isinstance(body[0], ast.Expr)}
     constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
     return [node.value for node in constants if isinstance(node.value, str) and GB_ID.search(node.value)]

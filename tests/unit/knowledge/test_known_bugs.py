@@ -9,11 +9,11 @@ from jupyter_graphbreak.analysis.messages import Cause
 from jupyter_graphbreak.knowledge.causes import all_advice
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message, bugs_with_messages
 
-MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
+MOCK_ERROR_MESSAGE = "No constant base type found in MRO of <class '__main__.Mock'>"
 
 
 def test_an_error_with_the_message_of_a_known_bug_has_advice_for_it() -> None:
-    (advice,) = advise(Cause("AssertionError", explanation=MOCK), None)
+    (advice,) = advise(Cause("AssertionError", explanation=MOCK_ERROR_MESSAGE), None)
     assert advice.text == (
         "call `isinstance` before the compiled function, and pass the result (a known PyTorch bug, "
         "https://github.com/pytorch/pytorch/issues/174050)"
@@ -35,7 +35,7 @@ def test_an_error_that_eager_code_can_also_raise_is_recognized_by_its_line() -> 
 
 
 def test_a_break_is_not_reported_as_a_known_bug() -> None:
-    (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK), None)
+    (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK_ERROR_MESSAGE), None)
     assert "known bug" not in advice.text
 
 

@@ -11,34 +11,34 @@ from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 
 
 @contextlib.contextmanager
-def log_exit(exited: list[str], name: str, error: type[BaseException] | None = None) -> Iterator[str]:
+def log_exit(exited_names: list[str], name: str, error: type[BaseException] | None = None) -> Iterator[str]:
     yield name
-    exited.append(name)
+    exited_names.append(name)
     if error is not None:
         raise error(name)
 
 
 def test_an_error_on_leaving_one_context_is_reported_and_the_others_are_left() -> None:
     faults: list[tuple[str, str]] = []
-    exited: list[str] = []
+    exited_names: list[str] = []
     stack = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
-    assert stack.enter("one", lambda: log_exit(exited, "first"), None) == "first"
-    stack.enter("two", lambda: log_exit(exited, "second", RuntimeError), None)
-    stack.enter("three", lambda: log_exit(exited, "third"), None)
+    assert stack.enter("one", lambda: log_exit(exited_names, "first"), None) == "first"
+    stack.enter("two", lambda: log_exit(exited_names, "second", RuntimeError), None)
+    stack.enter("three", lambda: log_exit(exited_names, "third"), None)
     assert stack.is_complete
     stack.contexts.close()
-    assert exited == ["third", "second", "first"]
+    assert exited_names == ["third", "second", "first"]
     assert faults == [("two", "second")]
 
 
 def test_an_interrupt_on_leaving_one_context_is_raised_after_leaving_the_others() -> None:
-    exited: list[str] = []
+    exited_names: list[str] = []
     stack = GuardedExitStack(lambda *_: None)
-    stack.enter("one", lambda: log_exit(exited, "first"), None)
-    stack.enter("two", lambda: log_exit(exited, "second", KeyboardInterrupt), None)
+    stack.enter("one", lambda: log_exit(exited_names, "first"), None)
+    stack.enter("two", lambda: log_exit(exited_names, "second", KeyboardInterrupt), None)
     with pytest.raises(KeyboardInterrupt):
         stack.contexts.close()
-    assert exited == ["second", "first"]
+    assert exited_names == ["second", "first"]
 
 
 def test_a_context_that_cannot_be_entered_is_reported_and_yields_the_default() -> None:

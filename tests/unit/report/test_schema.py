@@ -14,9 +14,9 @@ FRONT_END = Path(__file__).parents[3] / "labextension"
 
 
 def test_the_saved_schema_is_current() -> None:
-    current = runpy.run_path(str(FRONT_END / "scripts" / "schema.py"))["schema"]()
-    saved = (FRONT_END / "src" / "report" / "schema.json").read_text(encoding="utf-8")
-    assert saved == current, "run python labextension/scripts/schema.py"
+    current_schema = runpy.run_path(str(FRONT_END / "scripts" / "schema.py"))["schema"]()
+    saved_schema = (FRONT_END / "src" / "report" / "schema.json").read_text(encoding="utf-8")
+    assert saved_schema == current_schema, "run python labextension/scripts/schema.py"
 
 
 def test_a_job_with_a_different_major_version_is_refused() -> None:

@@ -35,8 +35,8 @@ def log_entry(envelope: object, payload: str | None = None) -> bytes:
 
 def log_with_break(path: object, line: int = 1, code: str | None = None, function: str = "f") -> bytes:
     """Return a log with a break in a file, optionally with the code of the line."""
-    quoted = f"\n    {code}" if code else ""
-    stack = f'  File "{path}", line {line}, in {function}{quoted}\n'
+    code_line = f"\n    {code}" if code else ""
+    stack = f'  File "{path}", line {line}, in {function}{code_line}\n'
     return b"".join(
         (
             log_entry({"str": [str(path), 1]}),
@@ -99,19 +99,19 @@ def test_only_functions_whose_lines_a_log_quotes_are_shown(tmp_path: Path, monke
 
 
 def test_a_link_is_shown_only_if_its_target_may_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, outside = tmp_path / "inside", tmp_path / "outside"
-    inside.mkdir()
-    outside.mkdir()
-    (outside / "model.py").write_text("def g(x):\n    return x.cosine()\n")
-    (inside / "model.py").symlink_to(outside / "model.py")
-    (inside / "folder").symlink_to(outside)
-    monkeypatch.chdir(inside)
+    inside_folder, outside_folder = tmp_path / "inside", tmp_path / "outside"
+    inside_folder.mkdir()
+    outside_folder.mkdir()
+    (outside_folder / "model.py").write_text("def g(x):\n    return x.cosine()\n")
+    (inside_folder / "model.py").symlink_to(outside_folder / "model.py")
+    (inside_folder / "folder").symlink_to(outside_folder)
+    monkeypatch.chdir(inside_folder)
     for name in ("model.py", "folder/model.py", "../outside/model.py", "../inside_too/model.py"):
-        (tmp_path / "t.log").write_bytes(log_with_break(inside / name, 2, "return x.cosine()", "g"))
+        (tmp_path / "t.log").write_bytes(log_with_break(inside_folder / name, 2, "return x.cosine()", "g"))
         assert read_report(tmp_path / "t.log").sources[0].segments == []
-    assert read_report(tmp_path / "t.log", sources=[inside]).sources[0].segments == []
-    (tmp_path / "t.log").write_bytes(log_with_break(inside / "model.py", 2, "return x.cosine()", "g"))
-    assert read_report(tmp_path / "t.log", sources=[outside]).sources[0].segments != []
+    assert read_report(tmp_path / "t.log", sources=[inside_folder]).sources[0].segments == []
+    (tmp_path / "t.log").write_bytes(log_with_break(inside_folder / "model.py", 2, "return x.cosine()", "g"))
+    assert read_report(tmp_path / "t.log", sources=[outside_folder]).sources[0].segments != []
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -133,12 +133,10 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 def test_a_folder_of_logs_may_contain_anything(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
     (tmp_path / "zero.log").symlink_to("/dev/zero")
-    (tmp_path / "loop").symlink_to(".")
     (tmp_path / "gone.log").symlink_to("nowhere")
     (tmp_path / "bad.gz").write_bytes(b"\x1f\x8b\x08" + bytes(100))
     (tmp_path / "cut.log").write_bytes(HEAD + b"{\n")
     (tmp_path / "real.log").write_bytes(BRANCH)
-    (tmp_path / "loop").unlink()
     report = read_report(tmp_path)
     assert len(report.graphs) == 3
     assert any("cut.log: not a structured trace" in message for message in problem_messages(report))
@@ -173,14 +171,18 @@ GOOD_ENVELOPES: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("good", GOOD_ENVELOPES, ids=lambda good: str(next(iter(good))))
-def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[str, object]) -> None:
+@pytest.mark.parametrize("envelope", GOOD_ENVELOPES, ids=lambda envelope: str(next(iter(envelope))))
+def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, envelope: dict[str, object]) -> None:
     full_report = read_report(LOGS / "2.13.0" / "branch.log")
-    for key, inner in good.items():
-        bad = [log_entry({**good, key: wrong}, "text") for wrong in BAD_VALUES]
+    for key, inner in envelope.items():
+        bad_entries = [log_entry({**envelope, key: bad_value}, "text") for bad_value in BAD_VALUES]
         if isinstance(inner, dict):
-            bad += [log_entry({**good, key: {**inner, part: wrong}}, "x") for part in inner for wrong in BAD_VALUES]
-        (tmp_path / "branch.log").write_bytes(b"".join(bad) + BRANCH + b"".join(bad))
+            bad_entries += [
+                log_entry({**envelope, key: {**inner, part: bad_value}}, "x")
+                for part in inner
+                for bad_value in BAD_VALUES
+            ]
+        (tmp_path / "branch.log").write_bytes(b"".join(bad_entries) + BRANCH + b"".join(bad_entries))
         report = read_report(tmp_path / "branch.log")
         assert {break_.gb_id for break_ in full_report.breaks} <= {break_.gb_id for break_ in report.breaks}
         assert len(report.graphs) >= len(full_report.graphs)
@@ -191,7 +193,7 @@ def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[s
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "bad_bytes",
     [
         HEAD + b'{"artifact": 5}\n',
         HEAD + b'{"artifact": {"name": 5}}\n',
@@ -205,11 +207,11 @@ def test_an_entry_with_a_wrong_form_causes_one_note(tmp_path: Path, good: dict[s
         HEAD.replace(b"14548", b"9" * 500) + b'{"artifact": 7}\n',
         HEAD + b"[1, 2]\n",
     ],
-    ids=lambda bad: repr(bad[len(HEAD) : len(HEAD) + 20]),
+    ids=lambda bad_bytes: repr(bad_bytes[len(HEAD) : len(HEAD) + 20]),
 )
-def test_bad_bytes_cause_one_note(tmp_path: Path, bad: bytes) -> None:
+def test_bad_bytes_cause_one_note(tmp_path: Path, bad_bytes: bytes) -> None:
     full_report = read_report(LOGS / "2.13.0" / "branch.log")
-    (tmp_path / "branch.log").write_bytes(bad * 3 + BRANCH + bad)
+    (tmp_path / "branch.log").write_bytes(bad_bytes * 3 + BRANCH + bad_bytes)
     report = read_report(tmp_path / "branch.log")
     assert (report.breaks, report.graphs, report.frames) == (full_report.breaks, full_report.graphs, full_report.frames)
     (message,) = problem_messages(report)
@@ -218,7 +220,7 @@ def test_bad_bytes_cause_one_note(tmp_path: Path, bad: bytes) -> None:
 
 
 #: Strings on which an ambiguous pattern would take hours.
-SLOW_FOR_PATTERNS: dict[str, str] = {
+SLOW_STRINGS: dict[str, str] = {
     "newlines": "\n" * (1 << 19),
     "reasons": "Graph Break Reason: " * 20_000 + "\n" * 100_000,
     "links": "http://" * 50_000,
@@ -230,12 +232,12 @@ SLOW_FOR_PATTERNS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW_FOR_PATTERNS)
+@pytest.mark.parametrize("name", SLOW_STRINGS)
 def test_strings_that_slow_patterns_down_are_read(tmp_path: Path, name: str) -> None:
     start = log_with_break("/p/a.py", 3, "x = y + z")
-    graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW_FOR_PATTERNS[name]
+    graph = "class GraphModule(torch.nn.Module):\n    def forward(self, x):\n" + SLOW_STRINGS[name]
     kinds = ("dynamo_graph_break_reason", "dynamo_error", "recompile_reasons")
-    texts = [log_entry({"artifact": {"name": kind}, **COMPILE_KEY}, SLOW_FOR_PATTERNS[name]) for kind in kinds]
+    texts = [log_entry({"artifact": {"name": kind}, **COMPILE_KEY}, SLOW_STRINGS[name]) for kind in kinds]
     texts.append(log_entry({"dynamo_output_graph": {}, **COMPILE_KEY}, graph))
     listing = "torch_dynamo_resume_in_f_at_3_ORIGINAL_BYTECODE"
     texts.append(log_entry({"artifact": {"name": listing}, **COMPILE_KEY}, (" " * 5000 + "x\n") * 50))
@@ -268,7 +270,7 @@ def test_a_file_that_unpacks_to_too_much_is_read_partly(tmp_path: Path, suffix: 
         (ReadingLimits(line=64), "could not be read"),
     ],
 )
-def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: ReadingLimits, message: str) -> None:
+def test_a_limit_ends_reading_with_a_note_or_an_error(tmp_path: Path, limits: ReadingLimits, message: str) -> None:
     other = BRANCH.replace(b" 14548 ", b" 14549 ")
     (tmp_path / "t.log").write_bytes((BRANCH + other) * 50)
     try:

@@ -53,7 +53,7 @@ def test_the_report_of_a_log_describes_the_run(path: Path) -> None:
     if (path.parent.name, path.stem) == (
         "2.9.1",
         "with_and_try",
-    ):  # that release logs only errors
+    ):  # 2.9.1 logs only errors
         breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
         assert any("Before torch 2.11" in note.message for note in report.diagnostics)
     found_breaks = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
@@ -90,9 +90,9 @@ def test_the_first_bytes_determine_the_compression(tmp_path: Path, suffix: str) 
         ".log": bytes,
     }
     compress = compressors[suffix]
-    compressed = tmp_path / f"trace{suffix}"
-    compressed.write_bytes(compress(text[:middle]) + compress(text[middle:]))
-    assert read_report(compressed) == read_report(LOGS / "2.13.0" / "branch.log")
+    compressed_log = tmp_path / f"trace{suffix}"
+    compressed_log.write_bytes(compress(text[:middle]) + compress(text[middle:]))
+    assert read_report(compressed_log) == read_report(LOGS / "2.13.0" / "branch.log")
 
 
 def test_source_lines_come_from_the_file_if_it_is_still_the_same(
@@ -105,41 +105,44 @@ def test_source_lines_come_from_the_file_if_it_is_still_the_same(
     report_without_sources = read_report(tmp_path / "trace.log")
     assert report_without_sources.sources[0].segments == []
     assert any("sources=[FOLDER]" in note.message for note in report_without_sources.diagnostics)
-    with_sources = read_trace(tmp_path / "trace.log", sources=[tmp_path])
+    report_with_sources = read_trace(tmp_path / "trace.log", sources=[tmp_path])
     monkeypatch.chdir(tmp_path)
-    unchanged = read_report(tmp_path / "trace.log")
-    for report in (with_sources, unchanged):
+    report_in_folder = read_report(tmp_path / "trace.log")
+    for report in (report_with_sources, report_in_folder):
         assert isinstance(report, Report)
         assert "def choose(x):" in report.sources[0].segments[0].text
         assert not any("sources=[FOLDER]" in note.message for note in report.diagnostics)
     (tmp_path / "branch.py").write_text("# a new first line\n" + program)
-    changed = read_report(tmp_path / "trace.log")
-    assert changed.sources[0].segments == []
-    assert changed.breaks[0].location is not None
-    assert changed.breaks[0].location.code == "if (y > 0).all():"
-    assert any("branch.py has changed since the log was written" in message for message in warning_messages(changed))
+    report_after_change = read_report(tmp_path / "trace.log")
+    assert report_after_change.sources[0].segments == []
+    assert report_after_change.breaks[0].location is not None
+    assert report_after_change.breaks[0].location.code == "if (y > 0).all():"
+    assert any(
+        "branch.py has changed since the log was written" in message
+        for message in warning_messages(report_after_change)
+    )
 
 
 def entries_of_process(text: str, pid: int, rank: int) -> list[str]:
     """Return the entries of a log as a process with the given id and rank would have written them."""
     entries = text.rstrip("\n").replace("\nV", "\n\0V").split("\n\0")
-    changed = []
+    new_entries = []
     for entry in entries:
         head, _, rest = entry.partition("] {")
         words = head.split(" ")
         words[2] = str(pid)
-        changed.append(f"{' '.join(words)}] {rest and '{'}{rest}".replace("}\n", f', "rank": {rank}}}\n', 1))
-    return changed
+        new_entries.append(f"{' '.join(words)}] {rest and '{'}{rest}".replace("}\n", f', "rank": {rank}}}\n', 1))
+    return new_entries
 
 
 def test_ranks_that_share_a_file_are_distinguished(tmp_path: Path) -> None:
     first = entries_of_process((LOGS / "2.13.0" / "branch.log").read_text(), 11, 0)
     second = entries_of_process((LOGS / "2.13.0" / "nested_break.log").read_text(), 12, 1)
-    merged = []
+    entries = []
     while first or second:
-        merged += [*first[:1], *second[:2]]
+        entries += [*first[:1], *second[:2]]
         first, second = first[1:], second[2:]
-    (tmp_path / "trace.log").write_text("\n".join(merged) + "\n")
+    (tmp_path / "trace.log").write_text("\n".join(entries) + "\n")
     job = read_trace(tmp_path / "trace.log")
     assert isinstance(job, Job)
     assert [(process.pid, process.rank) for process in job.processes] == [(11, 0), (12, 1)]
@@ -168,8 +171,8 @@ def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
 
 def test_prefixes_that_a_launcher_adds_are_removed(tmp_path: Path) -> None:
     text = (LOGS / "2.13.0" / "branch.log").read_text()
-    tagged = "".join(f"[rank0]:{line}\n" for line in text.rstrip("\n").split("\n"))
-    (tmp_path / "trace.log").write_text("starting\n" + tagged)
+    tagged_text = "".join(f"[rank0]:{line}\n" for line in text.rstrip("\n").split("\n"))
+    (tmp_path / "trace.log").write_text("starting\n" + tagged_text)
     report = read_report(tmp_path / "trace.log")
     assert len(report.graphs) == 3
     assert warning_messages(report) == ["Lines in trace.log that belong to no entry: 1."]

@@ -46,9 +46,9 @@ def folder(tmp_path: Path) -> Path:
 def test_equal_ranks_are_folded_and_the_different_one_comes_first(folder: Path) -> None:
     job = read_trace(folder)
     assert isinstance(job, Job)
-    equal = [rank for rank in range(RANKS) if rank != 7]
-    assert [[member.rank for member in process.members] for process in job.processes] == [[7], equal]
-    assert (job.breaks[0].ranks, job.breaks[0].missing_in) == ([7], equal)
+    equal_ranks = [rank for rank in range(RANKS) if rank != 7]
+    assert [[member.rank for member in process.members] for process in job.processes] == [[7], equal_ranks]
+    assert (job.breaks[0].ranks, job.breaks[0].missing_in) == ([7], equal_ranks)
     assert len(job.breaks[-1].processes) == RANKS
     text = job.to_text()
     assert "ranks 0-6, 8-11 (equal)" in text
@@ -119,10 +119,10 @@ def test_too_many_different_reports_are_listed_without_operations(folder: Path) 
 )
 def test_a_problem_with_a_url_is_reported_in_one_line(url: str, message: str) -> None:
     pytest.importorskip("fsspec")
-    with pytest.raises(UnreadableTrace) as raised:
+    with pytest.raises(UnreadableTrace) as caught:
         read_trace(url)
-    assert str(raised.value).startswith(message)
-    assert "\n" not in str(raised.value)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def test_an_error_names_the_file_in_storage_that_cannot_be_read() -> None:
@@ -130,8 +130,8 @@ def test_an_error_names_the_file_in_storage_that_cannot_be_read() -> None:
     fsspec.filesystem("memory").pipe("/other/notes.log", b"no trace")
     with pytest.raises(UnreadableTrace, match=r"memory:///?other/notes.log: not a structured trace"):
         read_trace("memory://other/notes.log")
-    remote = RemoteFolder("memory://other/notes.log", ReadingLimits(downloaded_bytes=3))
-    with pytest.raises(UnreadableTrace, match="larger than"), remote.download("/other/notes.log"):
+    remote_folder = RemoteFolder("memory://other/notes.log", ReadingLimits(downloaded_bytes=3))
+    with pytest.raises(UnreadableTrace, match="larger than"), remote_folder.download("/other/notes.log"):
         pass
 
 
@@ -146,9 +146,9 @@ def test_ranks_that_differ_only_in_device_and_times_are_equal() -> None:
         EqualProcess("p3", 3, 3),
         EqualProcess("p4", 4, 4),
     ]
-    kernel = build_job([Process(f"p{number}", None, number, None, no_breaks()) for number in range(2)])
+    job_without_ranks = build_job([Process(f"p{number}", None, number, None, no_breaks()) for number in range(2)])
     # Processes without a rank, such as a kernel and a process that it started, stay separate.
-    assert len(kernel.processes) == 2
+    assert len(job_without_ranks.processes) == 2
 
 
 def test_a_rank_stalls_the_others_while_at_least_half_of_them_do_not_compile() -> None:

@@ -59,11 +59,11 @@ def entry_of(report: Report) -> EntryCost:
     return report.cost.entries[0]
 
 
-def with_entry(report: Report, **fields: object) -> Report:
+def replace_entry_fields(report: Report, **fields: object) -> Report:
     """Return the report with the given fields in its entry, and by default no findings about regions and kernels."""
     assert report.cost is not None
-    changed = {"regions": None, "unfused": []} | fields
-    return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **changed)]))
+    new_fields = {"regions": None, "unfused": []} | fields
+    return replace(report, cost=replace(report.cost, entries=[replace(entry_of(report), **new_fields)]))
 
 
 def test_the_verdict_compares_a_call_with_eager_and_with_fixed_breaks() -> None:
@@ -84,14 +84,14 @@ def test_two_kinds_of_calls_to_one_function_have_different_names() -> None:
 
 
 def test_overlapping_spreads_have_no_ratio() -> None:
-    report = with_entry(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
+    report = replace_entry_fields(cost(), compiled=Spread(3710, 3600, 3800, 9), remedied=[])
     assert cost_verdicts(report) == [
         "a compiled call is as fast as eager, within measurement error (3.71 ms against 3.71 ms)"
     ]
 
 
 def test_times_that_vary_too_much_are_not_called_equal() -> None:
-    report = with_entry(
+    report = replace_entry_fields(
         cost(), compiled=Spread(34_000, 20_000, 400_000, 3), eager=Spread(246_000, 240_000, 250_000, 3), remedied=[]
     )
     assert cost_verdicts(report) == [
@@ -102,13 +102,15 @@ def test_times_that_vary_too_much_are_not_called_equal() -> None:
 def test_small_differences_are_percentages_and_large_ratios_are_rounded() -> None:
     for median, words in ((3890, "5% slower"), (37050, "10 times slower"), (1000, "3.7 times faster")):
         compiled = Spread(median, median - 1, median + 1, 9)
-        report = with_entry(cost(), compiled=compiled, eager=Spread(3705, 3704, 3706, 9), remedied=[], parts=[])
+        report = replace_entry_fields(
+            cost(), compiled=compiled, eager=Spread(3705, 3704, 3706, 9), remedied=[], parts=[]
+        )
         assert cost_verdicts(report)[0].startswith(f"a compiled call is {words} than eager")
 
 
 def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
     guards = CostPart("guards", Spread(19, 18, 20, 9))
-    report = with_entry(
+    report = replace_entry_fields(
         cost(), compiled=Spread(34, 33, 35, 9), eager=Spread(11, 10, 12, 9), remedied=[], parts=[guards]
     )
     assert cost_verdicts(report) == [
@@ -116,15 +118,17 @@ def test_guards_are_mentioned_if_they_take_much_of_the_time() -> None:
     ]
 
 
-def test_a_remedy_that_makes_it_as_fast_as_eager_has_no_ratio() -> None:
-    slow, fixed = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
-    report = with_entry(cost(), compiled=slow, remedied=[replace(entry_of(cost()).remedied[0], time=fixed)])
+def test_a_remedy_that_makes_calls_as_fast_as_eager_has_no_ratio() -> None:
+    compiled_time, remedied_time = Spread(5000, 4900, 5100, 9), Spread(3710, 3600, 3800, 9)
+    report = replace_entry_fields(
+        cost(), compiled=compiled_time, remedied=[replace(entry_of(cost()).remedied[0], time=remedied_time)]
+    )
     (sentence,) = cost_verdicts(report)
     assert sentence.endswith("; without break 1: as fast as eager, within measurement error (3.71 ms)")
 
 
 def test_an_unsettled_entry_has_no_figures() -> None:
-    report = with_entry(cost(), settled=False)
+    report = replace_entry_fields(cost(), settled=False)
     (sentence,) = cost_verdicts(report)
     assert sentence.startswith("not measured")
     assert not re.search(r"\d", sentence)
@@ -135,21 +139,21 @@ def test_an_unsettled_entry_has_no_figures() -> None:
 def test_sentences_about_several_entries_begin_with_their_names() -> None:
     report = cost()
     other = replace(entry_of(report), function="norm", remedied=[], coverage=Coverage(0, 3, 0.0), break_even_calls=7)
-    both_entries = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
-    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both_entries)] == ["step", "norm"]
-    assert coverage_sentences(both_entries) == [
+    report_of_both = replace(report, cost=Cost("cpu", "eager", [entry_of(report), other]))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(report_of_both)] == ["step", "norm"]
+    assert coverage_sentences(report_of_both) == [
         "step: 9 of 11 operations ran compiled, 61% of the time",
         "norm: nothing ran compiled: 3 operations ran eagerly; compiling pays off after 7 calls",
     ]
-    without_breaks = replace(report, cost=Cost("cpu", "eager", [replace(other, coverage=Coverage(264, 0, 0.9))]))
-    assert coverage_sentences(without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
+    report_without_breaks = replace(report, cost=Cost("cpu", "eager", [replace(other, coverage=Coverage(264, 0, 0.9))]))
+    assert coverage_sentences(report_without_breaks)[0].startswith("all operations ran compiled, 90% of the time")
 
 
 def test_slow_compiled_calls_never_pay_off() -> None:
     def sentence(eager_us: float, compiled_us: float, guards_us: float, backend: str = "inductor") -> str:
         spreads = [Spread(us, us - 1, us + 1, 9) for us in (eager_us, compiled_us, guards_us)]
         parts = [CostPart("guards", spreads[2])]
-        report = with_entry(cost(), eager=spreads[0], compiled=spreads[1], remedied=[], parts=parts)
+        report = replace_entry_fields(cost(), eager=spreads[0], compiled=spreads[1], remedied=[], parts=parts)
         assert report.cost is not None
         return " ".join(coverage_sentences(replace(report, cost=replace(report.cost, backend=backend))))
 
@@ -167,8 +171,8 @@ def test_slow_compiled_calls_never_pay_off() -> None:
 
 def test_times_of_watched_calls_are_left_out_if_watching_dominates() -> None:
     compiled = Spread(34, 33, 35, 9)
-    for in_run, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
-        report = with_entry(cost(), compiled=compiled, in_run=in_run)
+    for run_time, is_shown in ((Spread(40, 35, 60, 9), True), (Spread(2000, 1900, 2100, 9), False)):
+        report = replace_entry_fields(cost(), compiled=compiled, in_run=run_time)
         assert ("in the run itself" in " ".join(coverage_sentences(report))) == is_shown
 
 
@@ -178,8 +182,8 @@ def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> Non
     frame = lookup.frames(report)[entry.frame or ""]
     second_frame = replace(frame, id="9/0", graphs=["Z"])
     entries = [entry, replace(entry, frame="9/0")]
-    both_entries = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
-    assert [sentence.partition(":")[0] for sentence in cost_verdicts(both_entries)] == [
+    report_of_both = replace(report, frames=[*report.frames, second_frame], cost=Cost("cpu", "eager", entries))
+    assert [sentence.partition(":")[0] for sentence in cost_verdicts(report_of_both)] == [
         f"step (graph {frame.graphs[0]})",
         "step (graph Z)",
     ]
@@ -187,13 +191,13 @@ def test_entries_with_the_same_name_are_told_apart_by_their_first_graph() -> Non
 
 def test_the_device_work_of_a_call_is_reported() -> None:
     eager, graphs = DeviceWork(48, 0, 3, 5 * 2**20), DeviceWork(0, 1, 1, 1536)
-    (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=graphs))
+    (sentence,) = coverage_sentences(replace_entry_fields(cost(), eager_device_work=eager, device_work=graphs))
     assert sentence.endswith(
         "; a call launches 0 kernels and 1 CUDA graph (eager 48), waits for the device 1 time (eager 3), "
         "takes up to 1.5 KiB of its memory (eager 5.0 MiB)"
     )
     work = DeviceWork(12, 0, 2, 3 * 2**30)
-    (sentence,) = coverage_sentences(with_entry(cost(), eager_device_work=eager, device_work=work))
+    (sentence,) = coverage_sentences(replace_entry_fields(cost(), eager_device_work=eager, device_work=work))
     assert "launches 12 kernels (eager 48), waits for the device 2 times (eager 3), takes up to 3.0 GiB" in sentence
 
 
@@ -202,19 +206,21 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
     first, second = report.breaks
     assert break_time_text(report, first) == "fixing it saves 1.18 ms of 4.21 ms a call"
     assert break_time_text(report, second) == "fixing it saves no measurable time"
-    without_remedies = with_entry(report, remedied=[])
-    assert break_time_text(without_remedies, first) == "1.34 ms of each call is spent outside graphs at this break"
+    report_without_remedies = replace_entry_fields(report, remedied=[])
+    assert (
+        break_time_text(report_without_remedies, first) == "1.34 ms of each call is spent outside graphs at this break"
+    )
     assert break_time_text(two_breaks(), first) == ""
 
 
 def test_the_parts_of_a_call_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    call_pieces = time_shares(report, entry_of(report))
-    assert [piece.name for piece in call_pieces] == [
+    shares = time_shares(report, entry_of(report))
+    assert [share.name for share in shares] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
-    assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
-    assert [piece.op_count for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
+    assert sum(share.share for share in shares) == pytest.approx(1)
+    assert [share.op_count for share in shares] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -242,23 +248,22 @@ def test_a_check_says_whether_the_result_is_right() -> None:
 
 
 def test_text_and_markup_contain_the_sentences_at_the_top() -> None:
-    sentence = render_text(cost()).split("\n")
-    assert sentence[0] == "2 breaks. Switch statistics off: that removes both, as far as tested."
+    lines = render_text(cost()).split("\n")
+    assert lines[0] == "2 breaks. Switch statistics off: that removes both, as far as tested."
     assert (
-        "a compiled call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times"
-        in sentence
+        "a compiled call is 1.1 times slower than eager (4.21 ms against 3.71 ms); without break 1: 1.2 times" in lines
     )
-    assert "9 of 11 operations ran compiled, 61% of the time" in sentence
-    assert any("fixing it saves 1.18 ms of 4.21 ms a call" in line for line in sentence)
+    assert "9 of 11 operations ran compiled, 61% of the time" in lines
+    assert any("fixing it saves 1.18 ms of 4.21 ms a call" in line for line in lines)
     html = re.sub(r"<[^>]+>", "", render_html(cost()).partition("</style>")[2])
-    order = [
+    phrases = [
         "2 breaks",
         "a compiled call is 1.1 times",
         "9 of 11 operations",
         "4.21 ms a call",
         "fixing it saves 1.18 ms",
     ]
-    assert [html.index(words) for words in order] == sorted(html.index(words) for words in order)
+    assert [html.index(words) for words in phrases] == sorted(html.index(words) for words in phrases)
     assert "wrong: step compiled with inductor" in render_html(checks())
     assert "wrong: step" in render_text(checks())
 
@@ -294,7 +299,7 @@ def test_long_compile_times_are_broken_down() -> None:
     assert startup_sentence(replace(report, frames=frames[3:])) == ""
 
 
-def layers(layer_count: int) -> Graph:
+def graph_of_layers(layer_count: int) -> Graph:
     """Return the graph of a model: an embedding, four lines repeated for each layer, and an output."""
 
     def op(line: int, function: str, target: str = "add") -> Op:
@@ -306,23 +311,25 @@ def layers(layer_count: int) -> Graph:
 
 def test_a_repeated_block_is_mentioned_if_compiling_it_alone_saves_much() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
-    report = replace(with_entry(cost()), frames=frames)
+    report = replace(replace_entry_fields(cost()), frames=frames)
     (sentence,) = [
         part
-        for part in startup_sentence(replace(report, graphs=[layers(6)])).split("; ")
+        for part in startup_sentence(replace(report, graphs=[graph_of_layers(6)])).split("; ")
         if part.startswith("graph A contains")
     ]
     assert sentence == (
         "graph A contains 6 copies of the block that starts at line 12 in forward (92% of the graph's operations): "
         "compiling that block alone may save 77% of the graph's compile time"
     )
-    assert "copies" not in startup_sentence(replace(report, graphs=[layers(2)]))
-    measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding states the measured savings instead
-    assert "copies" not in startup_sentence(measured)
-    assert largest_repeated_block(layers(1)) is None
+    assert "copies" not in startup_sentence(replace(report, graphs=[graph_of_layers(2)]))
+    measured_report = replace(
+        cost(), frames=frames, graphs=[graph_of_layers(6)]
+    )  # a finding states the measured savings instead
+    assert "copies" not in startup_sentence(measured_report)
+    assert largest_repeated_block(graph_of_layers(1)) is None
 
 
-def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
+def test_different_halves_of_a_layer_are_not_copies_of_a_block() -> None:
     targets = ["query", "attention", "dropout", "norm", "linear", "relu", "dropout", "norm"]
     location = Location("s1", 27, 27, 4, 9, "forward")
     ops = [Op(f"v{number}", target, location) for number, target in enumerate(targets * 2)]
@@ -332,19 +339,19 @@ def test_different_halves_of_a_layer_are_no_copies_of_a_block() -> None:
     assert (block.copy_count, block.share) == (4, 1.0)
 
 
-def test_a_loop_in_a_library_is_no_block_to_compile_alone() -> None:
+def test_a_loop_in_a_library_is_not_a_block_to_compile_alone() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
-    report = with_entry(cost())
+    report = replace_entry_fields(cost())
     library = Source("library", "layers.py", "library")
     for function, is_shown in (("forward", True), ("_single_tensor_adam", False)):
         ops = [
             replace(op, location=Location("library", op.location.line, op.location.line, function=function))
-            for op in layers(6).ops
+            for op in graph_of_layers(6).ops
             if op.location is not None
         ]
-        graph = replace(layers(6), ops=ops)
-        changed = replace(report, frames=frames, graphs=[graph], sources=[*report.sources, library])
-        assert ("copies of the block" in startup_sentence(changed)) is is_shown
+        graph = replace(graph_of_layers(6), ops=ops)
+        changed_report = replace(report, frames=frames, graphs=[graph], sources=[*report.sources, library])
+        assert ("copies of the block" in startup_sentence(changed_report)) is is_shown
 
 
 def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
@@ -354,17 +361,19 @@ def test_an_operation_that_one_line_repeats_is_not_a_block() -> None:
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
     report = cost()
-    measured = report.cost
-    assert measured is not None
+    cost_section = report.cost
+    assert cost_section is not None
     entry = entry_of(report)
     eager = replace(entry.eager, processor_us=entry.eager.median_us)
 
     def sentence(compiled_us: float) -> str:
         compiled = replace(entry.compiled, processor_us=compiled_us)
-        changed = replace(report, cost=replace(measured, entries=[replace(entry, eager=eager, compiled=compiled)]))
-        assert coverage_sentences(changed)[0] in " ".join(render_text(changed).split())
-        assert coverage_sentences(changed)[0] in render_html(changed)
-        return coverage_sentences(changed)[0]
+        changed_report = replace(
+            report, cost=replace(cost_section, entries=[replace(entry, eager=eager, compiled=compiled)])
+        )
+        assert coverage_sentences(changed_report)[0] in " ".join(render_text(changed_report).split())
+        assert coverage_sentences(changed_report)[0] in render_html(changed_report)
+        return coverage_sentences(changed_report)[0]
 
     twice_the_time = 2 * entry.compiled.median_us
     assert f"processor time: {time_text(twice_the_time)} a call, {time_text(eager.median_us)} eagerly" in sentence(
@@ -394,18 +403,21 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     def findings(*figures: int, lines: list[MemoryLine] | None = None) -> list[CostFinding]:
         eager, compiled, eager_saved, compiled_saved = (figure * mib for figure in figures)
         memory = MemoryCost(eager, compiled, eager_saved, compiled_saved, lines or [])
-        return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))
+        return cost_findings(replace_entry_fields(cost(), memory=memory, guards=None, ops=None))
 
-    (more,) = findings(48, 96, 20, 40, lines=[line])
-    assert more.sentence == (
+    (finding_with_line,) = findings(48, 96, 20, 40, lines=[line])
+    assert finding_with_line.sentence == (
         "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward "
         "pass (eager 20.0 MiB, most at line 12: 16.0 MiB)"
     )
-    assert (more.share, more.location) == (1.0, line.location)
-    (known,) = findings(
+    assert (finding_with_line.share, finding_with_line.location) == (1.0, line.location)
+    (finding_with_compiled_line,) = findings(
         48, 96, 20, 40, lines=[line, replace(line, location=Location("s1", 14, 14), compiled_bytes=mib)]
     )
-    assert "40.0 MiB are kept for the backward pass, most at line 14: 1.0 MiB (eager 20.0 MiB, " in known.sentence
+    assert (
+        "40.0 MiB are kept for the backward pass, most at line 14: 1.0 MiB (eager 20.0 MiB, "
+        in finding_with_compiled_line.sentence
+    )
     assert [finding.sentence for finding in findings(48, 24, 20, 0)] == [
         "a call needs 24.0 MiB less memory than eager (24.0 MiB against 48.0 MiB); none is kept for the backward pass "
         "(eager 20.0 MiB)"
@@ -413,13 +425,13 @@ def test_memory_is_compared_if_it_is_notable() -> None:
     assert [finding.sentence for finding in findings(100, 102, 0, 0)] == [
         "a call needs as much memory as eager (102.0 MiB)"
     ]
-    assert findings(0, 0, 0, 0) == cost_findings(with_entry(cost(), memory=None, guards=None, ops=None)) == []
+    assert findings(0, 0, 0, 0) == cost_findings(replace_entry_fields(cost(), memory=None, guards=None, ops=None)) == []
 
 
 def test_memory_that_stays_after_each_call_comes_first() -> None:
     def sentence(growth: MemoryGrowth) -> str:
         memory = MemoryCost(4 << 20, 6 << 20, 0, 0, growth=growth)
-        return cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))[0].sentence
+        return cost_findings(replace_entry_fields(cost(), memory=memory, guards=None, ops=None))[0].sentence
 
     line = Location("s1", 12, 12, function="step")
     assert sentence(MemoryGrowth(6, 1 << 20, 1 << 20, 4 << 20, "self.history", line)) == (
@@ -443,8 +455,8 @@ def test_changes_that_save_memory_are_listed() -> None:
         MemoryChange("untimed", 4 * mib, 0, equal=True),
     ]
     memory = MemoryCost(5 * mib, 5 * mib, 4 * mib, 4 * mib, changes=changes)
-    _, *named = cost_findings(with_entry(cost(), memory=memory, guards=None, ops=None))
-    assert [finding.sentence for finding in named] == [
+    _, *change_findings = cost_findings(replace_entry_fields(cost(), memory=memory, guards=None, ops=None))
+    assert [finding.sentence for finding in change_findings] == [
         "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.0 MiB instead of 5.0 MiB; a call with its "
         "backward pass takes 1.2 times as long",
         "`untimed`: peak 4.0 MiB instead of 5.0 MiB",
@@ -455,15 +467,17 @@ def test_changes_that_save_memory_are_listed() -> None:
 
 def test_objects_with_expensive_guards_are_listed() -> None:
     def sentences(*guards: GuardCost) -> list[str]:
-        report = with_entry(cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards), ops=None)
+        report = replace_entry_fields(
+            cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=list(guards), ops=None
+        )
         return [finding.sentence for finding in cost_findings(report)]
 
     line = Location("s1", 12, 12, function="step")
     names = GuardCost("0/0", "L['names']", line, Spread(31.2, 31, 32, 15), 400)
-    layers = GuardCost("0/0", "L['self']._modules['layers']._modules['0']", None, Spread(9, 8, 10, 15), 30)
+    layer = GuardCost("0/0", "L['self']._modules['layers']._modules['0']", None, Spread(9, 8, 10, 15), 30)
     size = GuardCost("0/0", "___check_obj_id(G['scale'], 12)", line, Spread(6, 5, 7, 15))
     cheap = GuardCost("0/0", "L['x']", None, Spread(0.4, 0.3, 0.5, 15))
-    assert sentences(names, layers, size, cheap) == [
+    assert sentences(names, layer, size, cheap) == [
         "guards on `names` take 31 µs of each call (400 guards, line 12), on `self.layers[0]` 9.0 µs "
         "(30 guards), on `___check_obj_id(scale, 12)` 6.0 µs (line 12)"
     ]
@@ -476,7 +490,7 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
 
     def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full_spread) -> str:
         alternative = Alternative(kind, change, line if kind == "branch" else None, time, before)
-        report = with_entry(
+        report = replace_entry_fields(
             cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[alternative]
         )
         (finding,) = cost_findings(report)
@@ -487,10 +501,12 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     assert sentence("branch", is_compiling, half_spread) == f"{branch} costs 50 µs of 100 µs per call"
     assert sentence("branch", is_compiling, full_spread, half_spread) == f"{branch} saves 100 µs per call"
     assert sentence("branch", is_compiling, full_spread) == f"{branch} makes no measurable difference"
-    in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
+    library_report = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
     equal_alternative = Alternative("branch", is_compiling, line, full_spread, full_spread)
     assert (
-        cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[equal_alternative]))
+        cost_findings(
+            replace_entry_fields(library_report, memory=None, guards=None, ops=None, alternatives=[equal_alternative])
+        )
         == []
     )
     assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half_spread) == (
@@ -503,7 +519,9 @@ def test_operations_that_are_slower_compiled_are_listed() -> None:
     line = Location("s1", 12, 12, function="step")
     slow_op = OpCost("A", "torch.erfinv", line, Spread(295, 290, 300, 9), Spread(3140, 3100, 3200, 9))
     other = OpCost("A", "torch._C._nn.pad", None, Spread(100, 99, 101, 9), Spread(310, 300, 320, 9))
-    report = with_entry(cost(), eager=Spread(1000, 990, 1010, 9), memory=None, guards=None, ops=[other, slow_op])
+    report = replace_entry_fields(
+        cost(), eager=Spread(1000, 990, 1010, 9), memory=None, guards=None, ops=[other, slow_op]
+    )
     assert [finding.sentence for finding in cost_findings(report)] == [
         "`erfinv` is 11 times slower compiled than eager (3.14 ms against 295 µs, line 12)",
         "`pad` is 3.1 times slower compiled than eager (310 µs against 100 µs)",
@@ -517,7 +535,7 @@ def test_kernels_that_are_not_fused_are_listed_with_the_reason() -> None:
         UnfusedKernels("A", "library", 1 << 20, 2, "aten.cumsum.default", first, first),
         UnfusedKernels("A", "order", 1 << 19, first=first),
     ]
-    report = with_entry(cost(), memory=None, guards=None, ops=None, unfused=pairs)
+    report = replace_entry_fields(cost(), memory=None, guards=None, ops=None, unfused=pairs)
     assert [finding.sentence for finding in cost_findings(report)] == [
         "line 12 and line 15 run in separate kernels: the second one needs the finished result of a reduction, so "
         "each call reads 5.0 MiB again",
@@ -537,7 +555,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_comes_first() -> None:
     ]
 
     def sentences(regions: RegionCost) -> list[str]:
-        report = with_entry(cost(), memory=None, guards=None, ops=None, regions=regions)
+        report = replace_entry_fields(cost(), memory=None, guards=None, ops=None, regions=regions)
         return [finding.sentence for finding in cost_findings(report)]
 
     assert sentences(RegionCost("Block", 12, "self.layers", ways)) == [
@@ -548,8 +566,8 @@ def test_the_way_to_compile_blocks_that_starts_fastest_comes_first() -> None:
     ]
     (words, _) = sentences(RegionCost("TransformerEncoderLayer", 12, "self.layers", ways, compiles_in_place=False))
     assert "(`for index, block in enumerate(self.layers): self.layers[index] = torch.compile(block)`)" in words
-    wrong, slow = replace(ways[1], equal=False), replace(ways[2], start_s=18.0)
-    assert sentences(RegionCost("Block", 12, None, [ways[0], wrong, slow])) == []
+    wrong_way, slow_way = replace(ways[1], equal=False), replace(ways[2], start_s=18.0)
+    assert sentences(RegionCost("Block", 12, None, [ways[0], wrong_way, slow_way])) == []
     differences = [
         BlockDifference(number, f"self.index == {old}", line) for number in (1, 2) for old in reversed(range(number))
     ]
@@ -587,10 +605,10 @@ def test_a_second_start_is_compared_with_the_first() -> None:
         ),
     ]
     change = CacheChange("torch._functorch.config.a = True", ["B"], 1.25)
-    started = cost().startup
-    assert started is not None
-    changed = startup_findings(replace(cost(), startup=replace(started, changes=[change])))[1].sentence
-    assert changed == (
+    startup = cost().startup
+    assert startup is not None
+    sentence = startup_findings(replace(cost(), startup=replace(startup, changes=[change])))[1].sentence
+    assert sentence == (
         "graph B is never in AOTAutograd's cache, so every start spends 4.1 s compiling it (Unsupported call_function "
         "target autograd_function_apply, line 15): with `torch._functorch.config.a = True` before compiling, a second "
         "start finds it and takes 1.25 s to compile"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
-from tests.support.sample_reports import hostile, remedies
+from tests.support.sample_reports import hostile_report, remedies
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "cli" / "sarif-reduced.schema.json").read_text())
 
@@ -22,7 +22,7 @@ def test_markdown_folds_working_changes() -> None:
     assert "\n```diff\nlines 14 to 15\n-        if score > 3:\n" in text
     assert "\n```python\nmodel.config.log_stats = False\n```" in text
     assert "- &#96;mean&#96; and &#96;std&#96; are printed when the call ends" in text
-    assert "<img" not in render_markdown([hostile()]).replace("```", "").split("</summary>")[0]
+    assert "<img" not in render_markdown([hostile_report()]).replace("```", "").split("</summary>")[0]
 
 
 def test_markdown_numbers_breaks_as_other_views_do() -> None:
@@ -36,7 +36,7 @@ def test_markdown_numbers_breaks_as_other_views_do() -> None:
 
 
 def test_sarif_has_fixes_for_files_only() -> None:
-    sarif = json.loads(render_sarif([remedies(), hostile()], "0"))
+    sarif = json.loads(render_sarif([remedies(), hostile_report()], "0"))
     jsonschema.validate(sarif, SCHEMA)
     results = sarif["runs"][0]["results"]
     assert ["fixes" in result for result in results[:2]] == [True, False]
@@ -56,8 +56,10 @@ def test_sarif_has_fixes_for_files_only() -> None:
 def test_sarif_inserts_and_deletes_whole_lines() -> None:
     report = remedies()
     edits = [Edit("s2", 1, 0, "", "import torch"), Edit("s2", 2, 2, "    return x", "")]
-    changed = [replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []]
-    results = json.loads(render_sarif([replace(report, remedies=changed)], "0"))["runs"][0]["results"]
+    changed_remedies = [
+        replace(remedy, edits=edits) if remedy.id == "m11" else remedy for remedy in report.remedies or []
+    ]
+    results = json.loads(render_sarif([replace(report, remedies=changed_remedies)], "0"))["runs"][0]["results"]
     assert results[0]["fixes"][0]["artifactChanges"][0]["replacements"] == [
         {
             "deletedRegion": {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1},

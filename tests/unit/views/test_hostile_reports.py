@@ -26,7 +26,7 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
 from jupyter_graphbreak.views.words.bounds import MAX_LIST_ENTRIES, shown_part
 from jupyter_graphbreak.views.words.lines import break_numbers
-from tests.support.sample_reports import FOLDER, SAVED, two_breaks
+from tests.support.sample_reports import FOLDER, SAVED_REPORTS, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,13 +41,13 @@ LIST_NAMES = ("sources", "frames", "graphs", "breaks", "resumes", "skipped", "sc
 
 def all_formats(report: PlainReport) -> dict[str, str]:
     """Render a report in every format."""
-    shown = Report.of(report)
+    user_report = Report.of(report)
     job = Job.of(build_job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, report)]))
     baseline = baseline_of([report])
     verdict = judge(Baseline(), [report])
     return {
-        "text": shown.to_text(),
-        "repr": repr(shown),
+        "text": user_report.to_text(),
+        "repr": repr(user_report),
         "html": render_html(report),
         "rest": json.dumps(render_rest(report)),
         "page": render_page(report),
@@ -58,8 +58,8 @@ def all_formats(report: PlainReport) -> dict[str, str]:
         "job page": render_job_page(job),
         "baseline": format_baseline(baseline),
         "verdict": "\n".join([headline(verdict), *details(judge(baseline, [report]))]),
-        "changes": shown.diff(two_breaks()).to_text() + Report.of(two_breaks()).diff(report).to_html(),
-        "redacted": shown.redacted().to_text(),
+        "changes": user_report.diff(two_breaks()).to_text() + Report.of(two_breaks()).diff(report).to_html(),
+        "redacted": user_report.redacted().to_text(),
     }
 
 
@@ -162,8 +162,8 @@ def similar_lines() -> Data:
     return data
 
 
-QUICK_CORRUPTIONS = (cyclic_references,)
-SLOW_CORRUPTIONS = (
+QUICK_SHAPES = (cyclic_references,)
+SLOW_SHAPES = (
     breaks_on_one_line,
     long_strings,
     similar_lines,
@@ -173,7 +173,7 @@ SLOW_CORRUPTIONS = (
     wide_locations,
     many_remedies,
 )
-SHAPES = [*QUICK_CORRUPTIONS, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW_CORRUPTIONS)]
+SHAPES = [*QUICK_SHAPES, *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in SLOW_SHAPES)]
 #: The maximum size of any format; the complete page is the largest.
 MAX_CHARACTERS = {"text": 400_000, "repr": 2_000, "html": 8_000_000, "markdown": 400_000, "job": 200_000}
 
@@ -207,7 +207,7 @@ def test_the_breaks_that_come_first_in_the_order_are_shown() -> None:
     assert (numbers[f"b{BREAK_COUNT - 1}"], numbers[f"b{BREAK_COUNT // 2}"]) == (1, BREAK_COUNT // 2)
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_an_ordinary_report_is_shown_whole(name: str) -> None:
     report = PlainReport.from_json((FOLDER / f"{name}.json").read_bytes())
     assert shown_part(report) is report
@@ -256,7 +256,7 @@ def nested_list(depth: int) -> Any:
 
 
 @pytest.mark.parametrize("report_count", [3, pytest.param(25, marks=pytest.mark.exhaustive)])
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     readable_reports = 0
@@ -264,12 +264,15 @@ def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> N
         if readable_reports == report_count:
             break
         rng = random.Random(f"{name} {seed}")  # noqa: S311 - a fixed seed makes the same reports in every run
-        changed = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))
-        changed["schema_version"], changed["config"] = "1.1", {"x": nested_list(rng.randrange(400)), "\x1b": "\x1b"}
+        corrupt_data = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))
+        corrupt_data["schema_version"], corrupt_data["config"] = (
+            "1.1",
+            {"x": nested_list(rng.randrange(400)), "\x1b": "\x1b"},
+        )
         for field in ("status", "kind", "role", "outcome"):  # fields with a fixed set of values
-            changed = with_original_field(changed, data, field)
+            corrupt_data = restore_field(corrupt_data, data, field)
         try:
-            report = PlainReport.from_dict(changed)
+            report = PlainReport.from_dict(corrupt_data)
         except msgspec.ValidationError:
             continue
         readable_reports += 1
@@ -281,17 +284,15 @@ def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> N
     assert readable_reports >= 3
 
 
-def with_original_field(value: Any, original: Any, field: str) -> Any:
+def restore_field(value: Any, original: Any, field: str) -> Any:
     """Return a value with the original content of a field, if both have the field."""
     if isinstance(value, dict) and isinstance(original, dict):
         return {
-            key: original[key]
-            if key == field and key in original
-            else with_original_field(inner, original.get(key), field)
+            key: original[key] if key == field and key in original else restore_field(inner, original.get(key), field)
             for key, inner in value.items()
         }
     if isinstance(value, list) and isinstance(original, list) and original:
-        return [with_original_field(inner, original[index % len(original)], field) for index, inner in enumerate(value)]
+        return [restore_field(inner, original[index % len(original)], field) for index, inner in enumerate(value)]
     return value
 
 

@@ -27,10 +27,10 @@ from jupyter_graphbreak.views.words.locations import stack_tree
 from tests.support.sample_reports import (
     FOLDER,
     HOSTILE,
-    SAVED,
-    big,
-    failed,
-    hostile,
+    SAVED_REPORTS,
+    big_report,
+    failed_run,
+    hostile_report,
     job,
     no_breaks,
     remedies,
@@ -51,7 +51,7 @@ class ParsedHtml(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.open: list[str] = []
+        self.open_tags: list[str] = []
         self.tags: set[str] = set()
         self.ids: list[str] = []
         self.links: list[str] = []
@@ -66,29 +66,29 @@ class ParsedHtml(HTMLParser):
         self.ids += [attributes["id"] or ""] if "id" in attributes else []
         self.links += [attributes["href"] or ""] if "href" in attributes else []
         if tag not in VOID_TAGS:
-            self.open.append(tag)
+            self.open_tags.append(tag)
         else:
             self.text += " "
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
+        assert self.open_tags.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if "style" not in self.open_tags:
             self.text += data
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_the_saved_reports_are_current(name: str) -> None:
-    saved = (FOLDER / f"{name}.json").read_bytes()
-    assert Report.from_json(saved) == SAVED[name](), "run python tests/support/sample_reports.py"
+    saved_report = (FOLDER / f"{name}.json").read_bytes()
+    assert Report.from_json(saved_report) == SAVED_REPORTS[name](), "run python tests/support/sample_reports.py"
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
-    html = render_html(SAVED[name]())
+    html = render_html(SAVED_REPORTS[name]())
     markup = ParsedHtml(html)
-    assert markup.open == []
+    assert markup.open_tags == []
     assert markup.tags <= ALLOWED_TAGS
     assert len(markup.ids) == len(set(markup.ids))
     for link in markup.links:
@@ -99,7 +99,7 @@ def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> Non
 def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
     markup = ParsedHtml(html)
-    assert markup.open == []
+    assert markup.open_tags == []
     assert markup.tags <= ALLOWED_TAGS | ({"script"} if with_data else set())
     assert not {"header", "footer"} & markup.tags
     assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
@@ -109,7 +109,7 @@ def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> Non
 
 
 def test_the_output_of_a_job_contains_the_rest_of_its_reports() -> None:
-    large_report = big(breaks=60, ops=900)
+    large_report = big_report(breaks=60, ops=900)
     job_of_ten_processes = msgspec.structs.replace(job(), processes=[Process("p1", None, 1, None, large_report)] * 10)
     compressed_reports = job_of_ten_processes._repr_mimebundle_()[REST_TYPE]["processes"]
     assert len(compressed_reports) == 8  # further processes have only a summary
@@ -127,15 +127,15 @@ def test_a_function_that_runs_eagerly_twice_is_listed_once() -> None:
 
 
 def test_a_run_without_graphs_is_not_called_good() -> None:
-    empty = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
-    html = render_html(empty).partition("</style>")[2]
+    empty_report = msgspec.structs.replace(no_breaks(), sources=[], frames=[], graphs=[], scopes=[], summary=Summary())
+    html = render_html(empty_report).partition("</style>")[2]
     assert "Nothing was compiled in this run." in html
     assert "gb-good" not in html
     assert "gb-sources" not in html
     assert "gb-good" in render_html(no_breaks()).partition("</style>")[2]
 
 
-def test_the_content_has_reading_order() -> None:
+def test_the_content_is_in_reading_order() -> None:
     text = ParsedHtml(render_html(two_breaks())).text
     expected = [
         "2 breaks. Fix break 1 first: it adds 1 graph.",
@@ -205,7 +205,7 @@ def test_a_run_without_breaks_says_so() -> None:
 
 
 def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
-    text = ParsedHtml(render_html(failed())).text
+    text = ParsedHtml(render_html(failed_run())).text
     assert "Unsupported at line 5 in f, ✂1: Call to torch._dynamo.graph_break()" in text
     assert "cuda was requested; ran on cpu: the variable model lives on the CPU" in text
     assert "Warning: g was compiled by an earlier run" in text
@@ -221,22 +221,22 @@ def test_times_that_were_not_measured_are_not_shown() -> None:
 
 
 def test_hostile_text_is_never_markup() -> None:
-    html = render_html(hostile())
+    html = render_html(hostile_report())
     markup = ParsedHtml(html)
     assert markup.tags <= ALLOWED_TAGS
     assert HOSTILE in markup.text
     assert "{{7*7}}" in markup.text
     assert not any(link.startswith("javascript:") for link in markup.links)
-    rest = "".join(item for items in render_rest(hostile()).values() for item in items)
+    rest = "".join(item for items in render_rest(hostile_report()).values() for item in items)
     assert "<img" not in rest
 
 
-def test_a_report_is_small() -> None:
+def test_the_markup_of_a_small_report_is_small() -> None:
     assert len(render_html(two_breaks())) < 45_000
 
 
 def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -> None:
-    report = big()
+    report = big_report()
     html = render_html(report)
     assert len(html) < 1_000_000
     text = ParsedHtml(html).text
@@ -252,7 +252,7 @@ def test_a_large_report_shows_the_beginning_of_each_list_and_counts_the_rest() -
 
 
 def test_all_ops_of_a_graph_are_in_the_rest() -> None:
-    report = big(breaks=1, ops=500)
+    report = big_report(breaks=1, ops=500)
     assert "and 495 more ops" in ParsedHtml(render_html(report)).text
     rest = render_rest(report)
     assert "graphs" not in rest
@@ -266,7 +266,7 @@ def test_a_small_report_has_no_rest() -> None:
 
 
 def test_long_functions_are_folded_away_from_breaks() -> None:
-    report = big(breaks=1, ops=1)
+    report = big_report(breaks=1, ops=1)
     source = report.sources[0]
     longer_segment = msgspec.structs.replace(
         source.segments[0],
@@ -292,8 +292,8 @@ def test_a_deep_recursion_becomes_one_branch() -> None:
 
 
 def test_code_is_coloured_and_marked_across_tokens() -> None:
-    (runs,) = colored_ranges("if x < 3: pass")
-    assert str(marked_code("if x < 3: pass", runs, [(3, 8)])) == (
+    (ranges,) = colored_ranges("if x < 3: pass")
+    assert str(marked_code("if x < 3: pass", ranges, [(3, 8)])) == (
         '<span class="k">if</span> <mark>x &lt; <span class="m">3</span></mark>: <span class="k">pass</span>'
     )
 
@@ -312,12 +312,12 @@ def test_text_cannot_hide_or_reorder_other_text() -> None:
 
 
 def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
-    assert ".gb-remedy" in render_html(SAVED["remedies"]())
-    assert ".gb-bars" in render_html(SAVED["cost"]())
-    plain = render_html(two_breaks())
-    assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain]
-    for name in SAVED:
-        markup = render_html(SAVED[name]())
+    assert ".gb-remedy" in render_html(SAVED_REPORTS["remedies"]())
+    assert ".gb-bars" in render_html(SAVED_REPORTS["cost"]())
+    plain_html = render_html(two_breaks())
+    assert not [name for name in (".gb-remedy", ".gb-bars", ".gb-frontends", ".gb-process") if name in plain_html]
+    for name in SAVED_REPORTS:
+        markup = render_html(SAVED_REPORTS[name]())
         used_classes = {part for classes in re.findall(r'class="([^"]*)"', markup) for part in classes.split()}
         for part in used_classes & {"gb-remedy", "gb-remedies", "gb-together", "gb-person", "gb-bars", "gb-times"}:
             assert f".{part}" in markup.partition("</style>")[0], (name, part)
@@ -329,19 +329,19 @@ def test_an_output_contains_only_the_style_rules_that_it_needs() -> None:
 def test_a_group_shows_a_fix_for_all_its_breaks_once() -> None:
     report = remedies()
     assert report.remedies is not None
-    shared = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
-    page = render_html(replace(report, remedies=[shared]))
+    shared_remedy = replace(report.remedies[0], breaks=[break_.id for break_ in report.breaks])
+    page = render_html(replace(report, remedies=[shared_remedy]))
     assert page.count('class="gb-group"') == 1
     assert page.count('class="gb-remedy gb-fix"') == 1
 
 
 def test_trials_are_offered_until_all_were_run() -> None:
-    with_trials = remedies()
-    first, *others = with_trials.remedies or []
-    interrupted = replace(with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
+    report_with_trials = remedies()
+    first, *others = report_with_trials.remedies or []
+    interrupted_report = replace(report_with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
     assert 'data-untried=""' in render_html(two_breaks())
-    assert "data-untried" not in render_html(with_trials)
-    assert 'data-untried="rest"' in render_html(interrupted)
+    assert "data-untried" not in render_html(report_with_trials)
+    assert 'data-untried="rest"' in render_html(interrupted_report)
     assert "data-untried" not in render_html(no_breaks())
 
 

@@ -129,13 +129,13 @@ def test_a_skipped_function_is_eager_on_the_lines_that_the_report_names() -> Non
 def test_eager_lines_that_the_source_lacks_are_left_out() -> None:
     segments = [Segment(1, "class A:\n    @wrapped\n    def f("), Segment(9, "        if x:\n            y = 1")]
     source = Source("s1", "lib.py", "library", segments=segments)
-    long_report = report(skipped=[Skipped("k", "0/0", "f", location(2, 10**9), "why")])
-    assert [line.number for line in annotated_lines(long_report, source) if line.eager] == [2, 3, 9, 10]
+    report_with_gap = report(skipped=[Skipped("k", "0/0", "f", location(2, 10**9), "why")])
+    assert [line.number for line in annotated_lines(report_with_gap, source) if line.eager] == [2, 3, 9, 10]
 
 
 def test_breaks_are_numbered_and_graphs_coloured_in_the_order_of_the_report() -> None:
     graphs = [Graph(str(index), "f", "0/0") for index in range(9)]
     breaks = [Break(name, None, "t", None, "resumed") for name in "xy"]
-    long_report = report(graphs=graphs, breaks=breaks)
-    assert break_numbers(long_report) == {"x": 1, "y": 2}
-    assert list(graph_colors(long_report).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    report_with_graphs = report(graphs=graphs, breaks=breaks)
+    assert break_numbers(report_with_graphs) == {"x": 1, "y": 2}
+    assert list(graph_colors(report_with_graphs).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]

@@ -31,7 +31,7 @@ from jupyter_graphbreak.views.words.remedies import (
     target_text,
     trials_sentence,
 )
-from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
+from tests.support.sample_reports import HOSTILE, hostile_report, remedies, two_breaks
 
 EVIDENCE = Evidence("inductor", 6, True, ["values", "gradients", "output"], 5, 1, 4, 0)
 
@@ -88,12 +88,16 @@ def test_a_verdict_is_shown_with_its_evidence(remedy: Remedy, expected: str) -> 
 
 
 def test_a_failed_trial_is_described_by_its_effect() -> None:
-    saves = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1)
-    saves_none = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4)
+    evidence_of_savings = Evidence(
+        "eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1
+    )
+    evidence_without_savings = Evidence(
+        "eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4
+    )
     trials = {
         "for a break": make_remedy("another result"),
-        "for recompiles": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves),
-        "no effect": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=saves_none),
+        "for recompiles": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=evidence_of_savings),
+        "no effect": make_remedy("another result", breaks=[], recompiles=["r1"], evidence=evidence_without_savings),
     }
     sentences = {name: trials_sentence(BreakRemedies([], [trial], [])) for name, trial in trials.items()}
     assert sentences == {
@@ -142,22 +146,22 @@ def test_a_report_distinguishes_no_trials_from_no_remedies() -> None:
     assert remedies_for_break(report, report.breaks[0]) is None
     assert "tried" not in render_text(report)
     assert "Remedies" not in render_html(report)
-    without_remedies = replace(report, remedies=[])
-    assert not remedies_for_break(without_remedies, without_remedies.breaks[0])
-    assert "tried: nothing, no known remedy applies" in render_text(without_remedies)
-    assert "Nothing was tried" in render_html(without_remedies)
+    report_without_remedies = replace(report, remedies=[])
+    assert not remedies_for_break(report_without_remedies, report_without_remedies.breaks[0])
+    assert "tried: nothing, no known remedy applies" in render_text(report_without_remedies)
+    assert "Nothing was tried" in render_html(report_without_remedies)
 
 
 def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     report = remedies()
-    alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
-    remedies_of_frame = remedies_for_frame(alone, alone.skipped[0])
+    report_without_breaks = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
+    remedies_of_frame = remedies_for_frame(report_without_breaks, report_without_breaks.skipped[0])
     assert remedies_of_frame is not None
     assert [remedy.id for remedy in remedies_of_frame.working_remedies] == ["m10"]
-    text = render_text(alone).split("\n")
+    text = render_text(report_without_breaks).split("\n")
     line_index = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
     assert text[line_index + 2].strip() == "fix: Let log_stats be compiled"
-    assert "Let <code>log_stats</code> be compiled" in render_html(alone)
+    assert "Let <code>log_stats</code> be compiled" in render_html(report_without_breaks)
 
 
 def test_a_change_is_shown_by_its_lines() -> None:
@@ -193,8 +197,8 @@ def test_a_change_of_a_file_is_its_patch() -> None:
         "\n".join(line.text if line.sign == "@" else line.sign + line.text for line in lines)
         == remedy_with_id(report, "m11").patch
     )
-    without_patch = replace(remedy_with_id(report, "m11"), patch=None)
-    assert change_lines(report, without_patch)[0].text == "helpers.py, line 2"
+    remedy_without_patch = replace(remedy_with_id(report, "m11"), patch=None)
+    assert change_lines(report, remedy_without_patch)[0].text == "helpers.py, line 2"
 
 
 def test_settings_without_code_are_statements() -> None:
@@ -216,42 +220,42 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     report = remedies()
     assert [remedy.id for remedy in compatible_remedies(report)] == ["m7", "m10"]
     other_remedies = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
-    without = replace(report, remedies=other_remedies)
-    assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
+    report_without_switch = replace(report, remedies=other_remedies)
+    assert [remedy.id for remedy in compatible_remedies(report_without_switch)] == ["m1", "m4", "m10"]
     assert [target_text(report, remedy_with_id(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.
-    with_exclusion = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in other_remedies]
-    assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=with_exclusion))]
-    overlapping = replace(remedy_with_id(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
-    changed = [overlapping if other.id == "m4" else other for other in other_remedies]
-    assert [remedy.id for remedy in compatible_remedies(replace(report, remedies=changed))] == ["m1", "m10"]
+    remedies_with_exclusion = [replace(other, excludes=["m1"] if other.id == "m4" else []) for other in other_remedies]
+    assert "m4" not in [remedy.id for remedy in compatible_remedies(replace(report, remedies=remedies_with_exclusion))]
+    overlapping_remedy = replace(remedy_with_id(report, "m4"), edits=[Edit("s1", 15, 16, "", "")])
+    changed_remedies = [overlapping_remedy if other.id == "m4" else other for other in other_remedies]
+    assert [remedy.id for remedy in compatible_remedies(replace(report, remedies=changed_remedies))] == ["m1", "m10"]
     assert compatible_remedies(two_breaks()) == []
 
 
 def test_compiling_a_part_comes_after_remedies_that_remove_as_many_breaks() -> None:
     single, other = make_remedy(id="r1", breaks=["b1"]), make_remedy(id="r2", breaks=["b2"])
     inner = make_remedy(id="r3", breaks=["b1", "b2"], family=INNER_FAMILY, excludes=["r1", "r2"])
-    report = with_remedies(inner, single)
+    report = report_with_remedies(inner, single)
     assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # no other remedy removes break 2
     trials = remedies_for_break(report, report.breaks[0])
     assert trials is not None
     assert [remedy.id for remedy in trials.working_remedies] == ["r1", "r3"]
-    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner))] == ["r3"]
-    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, other))] == ["r1", "r2"]
-    doubtful = replace(other, verdict="works on what ran")
-    assert [remedy.id for remedy in compatible_remedies(with_remedies(inner, single, doubtful))] == ["r3"]
+    assert [remedy.id for remedy in compatible_remedies(report_with_remedies(inner))] == ["r3"]
+    assert [remedy.id for remedy in compatible_remedies(report_with_remedies(inner, single, other))] == ["r1", "r2"]
+    doubtful_remedy = replace(other, verdict="works on what ran")
+    assert [remedy.id for remedy in compatible_remedies(report_with_remedies(inner, single, doubtful_remedy))] == ["r3"]
 
 
 def test_a_setting_that_failed_twice_is_listed_once() -> None:
     failures = [make_remedy("break stays", id="r1", reason="one"), make_remedy("another break", id="r2", reason="two")]
-    edits = remedies_for_break(report := with_remedies(*failures), report.breaks[0])
+    edit_trials = remedies_for_break(report := report_with_remedies(*failures), report.breaks[0])
     settings = [replace(remedy, kind="setting") for remedy in failures]
-    trials = remedies_for_break(report := with_remedies(*settings), report.breaks[0])
-    assert edits is not None
-    assert trials is not None
-    assert (len(edits.failed_remedies), len(trials.failed_remedies)) == (2, 1)
+    setting_trials = remedies_for_break(report := report_with_remedies(*settings), report.breaks[0])
+    assert edit_trials is not None
+    assert setting_trials is not None
+    assert (len(edit_trials.failed_remedies), len(setting_trials.failed_remedies)) == (2, 1)
 
 
 def test_the_text_lists_remedies_within_100_columns() -> None:
@@ -273,9 +277,9 @@ def test_the_text_lists_remedies_within_100_columns() -> None:
 
 
 def test_a_remedy_that_was_not_tried_is_named_for_its_first_break_only() -> None:
-    untried = make_remedy(breaks=["b1", "b2"], title="Compile a part", verdict="not tried", reason="no time")
+    untried_remedy = make_remedy(breaks=["b1", "b2"], title="Compile a part", verdict="not tried", reason="no time")
     decision = make_remedy(id="r2", breaks=["b2"], kind="person", verdict="not tried", person="Decide it.")
-    text = render_text(with_remedies(untried, decision))
+    text = render_text(report_with_remedies(untried_remedy, decision))
     assert text.count("not tried: Compile a part") == 1
     assert "Decide it." in text
 
@@ -317,7 +321,7 @@ def test_the_markup_of_a_card_is_readable_without_style() -> None:
 
 
 def test_hostile_text_is_never_markup() -> None:
-    html = render_html(hostile()).partition("</style>")[2]
+    html = render_html(hostile_report()).partition("</style>")[2]
     assert "<script>" not in html
     assert "<img" not in html
     assert html.count("&lt;script&gt;") > 40
@@ -326,14 +330,14 @@ def test_hostile_text_is_never_markup() -> None:
     )
 
 
-def with_remedies(*tried: Remedy) -> Report:
-    return replace(two_breaks(), remedies=list(tried))
+def report_with_remedies(*tried_remedies: Remedy) -> Report:
+    return replace(two_breaks(), remedies=list(tried_remedies))
 
 
 def test_a_trial_with_the_same_result_is_listed_once() -> None:
     equal_remedies = [make_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
     other = make_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
-    report = with_remedies(*equal_remedies, other)
+    report = report_with_remedies(*equal_remedies, other)
     trial_lines = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
     assert trial_lines == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
     assert render_html(report).count("still breaks") == 1
@@ -341,18 +345,20 @@ def test_a_trial_with_the_same_result_is_listed_once() -> None:
 
 def test_a_reason_is_never_truncated_within_a_clause() -> None:
     clauses = [f"the {name} of the tensor that the function returns is different" for name in ("sign", "value", "sum")]
-    report = with_remedies(make_remedy("another result", differences=clauses))
+    report = report_with_remedies(make_remedy("another result", differences=clauses))
     text = " ".join(render_text(report).split())
     assert f"tried: A change: different result: {clauses[0]}; {clauses[1]} " in text
     assert clauses[2] not in text
     combination = make_remedy(
         "fails", title="Compile with `dynamic=True`; Make `k` a tensor", reason=f"raises {'long' * 50}"
     )
-    assert "Make k a tensor: fails: raises longlong" in " ".join(render_text(with_remedies(combination)).split())
-    long = "the value of " + "a_very_long_name" * 20 + " differs"
-    assert long in "".join(
+    assert "Make k a tensor: fails: raises longlong" in " ".join(render_text(report_with_remedies(combination)).split())
+    long_clause = "the value of " + "a_very_long_name" * 20 + " differs"
+    assert long_clause in "".join(
         line.strip().removeprefix("tried: ") + " "
-        for line in render_text(with_remedies(make_remedy("another result", differences=[long]))).splitlines()
+        for line in render_text(
+            report_with_remedies(make_remedy("another result", differences=[long_clause]))
+        ).splitlines()
     )
 
 
@@ -362,7 +368,7 @@ def test_a_difference_is_shown_once() -> None:
         make_remedy("another result", differences=["y is 2, not 3", "z is 4, not 5"]),
         make_remedy("works but differs", differences=["y is 2, not 3", "z is 4, not 5"]),
     ):
-        html = render_html(with_remedies(remedy))
+        html = render_html(report_with_remedies(remedy))
         assert (html.count("y is 2, not 3"), html.count("z is 4, not 5")) == (1, 1)
 
 
@@ -383,10 +389,10 @@ def test_a_difference_is_shown_once() -> None:
     ],
 )  # fmt: skip
 def test_the_result_of_the_users_edit_is_the_first_sentence(remedy: Remedy, sentence: str) -> None:
-    first = about_rows(with_remedies(replace(remedy, family="own", title="Your edit")))[0]
+    first = about_rows(report_with_remedies(replace(remedy, family="own", title="Your edit")))[0]
     assert (first.id, first.label) == ("edit", sentence)
     assert first.look == ("good" if "removes" in sentence else "bad")
-    assert "edit" not in {row.id for row in about_rows(with_remedies(remedy))}
+    assert "edit" not in {row.id for row in about_rows(report_with_remedies(remedy))}
 
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"

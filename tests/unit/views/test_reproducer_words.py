@@ -34,6 +34,6 @@ def test_scripts_are_in_the_card_of_their_break_and_in_details() -> None:
 
 
 def test_a_redacted_report_has_no_scripts() -> None:
-    redacted = checks().redacted()
-    assert not redacted.reproducers
-    assert "torch.randn" not in render_text(redacted) + render_markdown([redacted])
+    redacted_report = checks().redacted()
+    assert not redacted_report.reproducers
+    assert "torch.randn" not in render_text(redacted_report) + render_markdown([redacted_report])

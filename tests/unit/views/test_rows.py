@@ -16,8 +16,16 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows import sections
 from jupyter_graphbreak.views.rows.schema import Row, Rows, Section
 from jupyter_graphbreak.views.rows.sections import MAX_ROWS, build_rows
-from tests.support.sample_reports import FOLDER, SAVED, failed, hostile, no_breaks, remedies, two_breaks
-from tests.unit.views.test_widget import with_stacks
+from tests.support.sample_reports import (
+    FOLDER,
+    SAVED_REPORTS,
+    failed_run,
+    hostile_report,
+    no_breaks,
+    remedies,
+    two_breaks,
+)
+from tests.unit.views.test_widget import fill_in_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def section(report: Report, ident: str) -> Section:
-    (matching,) = [section for section in build_rows(report).sections if section.id == ident]
-    return matching
+    (section_with_id,) = [section for section in build_rows(report).sections if section.id == ident]
+    return section_with_id
 
 
 def labels(report: Report, ident: str) -> list[str]:
@@ -46,15 +54,15 @@ def test_the_status_contains_the_verdict_and_the_first_thing_to_do() -> None:
         "2 breaks. Fix break 1 first: it adds 1 graph.",
         "Do: Make it branchless: `torch.where(score > 3, y / score, y)`, or use `torch.cond`.",
     ]
-    verdict, advice = build_rows(failed()).status
+    verdict, advice = build_rows(failed_run()).status
     assert verdict == "Break 1 ended the run: `torch._dynamo.graph_break()`, line 5 in f."
     assert advice == "Do: Remove the `torch._dynamo.graph_break()` call."
     # Results of trials replace the advice.
     assert build_rows(remedies()).status == ["2 breaks. Switch statistics off: that removes both, as far as tested."]
     (break_, other) = two_breaks().breaks
     breaks = [msgspec.structs.replace(other, id=f"b{number}") for number in range(2, 5)]
-    grouped, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status
-    assert grouped.startswith("4 breaks, 3 of them for one reason: `torch._dynamo.graph_break()`.")
+    verdict, advice = build_rows(msgspec.structs.replace(two_breaks(), breaks=[break_, *breaks])).status
+    assert verdict.startswith("4 breaks, 3 of them for one reason: `torch._dynamo.graph_break()`.")
     assert advice == "Do: Move the call out of the compiled region."
 
 
@@ -81,7 +89,7 @@ def test_rows_have_details_and_a_note_for_their_line() -> None:
 
 def test_the_rows_of_a_comparison_have_the_same_wording_as_the_text() -> None:
     after = two_breaks()
-    before = msgspec.structs.replace(after, breaks=[*failed().breaks, *after.breaks[1:]])
+    before = msgspec.structs.replace(after, breaks=[*failed_run().breaks, *after.breaks[1:]])
     after = msgspec.structs.replace(after, changes=before.diff(after))
     changes = section(after, "change")
     assert changes.details == ["1 break gone, 1 new"]
@@ -93,32 +101,36 @@ def test_the_rows_of_a_comparison_have_the_same_wording_as_the_text() -> None:
 
 def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
-    reached, not_reached = (
+    reached_resume, unreached_resume = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
         for line in (15, 16)
     )
 
     def text_after_break(*resumes: schema.Resume) -> str:
         breaks = [msgspec.structs.replace(break_, resumes=[r.id for r in resumes]) for break_ in report.breaks]
-        changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
-        return section(changed, "break").rows[0].details[1]
+        changed_report = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
+        return section(changed_report, "break").rows[0].details[1]
 
-    assert text_after_break(reached, not_reached) == text_after_break(not_reached, reached) == "resumes at 15 (B)"
-    eager = msgspec.structs.replace(not_reached, no_frame="eager")
-    cached = msgspec.structs.replace(reached, frames=[], no_frame=None)
-    assert text_after_break(cached, eager).startswith("resumes at 16")
+    assert (
+        text_after_break(reached_resume, unreached_resume)
+        == text_after_break(unreached_resume, reached_resume)
+        == "resumes at 15 (B)"
+    )
+    eager_resume = msgspec.structs.replace(unreached_resume, no_frame="eager")
+    cached_resume = msgspec.structs.replace(reached_resume, frames=[], no_frame=None)
+    assert text_after_break(cached_resume, eager_resume).startswith("resumes at 16")
 
 
-@pytest.mark.parametrize("name", SAVED)
+@pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_the_saved_rows_are_current(name: str) -> None:
-    saved = (FOLDER / "rows" / f"{name}.json").read_bytes()
-    current = build_rows(SAVED[name]())
-    assert msgspec.json.decode(saved, type=Rows) == current, "run python tests/support/sample_reports.py"
+    saved_rows = (FOLDER / "rows" / f"{name}.json").read_bytes()
+    current_rows = build_rows(SAVED_REPORTS[name]())
+    assert msgspec.json.decode(saved_rows, type=Rows) == current_rows, "run python tests/support/sample_reports.py"
 
 
-@pytest.mark.parametrize("make", SAVED.values(), ids=SAVED)
-def test_rows_are_the_same_after_json_and_every_id_is_used_once(make: Callable[[], Report]) -> None:
-    rows = build_rows(make())
+@pytest.mark.parametrize("make_report", SAVED_REPORTS.values(), ids=SAVED_REPORTS)
+def test_rows_are_the_same_after_json_and_every_id_is_used_once(make_report: Callable[[], Report]) -> None:
+    rows = build_rows(make_report())
     assert msgspec.json.decode(msgspec.json.encode(rows), type=Rows) == rows
     assert len({section.id for section in rows.sections}) == len(rows.sections)
     for section in rows.sections:
@@ -129,7 +141,7 @@ def test_rows_are_the_same_after_json_and_every_id_is_used_once(make: Callable[[
 def test_rows_are_saved_with_the_report_without_changing_it() -> None:
     data = json.loads(json.dumps(mime_bundle(two_breaks(), None)[MIME_TYPE]))
     assert msgspec.convert(data.pop("rows"), Rows) == build_rows(two_breaks())
-    assert read_report({MIME_TYPE: data}).to_dict() == with_stacks(two_breaks()).to_dict()
+    assert read_report({MIME_TYPE: data}).to_dict() == fill_in_stacks(two_breaks()).to_dict()
     assert data.keys() == json.loads(two_breaks().to_json()).keys()
 
 
@@ -144,7 +156,7 @@ def test_long_texts_and_lists_are_truncated() -> None:
     note_section = section(report, "note")
     assert len(note_section.rows) == MAX_ROWS < len(notes)
     assert len(note_section.rows[0].label) < 2_000
-    assert len(msgspec.json.encode(build_rows(hostile()))) < len(hostile().to_json())
+    assert len(msgspec.json.encode(build_rows(hostile_report()))) < len(hostile_report().to_json())
 
 
 def test_a_section_in_sentences_is_in_every_view(monkeypatch: pytest.MonkeyPatch) -> None:

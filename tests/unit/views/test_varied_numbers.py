@@ -28,7 +28,7 @@ from jupyter_graphbreak.views.words.varied_numbers import VariedNumber, advice_o
         ("n", "return foo(", "other"),
     ],
 )
-def test_recognizes_what_a_number_is_used_for(name: str, line: str, use: str) -> None:
+def test_the_use_of_a_number_is_recognized(name: str, line: str, use: str) -> None:
     assert use_of_number(name, line) == use
 
 
@@ -42,7 +42,7 @@ def test_recognizes_what_a_number_is_used_for(name: str, line: str, use: str) ->
         ("L['k'] == 2", "k", True, "variable"),
     ],
 )
-def test_guard_shows_the_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner: str) -> None:
+def test_a_guard_shows_the_owner_of_a_number(guard: str, name: str, is_module_method: bool, owner: str) -> None:
     assert owner_of(guard, name, is_module_method=is_module_method) == owner
 
 

@@ -36,7 +36,7 @@ VERDICT_WITH_BREAKS = Verdict("torch.compile", "breaks", graphs=2, breaks=1)
 VERDICT_WITH_ERROR = Verdict(
     "torch.fx.symbolic_trace", "raises", raised=Raised("TraceError", "no control flow", "capture")
 )
-RAISES_LATER = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
+VERDICT_WITH_LATER_ERROR = Verdict("torch.jit.script", "raises", raised=Raised("RuntimeError", "an int", "program"))
 VERDICT_WITH_REFUSAL = Verdict(
     "torch.export.export",
     "refuses",
@@ -68,15 +68,19 @@ Graphs and breaks are counted with the first input.
 def test_text_contains_each_verdict_with_its_evidence() -> None:
     assert (
         table_of(
-            VERDICT_WITH_WRONG_RESULT, VERDICT_WITH_BREAKS, VERDICT_WITH_ERROR, RAISES_LATER, VERDICT_WITH_REFUSAL
+            VERDICT_WITH_WRONG_RESULT,
+            VERDICT_WITH_BREAKS,
+            VERDICT_WITH_ERROR,
+            VERDICT_WITH_LATER_ERROR,
+            VERDICT_WITH_REFUSAL,
         ).to_text()
         == EXPECTED_TEXT
     )
 
 
 def test_a_wrong_result_without_a_warning_is_pointed_out() -> None:
-    silent = Verdict("torch.jit.trace", "silently wrong", graphs=1, breaks=0, difference="1 instead of 2")
-    assert "without a warning" in table_of(silent).to_text()
+    silent_verdict = Verdict("torch.jit.trace", "silently wrong", graphs=1, breaks=0, difference="1 instead of 2")
+    assert "without a warning" in table_of(silent_verdict).to_text()
 
 
 def test_a_single_input_is_reported_as_weak_evidence() -> None:
@@ -108,7 +112,7 @@ class TagCollector(HTMLParser):
 
 
 def test_hostile_text_is_never_markup() -> None:
-    hostile = Verdict(
+    hostile_verdict = Verdict(
         "torch.compile",
         "silently wrong",
         graphs=1,
@@ -118,9 +122,15 @@ def test_hostile_text_is_never_markup() -> None:
         warnings=[HOSTILE],
         notes=[HOSTILE],
     )
-    raising = Verdict("torch.jit.trace", "raises", raised=Raised(HOSTILE, HOSTILE, "capture"))
+    raising_verdict = Verdict("torch.jit.trace", "raises", raised=Raised(HOSTILE, HOSTILE, "capture"))
     table = Frontends(
-        HOSTILE, HOSTILE, Example(HOSTILE, HOSTILE), [Example(HOSTILE, "")], True, [hostile, raising], HOSTILE
+        HOSTILE,
+        HOSTILE,
+        Example(HOSTILE, HOSTILE),
+        [Example(HOSTILE, "")],
+        True,
+        [hostile_verdict, raising_verdict],
+        HOSTILE,
     )
     expected_tags = TagCollector()
     expected_tags.feed(table_of(VERDICT_WITH_WRONG_RESULT, VERDICT_WITH_ERROR).to_html())

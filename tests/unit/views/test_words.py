@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -52,14 +52,14 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompile_remedies,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
-from tests.support.sample_reports import big, no_breaks, two_breaks
+from tests.support.sample_reports import big_report, no_breaks, two_breaks
 
 
 def library_report() -> Report:
     """Return a report with breaks in a library (in five frames), in a library's helper and in the user's code."""
     branch = Location("s2", 660, 660, 19, 56, "forward", "dropout_probability < self.layerdrop")
     helper = Location("s3", 332, 335, 30, 9, "<dictcomp>", "{\n    f'output_{k}': 1\n}")
-    own = Location("s1", 2, 2, 0, 9, "step", "print(1)")
+    own_location = Location("s1", 2, 2, 0, 9, "step", "print(1)")
     outer = ["0/0", "1/0", "2/0", "3/0"]
     return prioritize_breaks(
         Report(
@@ -93,8 +93,9 @@ def library_report() -> Report:
                       resumes=["r1", "r2"], skipped=["k1", "k2", "k4"]),
                 Break("b2", "GB4347", "Missing tp_iternext", helper, "skipped",
                       occurrences=[Occurrence("5/0", 1, [helper], "skipped")], skipped=["k3"]),
-                Break("b3", "GB0025", "Call to `print`", own, "resumed",
-                      occurrences=[Occurrence("9/0", 1, [own], "resumed")], setting=Setting(False, ["default"])),
+                Break("b3", "GB0025", "Call to `print`", own_location, "resumed",
+                      occurrences=[Occurrence("9/0", 1, [own_location], "resumed")],
+                      setting=Setting(False, ["default"])),
             ],
             resumes=[
                 Resume("r1", "torch_dynamo_resume_in_wrapper_at_944", "wrapper",
@@ -194,8 +195,8 @@ def test_a_note_describes_the_function_of_its_line_and_names_other_files() -> No
     )
     resumes = [replace(resume, graphs=["B", "C", "D"]) for resume in report.resumes]
     assert "(graphs B, C and D)" in aftermath(replace(report, resumes=resumes), break_)[0]
-    own = two_breaks()
-    assert aftermath_in_function(own, own.breaks[0]) == "resumes at 15 (B)"
+    own_report = two_breaks()
+    assert aftermath_in_function(own_report, own_report.breaks[0]) == "resumes at 15 (B)"
 
 
 def test_the_steps_of_a_run_contain_a_break_of_several_frames_once() -> None:
@@ -275,15 +276,37 @@ def test_recompiles_of_code_that_a_fix_leaves_uncompiled_need_no_advice(*, is_sa
     fix = Remedy("m1", ["b1"], INNER_FAMILY, "Compile net instead of step", "edit", "works", evidence=evidence)
     break_ = Break("b1", "GB0059", "print", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
     report = replace(no_breaks(), frames=frames, breaks=[break_], recompiles=recompiles, remedies=[fix])
-    resumed, called = recompilations(report)
-    found = recompile_remedies(report, resumed)
-    assert found is not None
+    resume_recompilation, callee_recompilation = recompilations(report)
+    remedies = recompile_remedies(report, resume_recompilation)
+    assert remedies is not None
     sentence = (
         "With the fix for break 1, this code is no longer compiled, but the part that the fix compiles may recompile"
     )
-    assert [decision.startswith(sentence) for decision in found.decisions] == [True] * is_same_entry
-    assert needs_general_advice(report, resumed) is not is_same_entry
-    assert needs_general_advice(report, called), "it may be inside the part"
+    assert [decision.startswith(sentence) for decision in remedies.decisions] == [True] * is_same_entry
+    assert needs_general_advice(report, resume_recompilation) is not is_same_entry
+    assert needs_general_advice(report, callee_recompilation), "it may be inside the part"
+
+
+@pytest.mark.parametrize(("break_id", "is_moved"), [("b1", True), ("b2", False)])
+def test_recompiles_of_code_that_a_fix_runs_after_the_call_need_no_advice(*, break_id: str, is_moved: bool) -> None:
+    step = Location("s1", 2, 2, function="step")
+    frames = [
+        Frame("0/0", "step", step, "entry", "compiled", breaks=["b1"]),
+        Frame("1/0", "step", step, "resume", "compiled", caller="0/0", resume="r1"),
+        Frame("1/1", "step", step, "resume", "compiled", caller="0/0", resume="r1", recompile_of="1/0"),
+    ]
+    recompiles = [Recompile("1/1", "1/0", "step", step, [GuardFailure("L['k'] == 2")], id="c1")]
+    evidence = Evidence("eager", 6, None, ["values"], 2, 1, 1, 0)
+    fix = Remedy("m1", ["b1"], ENDING_FAMILY, "Run the end of step after the call", "edit", "works", evidence=evidence)
+    break_ = Break("b1", "GB0109", "tolist", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
+    resumes = [Resume("r1", "torch_dynamo_resume_in_step_at_2", "step", step, break_id)]
+    report = replace(
+        no_breaks(), frames=frames, breaks=[break_], resumes=resumes, recompiles=recompiles, remedies=[fix]
+    )
+    remedies = recompile_remedies(report, recompilations(report)[0])
+    assert remedies is not None
+    sentence = "With the fix for break 1, this code runs uncompiled after the call."
+    assert remedies.decisions == [sentence] * is_moved
 
 
 def test_many_functions_that_a_fix_leaves_uncompiled_are_one_entry() -> None:
@@ -292,12 +315,12 @@ def test_many_functions_that_a_fix_leaves_uncompiled_are_one_entry() -> None:
     recompiles = []
     for number in range(1, 5):
         of, ident = f"{number}/0", f"{number}/1"
-        resumed = replace(step, line=number)
+        resume_location = replace(step, line=number)
         frames += [
-            Frame(of, "step", resumed, "resume", "compiled", caller="0/0"),
-            Frame(ident, "step", resumed, "resume", "compiled", caller="0/0", recompile_of=of),
+            Frame(of, "step", resume_location, "resume", "compiled", caller="0/0"),
+            Frame(ident, "step", resume_location, "resume", "compiled", caller="0/0", recompile_of=of),
         ]
-        recompiles.append(Recompile(ident, of, "step", resumed, [GuardFailure("L['k'] == 2")], id=f"c{number}"))
+        recompiles.append(Recompile(ident, of, "step", resume_location, [GuardFailure("L['k'] == 2")], id=f"c{number}"))
     evidence = Evidence("eager", 6, None, ["values"], 2, 1, 1, 0)
     fix = Remedy("m1", ["b1"], INNER_FAMILY, "Compile net instead of step", "edit", "works", evidence=evidence)
     break_ = Break("b1", "GB0059", "print", step, "resumed", occurrences=[Occurrence("0/0", 1, [], outcome="resumed")])
@@ -329,8 +352,8 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
 def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
     report = two_breaks()
     decisions = [
-        Remedy("m1", [known.id], "person", "A person must decide", "person", "not tried", reason=NO_TIME_AT_ALL)
-        for known in report.breaks
+        Remedy("m1", [break_.id], "person", "A person must decide", "person", "not tried", reason=NO_TIME_AT_ALL)
+        for break_ in report.breaks
     ]
     report = replace(report, remedies=decisions)
     assert "There was no time to try a change." in verdict(report).text
@@ -671,6 +694,15 @@ def test_the_advice_on_a_size_considers_guards_on_numbers_computed_from_it(
     assert first.advice.startswith(advice)
 
 
+def test_guards_on_the_steps_that_a_loop_has_left_are_one_variation() -> None:
+    failures = [
+        (index, GuardFailure(f"___tuple_iterator_len(___stack0) == {number}")) for index, number in enumerate((3, 2, 1))
+    ]
+    (guard,) = failed_guards(failures)
+    assert guard.variation == "steps left in the loop: 3 -> 2 -> 1 -> different value"
+    assert guard.advice.startswith("the code after the break is compiled for each step of the loop: remove the break")
+
+
 def test_the_verdict_names_a_size_and_a_setting_only_once() -> None:
     sizes = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3", "2 <= x.size()[0] <= 4")
     assert verdict(sizes).text == "No breaks, but f was compiled 3 times: dimension 0 of x varied."
@@ -685,8 +717,8 @@ def test_a_guard_that_fails_again_for_the_same_version_causes_no_further_recompi
     report = report_with_recompiles("k == 2", "k == 3")
     first, second = report.recompiles
     gradients = GuardFailure("tensor 'x' requires_grad mismatch. expected requires_grad=0", version="0/0")
-    latest = GuardFailure("k == 3", version="0/1")
-    recompiles = [replace(first, reasons=[gradients]), replace(second, reasons=[latest, gradients])]
+    latest_failure = GuardFailure("k == 3", version="0/1")
+    recompiles = [replace(first, reasons=[gradients]), replace(second, reasons=[latest_failure, gradients])]
     (function,) = recompilations(replace(report, recompiles=recompiles))
     assert [(guard.variation, guard.recompile_count) for guard in function.guards] == [
         ("requires_grad of x: False -> True", 1),
@@ -733,8 +765,8 @@ def test_a_group_names_the_causes_of_all_its_breaks() -> None:
     titles = map(title_of, sorted(report.breaks, key=lambda b: break_numbers(report)[b.id]))
     first, second = (title.replace("`", "") for title in titles)
     assert first != second
-    for shown in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
-        assert re.search(rf"{re.escape(first)} \(GB\d+\); {re.escape(second)}", " ".join(shown.split()))
+    for view_text in (render_text(report), unescape(re.sub("<[^>]*>", "", render_html(report)))):
+        assert re.search(rf"{re.escape(first)} \(GB\d+\); {re.escape(second)}", " ".join(view_text.split()))
 
 
 def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
@@ -745,14 +777,16 @@ def test_advice_for_several_guards_of_one_function_is_given_once() -> None:
 
 
 def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_cause() -> None:
-    text = render_text(big(breaks=30, ops=60))
+    text = render_text(big_report(breaks=30, ops=60))
     assert len(text.split("\n")) < 50
     assert "/5 " in text
     assert "/6 " not in text
 
 
-@pytest.mark.parametrize(("guard_line", "shown"), [(70, {68, 72}), (None, {58, 100})], ids=["recompile", "graph"])
-def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_line: int | None, shown: set[int]) -> None:
+@pytest.mark.parametrize(("guard_line", "shown_lines"), [(70, {68, 72}), (None, {58, 100})], ids=["recompile", "graph"])
+def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(
+    guard_line: int | None, shown_lines: set[int]
+) -> None:
     lines = [f"line_{number}" for number in range(1, 121)]
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, "\n".join(lines))])
     graph = replace(no_breaks().graphs[0], ops=[], lines=[GraphLine("s1", 60, 1)])
@@ -764,13 +798,13 @@ def test_the_text_of_a_long_cell_shows_lines_with_recompiles_or_graphs(guard_lin
     )
     text = render_text(report)
     listed_lines = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
-    assert shown <= listed_lines
+    assert shown_lines <= listed_lines
     assert 1 not in listed_lines
 
 
 def test_the_text_leaves_out_counts_of_zero() -> None:
-    without_graphs = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
-    assert re.search(r"\b0 (?!s\b)", render_text(without_graphs)) is None
+    report_without_graphs = replace(no_breaks(), graphs=[], summary=replace(no_breaks().summary, graphs=0, ops=0))
+    assert re.search(r"\b0 (?!s\b)", render_text(report_without_graphs)) is None
 
 
 def report_between_breaks(count: int, guard: str) -> Report:
@@ -841,16 +875,16 @@ def test_recompiles_caused_by_results_of_breaks_are_one_entry_in_every_view(
         f"Do: {advice}",
     )
     assert render_html(report).count(reason) == 1
-    different = report_between_breaks(6, "k == 2")
-    assert listed_recompilations(different) == recompilations(different)
+    different_report = report_between_breaks(6, "k == 2")
+    assert listed_recompilations(different_report) == recompilations(different_report)
 
 
 def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in_every_view() -> None:
     guard = "tensor 'dt' requires_grad mismatch. expected requires_grad=1"
-    person = Remedy(
+    decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried", recompiles=["r1"], person="As is."
     )
-    report = replace(report_between_breaks(6, guard), remedies=[person])
+    report = replace(report_between_breaks(6, guard), remedies=[decision])
     report = replace(
         report, recompiles=[replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
     )
@@ -867,10 +901,12 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
         ["recompiled 6 times", f"{reason}, line 1, line 2, line 3 and 3 more"],
     )
     assert render_html(report).count(reason) == 1
-    few = report_between_breaks(3, guard)
-    assert listed_recompilations(few) == recompilations(few)
-    mixed = replace(report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]])
-    assert len(listed_recompilations(mixed)) == 4
+    small_report = report_between_breaks(3, guard)
+    assert listed_recompilations(small_report) == recompilations(small_report)
+    report_with_limit = replace(
+        report, recompiles=[replace(report.recompiles[0], limit_hit=True), *report.recompiles[1:4]]
+    )
+    assert len(listed_recompilations(report_with_limit)) == 4
 
 
 def test_an_inner_function_for_tensors_of_every_rank_needs_no_change() -> None:
@@ -882,43 +918,54 @@ def test_a_remedy_for_several_functions_takes_the_place_of_the_advice_on_each() 
     report = report_between_breaks(2, "tensor 'x' size mismatch at index 0. expected 2, actual 3")
     recompiles = [replace(recompile, id=f"r{n}") for n, recompile in enumerate(report.recompiles, 1)]
     mark = Remedy("m1", [], "dynamic", "Mark a dimension", "edit", "works", recompiles=["r1", "r2"])
-    for_both = replace(report, recompiles=recompiles, remedies=[mark])
-    assert [needs_general_advice(for_both, function) for function in recompilations(for_both)] == [False, False]
-    for_first = replace(for_both, remedies=[replace(mark, recompiles=["r1"])])
-    assert [needs_general_advice(for_first, function) for function in recompilations(for_first)] == [False, True]
+    report_with_shared_remedy = replace(report, recompiles=recompiles, remedies=[mark])
+    assert [
+        needs_general_advice(report_with_shared_remedy, function)
+        for function in recompilations(report_with_shared_remedy)
+    ] == [False, False]
+    report_with_remedy_for_first = replace(report_with_shared_remedy, remedies=[replace(mark, recompiles=["r1"])])
+    assert [
+        needs_general_advice(report_with_remedy_for_first, function)
+        for function in recompilations(report_with_remedy_for_first)
+    ] == [False, True]
 
 
-LIMIT_REACHED = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
+LIMIT_SENTENCE = "no breaks, but f was compiled 3 times and now runs eagerly (recompile limit)"
 
 
 def test_a_headline_does_not_hide_the_recompile_limit() -> None:
     report = report_with_recompiles("k == 1", "k == 2", "k == 3", limit=True)
-    verdict = f"{LIMIT_REACHED[0].upper()}{LIMIT_REACHED[1:]}: k varied."
+    verdict = f"{LIMIT_SENTENCE[0].upper()}{LIMIT_SENTENCE[1:]}: k varied."
     assert render_text(report).startswith(f"{verdict}\nCell In[1], f: 1 graph, 2 ops")
     assert f'<p class="gb-verdict gb-bad">{verdict}</p>' in render_html(report)
     assert render_markdown([report]).startswith(
         "**compile_explain**: Cell In&#91;1&#93;: No breaks, but f was compiled"
     )
     job = Job([Process("p1", 0, 1, None, report), Process("p2", 1, 2, None, no_breaks())], [])
-    assert job_headline(job) == f"2 processes, {LIMIT_REACHED} in 1 of 2 processes"
+    assert job_headline(job) == f"2 processes, {LIMIT_SENTENCE} in 1 of 2 processes"
     assert job_headline(Job(job.processes[1:], [])) == "1 process, 0 breaks"
 
 
 def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     report = report_with_recompiles("k == 1", limit=True)
-    unknown = [replace(recompile, of=None) for recompile in report.recompiles]
-    assert limited_functions_text(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
-    wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
-    assert limited_functions_text(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
-    limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
-    assert verdict(limited) == (
+    unknown_recompiles = [replace(recompile, of=None) for recompile in report.recompiles]
+    assert (
+        limited_functions_text(replace(report, recompiles=unknown_recompiles)) == "f now runs eagerly (recompile limit)"
+    )
+    wrapped_functions = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
+    assert (
+        limited_functions_text(replace(report, skipped=wrapped_functions))
+        == "g and h now run eagerly (recompile limit)"
+    )
+    limited_report = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
+    assert verdict(limited_report) == (
         "bad",
         "No breaks, but f was compiled once and now runs eagerly (recompile limit): k varied.",
     )
     assert limited_functions_text(no_breaks()) == ""
 
 
-def several_guards() -> Report:
+def report_with_several_guards() -> Report:
     """Return a report of a function whose flag, name and size vary: a recompile has failed guards of each version."""
     f = Location("s1", 2, 4, function="f")
     causal = Location("s1", 3, 3, function="f", code="if causal:")
@@ -942,12 +989,12 @@ def several_guards() -> Report:
 
 
 def test_each_failed_guard_has_its_own_count_and_lines() -> None:
-    (recompilation,) = recompilations(several_guards())
-    known = [
+    (recompilation,) = recompilations(report_with_several_guards())
+    descriptions = [
         (guard.variation, recompilation.share_text(guard), [location.line for location in guard.locations])
         for guard in recompilation.guards
     ]
-    assert known == [
+    assert descriptions == [
         ("dimension 0 of x: 4 -> 5 -> ... -> 8", "all 4 times", []),
         ("name: 'a', 'b'", "3 of 4 times", [4]),  # 'a' recurred, so there is no arrow
         ("causal: False -> True", "1 of 4 times", [3]),
@@ -955,7 +1002,7 @@ def test_each_failed_guard_has_its_own_count_and_lines() -> None:
 
 
 def test_every_view_lists_every_failed_guard() -> None:
-    report = several_guards()
+    report = report_with_several_guards()
     text = render_text(report)
     assert "f recompiled 3 times, then reached the limit and runs eagerly, because these varied:\n" in text
     assert "    -  name: 'a', 'b', 3 of 4 times, line 4\n" in text
@@ -1018,8 +1065,6 @@ def test_multiline_code_is_shown_as_its_first_line_and_an_ellipsis(code: str | N
 
 
 def test_views_say_where_a_run_was_interrupted() -> None:
-    from jupyter_graphbreak.report.schema import RunError
-
     location = Location("s1", 3, 3, function="f")
     report = replace(no_breaks(), status="interrupted", error=RunError("KeyboardInterrupt", "", location))
     assert " -  interrupted at line 3 in f: the report covers what happened until then" in render_text(report)
@@ -1088,13 +1133,13 @@ def test_the_title_of_a_run_names_the_compiled_code() -> None:
     report = two_breaks()
     assert build_rows(report).title == "step"
     assert build_rows(replace(report, frames=[])).title == ""
-    called = [CompiledCall(name, kind) for name, kind in (("model", "Net"), ("loss", None), ("f", None))]
-    assert build_rows(replace(report, compiled=called)).title == "Net, loss and 1 more"
+    callee_recompilation = [CompiledCall(name, kind) for name, kind in (("model", "Net"), ("loss", None), ("f", None))]
+    assert build_rows(replace(report, compiled=callee_recompilation)).title == "Net, loss and 1 more"
 
 
 def test_the_setting_that_corrects_a_wrong_result_is_reported() -> None:
-    def sentences(*tried: NumericsTrial) -> list[str]:
-        check = Check("f", "inductor", equal=False, step="backend", restored_by=list(tried))
+    def sentences(*trials: NumericsTrial) -> list[str]:
+        check = Check("f", "inductor", equal=False, step="backend", restored_by=list(trials))
         report = Report("ok", Device("auto", "cpu"), check=[check])
         (section,) = [section for section in build_rows(report).sections if section.id == "check"]
         text = " ".join(render_text(report).split())

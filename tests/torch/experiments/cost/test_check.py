@@ -72,7 +72,7 @@ def subtract_wrongly_before_aot(gm: torch.fx.GraphModule, inputs: Any) -> Any:
     return lookup_backend("aot_eager")(gm, inputs)
 
 
-class WrongInSecondGraph:
+class BackendWrongInSecondGraph:
     """A backend that is wrong only in the second graph that it compiles, so the error cannot be reproduced."""
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ def scale_exp_slightly(gm: torch.fx.GraphModule, _: Any) -> Any:
     for node in list(gm.graph.nodes):
         if node.target is torch.exp:
             with gm.graph.inserting_after(node):
-                more = gm.graph.call_function(operator.mul, (node, 1.001))
-            node.replace_all_uses_with(more, delete_user_cb=lambda user, more=more: user is not more)
+                product = gm.graph.call_function(operator.mul, (node, 1.001))
+            node.replace_all_uses_with(product, delete_user_cb=lambda user, product=product: user is not product)
     gm.recompile()
     return gm.forward
 
@@ -111,7 +111,7 @@ def add_error_at_run_time(gm: torch.fx.GraphModule, _: Any) -> Any:
     [
         pytest.param(replace_cos_by_sin, "B", "cos", marks=pytest.mark.exhaustive),
         (subtract_wrongly_before_aot, "C", "sub"),
-        pytest.param(WrongInSecondGraph(), "B", "sin", marks=pytest.mark.exhaustive),
+        pytest.param(BackendWrongInSecondGraph(), "B", "sin", marks=pytest.mark.exhaustive),
         pytest.param(scale_exp_slightly, "C", "exp", marks=pytest.mark.exhaustive),
         (add_error_at_run_time, "A", "relu"),
     ],
@@ -213,17 +213,17 @@ def test_the_operation_with_a_wrong_gradient_is_found_despite_rounding_in_half_p
 
 
 def test_a_wrong_result_under_autocast_is_found() -> None:
-    def scales(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def scale_results(gm: torch.fx.GraphModule, _: Any) -> Any:
         return lambda *args: tuple(part * 1.5 for part in gm(*args))
 
     torch.manual_seed(0)
-    check = check_call(loss_under_autocast, scales, torch.randn(4, 8), torch.randn(4, 1))
+    check = check_call(loss_under_autocast, scale_results, torch.randn(4, 8), torch.randn(4, 1))
     assert not check.equal
     assert check.differences[0].startswith("the result: ")
 
 
-def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
-    def doubles_a_gradient(gm: torch.fx.GraphModule, _: Any) -> Any:
+def test_a_wrong_gradient_is_found_although_the_values_are_right() -> None:
+    def double_gradient_of_exp(gm: torch.fx.GraphModule, _: Any) -> Any:
         for node in list(gm.graph.nodes):
             if node.target is torch.exp:
                 with gm.graph.inserting_after(node):
@@ -231,13 +231,15 @@ def test_wrong_gradient_is_found_although_the_values_are_right() -> None:
                 with gm.graph.inserting_after(detached):
                     zero = gm.graph.call_function(operator.sub, (node, detached))
                 with gm.graph.inserting_after(zero):
-                    more = gm.graph.call_function(operator.add, (node, zero))
-                added = {detached, zero, more}
-                node.replace_all_uses_with(more, delete_user_cb=lambda user, added=added: user not in added)
+                    total = gm.graph.call_function(operator.add, (node, zero))
+                new_nodes = {detached, zero, total}
+                node.replace_all_uses_with(
+                    total, delete_user_cb=lambda user, new_nodes=new_nodes: user not in new_nodes
+                )
         gm.recompile()
         return gm.forward
 
-    check = check_call(f, doubles_a_gradient, *make_arguments())
+    check = check_call(f, double_gradient_of_exp, *make_arguments())
     assert [text.partition(":")[0] for text in check.differences] == ["the gradient of w"]
     assert check.first is not None
     assert check.first.location is not None
@@ -264,14 +266,14 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert jupyter_graphbreak.Report.from_json(report.to_json()) == report
 
-    def forgets_to_double(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def double_bias(gm: torch.fx.GraphModule, _: Any) -> Any:
         replace_target(gm, torch._C._nn.linear, lambda x, w, b: torch.nn.functional.linear(x, w, b * 2))
         return gm.forward
 
-    assert "the gradient of linear.bias" in " ".join(check_call(net, forgets_to_double, torch.rand(4, 8)).differences)
+    assert "the gradient of linear.bias" in " ".join(check_call(net, double_bias, torch.rand(4, 8)).differences)
 
 
-class InitializedByItsInput(torch.nn.Module):
+class MeanFromInput(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.mean = torch.nn.Parameter(torch.zeros(4))
@@ -282,7 +284,7 @@ class InitializedByItsInput(torch.nn.Module):
 
 
 def test_the_gradient_of_a_parameter_whose_data_is_replaced_is_the_one_of_backward() -> None:
-    check = check_call(InitializedByItsInput(), "aot_eager", torch.rand(3, 4))
+    check = check_call(MeanFromInput(), "aot_eager", torch.rand(3, 4))
     assert (check.equal, check.differences, check.first) == (True, [], None)
 
 
@@ -300,47 +302,47 @@ class OuterCosine(torch.nn.Module):
         return torch.mul(self.inner(x), 2)
 
 
-def cosine_in_place() -> Any:
+def make_compiled_cosine() -> Any:
     module = Cosine()
-    module.compile(backend=wrong_function_of_cos)
+    module.compile(backend=replace_torch_cos_by_sin)
     return module
 
 
-def cosine_inside() -> Any:
+def make_module_with_compiled_cosine() -> Any:
     module = OuterCosine()
-    module.inner.compile(backend=wrong_function_of_cos)
+    module.inner.compile(backend=replace_torch_cos_by_sin)
     return module
 
 
-def wrong_function_of_cos(gm: torch.fx.GraphModule, _: Any) -> Any:
+def replace_torch_cos_by_sin(gm: torch.fx.GraphModule, _: Any) -> Any:
     replace_target(gm, torch.cos, torch.sin)
     return gm.forward
 
 
-@pytest.mark.parametrize("make", [cosine_in_place, cosine_inside])
-def test_a_module_that_was_compiled_in_place_is_compared_with_its_eager_run(make: Callable[[], Any]) -> None:
-    module = make()
+@pytest.mark.parametrize("make_module", [make_compiled_cosine, make_module_with_compiled_cosine])
+def test_a_module_that_was_compiled_in_place_is_compared_with_its_eager_run(make_module: Callable[[], Any]) -> None:
+    module = make_module()
     with jupyter_graphbreak.capture(entries=True) as run:
         module(torch.ones(3))
     assert [check.equal for check in run.check().check or []] == [False]
 
 
 def test_a_call_that_also_raises_in_eager_code_has_no_result_to_compare() -> None:
-    def fails(_: torch.Tensor) -> torch.Tensor:
+    def fail(_: torch.Tensor) -> torch.Tensor:
         raise ValueError
 
-    entry = Entry("fails", None, fails, Arguments(torch.ones(2)), "eager")
+    entry = Entry("fail", None, fail, Arguments(torch.ones(2)), "eager")
     assert check_entry(entry).error_name == "ValueError"
 
 
-def test_exception_of_the_compiled_call_is_a_difference() -> None:
-    def refuses(_: torch.fx.GraphModule, __: Any) -> Any:
+def test_an_exception_of_the_compiled_call_is_a_difference() -> None:
+    def fail_at_run_time(_: torch.fx.GraphModule, __: Any) -> Any:
         def run(*_: Any) -> Any:
             raise ArithmeticError("no")
 
         return run
 
-    check = check_call(f, refuses, *make_arguments())
+    check = check_call(f, fail_at_run_time, *make_arguments())
     assert check.differences == ["raises ArithmeticError, but eager code returns"]
     assert check.step == "backend"
 
@@ -348,33 +350,33 @@ def test_exception_of_the_compiled_call_is_a_difference() -> None:
 def test_a_gradient_that_jumps_within_rounding_is_right() -> None:
     x = torch.ones(64) + torch.finfo(torch.float32).eps
 
-    def rounds_differently(_: torch.fx.GraphModule, __: Any) -> Any:
+    def round_differently(_: torch.fx.GraphModule, __: Any) -> Any:
         return lambda x: [(x - 1 - torch.finfo(torch.float32).eps).relu()]
 
-    def above_one(x: torch.Tensor) -> torch.Tensor:
+    def excess_over_one(x: torch.Tensor) -> torch.Tensor:
         return (x - 1).relu()
 
-    assert check_call(above_one, rounds_differently, x.clone().requires_grad_()).equal
+    assert check_call(excess_over_one, round_differently, x.clone().requires_grad_()).equal
 
 
 def test_a_result_that_is_more_precise_than_in_eager_mode_is_right() -> None:
-    def precise(_: torch.fx.GraphModule, __: Any) -> Any:
+    def compute_norm_in_double(_: torch.fx.GraphModule, __: Any) -> Any:
         return lambda x: [x.double().norm().float()]
 
     x = torch.rand(2_000_000, generator=torch.Generator().manual_seed(0))
-    assert check_call(lambda x: x.norm(), precise, x).equal
+    assert check_call(lambda x: x.norm(), compute_norm_in_double, x).equal
 
 
 def test_a_smooth_function_with_a_larger_error_than_rounding_is_wrong() -> None:
-    def imprecise(graph: torch.fx.GraphModule, _: Any) -> Any:
+    def add_relative_error(graph: torch.fx.GraphModule, _: Any) -> Any:
         return lambda *arguments: [result * (1 + 1e-3) for result in graph(*arguments)]
 
-    check = check_call(lambda x: x * 2, imprecise, torch.rand(64, requires_grad=True))
+    check = check_call(lambda x: x * 2, add_relative_error, torch.rand(64, requires_grad=True))
     assert not check.equal
 
 
-def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
-    class Refusing(torch.autograd.Function):
+def test_an_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
+    class FailingBackward(torch.autograd.Function):
         @staticmethod
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
             return x.clone()
@@ -383,47 +385,47 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
         def backward(_: Any, __: torch.Tensor) -> torch.Tensor:
             raise ValueError("no")
 
-    def refuses_backward(graph: torch.fx.GraphModule, _: Any) -> Any:
-        return lambda *arguments: [Refusing.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
+    def fail_in_backward(graph: torch.fx.GraphModule, _: Any) -> Any:
+        return lambda *arguments: [FailingBackward.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
     net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves unchanged
-    check = check_call(net, refuses_backward, torch.ones(2, 3))
+    check = check_call(net, fail_in_backward, torch.ones(2, 3))
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 
 
 def test_a_wrong_step_before_the_backend_is_named() -> None:
-    def compiling(x: torch.Tensor) -> torch.Tensor:
+    def shift(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.compiler.is_compiling() else x + 2
 
     for backend in ("eager", "aot_eager"):
-        check = check_call(compiling, backend, torch.rand(3))
+        check = check_call(shift, backend, torch.rand(3))
         assert (check.equal, check.step, check.first) == (False, "eager", None)
 
 
-def hides_the_difference(x: torch.Tensor) -> torch.Tensor:
+def sign_of_exp(x: torch.Tensor) -> torch.Tensor:
     y = x.sin() + 2
     y = y.exp() * 3
     print(end="")  # noqa: T201 - a break
     return y.sign()
 
 
-def test_wrong_graph_is_named_even_if_a_later_one_hides_it() -> None:
+def test_a_wrong_graph_is_named_even_if_a_later_graph_hides_its_error() -> None:
     def replace_exp_by_cosh(gm: torch.fx.GraphModule, _: Any) -> Any:
         replace_target(gm, "exp", "cosh")
         return gm.forward
 
-    check = check_call(hides_the_difference, replace_exp_by_cosh, torch.rand(8))
+    check = check_call(sign_of_exp, replace_exp_by_cosh, torch.rand(8))
     assert not check.equal
     assert check.first is not None
     assert (check.first.graph, check.step) == ("A", "backend")
     assert check.first.location is not None
-    assert check.first.location.line == 2 + hides_the_difference.__code__.co_firstlineno
+    assert check.first.location.line == 2 + sign_of_exp.__code__.co_firstlineno
     assert check.differences == ["graph A computes a different value, which does not affect the result"]
-    assert check_call(hides_the_difference, "aot_eager", torch.rand(8)).equal
+    assert check_call(sign_of_exp, "aot_eager", torch.rand(8)).equal
 
 
-def depends_on_rounding(x: torch.Tensor) -> torch.Tensor:
+def sign_of_rounded_sum(x: torch.Tensor) -> torch.Tensor:
     """Compare a value that eager mode first rounds to bfloat16, but that fused code does not round."""
     y = x + 0.001
     return torch.where((y - x) == 0, x * 0 - 5.0, x * 0 + 5.0)
@@ -433,8 +435,8 @@ def silu_of(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.silu(x) + 1
 
 
-def tried_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
-    """For each tried change, return whether the result is right and whether the call was timed."""
+def try_changes(fn: Callable[..., Any], *args: Any) -> dict[str, tuple[bool, bool]]:
+    """Return for each tried change whether the result is right and whether the call was timed."""
     check = check_call(fn, "inductor", *args)
     assert (check.equal, check.step) == (False, "backend")
     return {trial.change: (trial.equal, trial.time_ratio is not None) for trial in check.restored_by}
@@ -445,7 +447,7 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
     has_effect = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    changes = tried_changes(depends_on_rounding, torch.linspace(1, 2, 64).bfloat16())
+    changes = try_changes(sign_of_rounded_sum, torch.linspace(1, 2, 64).bfloat16())
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (has_effect, has_effect),
         'backend="aot_eager"': (True, True),
@@ -461,7 +463,7 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
     before = dict(table)
     with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
-        changes = tried_changes(silu_of, torch.linspace(-2, 2, 64))
+        changes = try_changes(silu_of, torch.linspace(-2, 2, 64))
     assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
@@ -470,7 +472,7 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     assert table == before
 
 
-class HasUnequalState(torch.nn.Module):
+class ModuleWithUnequalState(torch.nn.Module):
     """A module whose state, except for the sum, differs after every run."""
 
     def __init__(self) -> None:
@@ -497,13 +499,13 @@ class Key:
 
 @pytest.mark.exhaustive
 def test_times_and_addresses_in_the_state_do_not_count_as_differences_but_other_state_does() -> None:
-    assert check_call(HasUnequalState(), "eager", torch.ones(3)).differences == []
+    assert check_call(ModuleWithUnequalState(), "eager", torch.ones(3)).differences == []
 
     def replace_sum_by_mean(gm: torch.fx.GraphModule, _: Any) -> Any:
         replace_target(gm, "sum", "mean")
         return gm.forward
 
-    comparison = check_call(HasUnequalState(), replace_sum_by_mean, torch.ones(3))
+    comparison = check_call(ModuleWithUnequalState(), replace_sum_by_mean, torch.ones(3))
     assert [text.partition(":")[0] for text in comparison.differences] == ["self afterwards"]
     assert comparison.differences[0].endswith("at .sum")
 
@@ -536,14 +538,14 @@ def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_not_a_differe
     assert adds_no_key or "capturable" in optimizer.param_groups[0], "otherwise, nothing is tested"
 
 
-def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
+def test_no_setting_of_inductor_is_tried_for_other_backends() -> None:
     check = check_call(f, replace_cos_by_sin, *make_arguments())
     assert not check.equal
     assert [trial.change for trial in check.restored_by] == ['backend="aot_eager"']
     assert check_call(silu_of, "eager", torch.ones(3)).restored_by == []
 
 
-class CountsCalls(torch.nn.Module):
+class CallCounter(torch.nn.Module):
     calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -552,10 +554,10 @@ class CountsCalls(torch.nn.Module):
 
 
 def test_later_calls_are_compared_with_the_guards_that_the_filter_keeps() -> None:
-    assert check_call(CountsCalls(), "eager", torch.ones(3)).equal  # the module is compiled again
+    assert check_call(CallCounter(), "eager", torch.ones(3)).equal  # the module is compiled again
     options: dict[str, Any] = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     with jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(CountsCalls(), backend="eager", options=options)(torch.ones(3))
+        torch.compile(CallCounter(), backend="eager", options=options)(torch.ones(3))
     (check,) = run.check().check or []
     assert not check.equal
     assert check.differences[0] == "after 3 calls, the result: tensor([1., 1., 1.]) instead of tensor([3., 3., 3.])"
@@ -567,10 +569,10 @@ def test_a_change_with_which_pytorch_fails_has_no_result(monkeypatch: pytest.Mon
     def refuse() -> Any:
         raise RuntimeError("not here")
 
-    failing = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
-    monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing])
-    assert tried_changes(depends_on_rounding, torch.linspace(1, 2, 64).bfloat16()) == {
-        failing.code: (False, False),
+    failing_change = SettingChange("torch._inductor.config.emulate_precision_casts = True", refuse)
+    monkeypatch.setattr(checking, "precision_changes", lambda *_, **__: [failing_change])
+    assert try_changes(sign_of_rounded_sum, torch.linspace(1, 2, 64).bfloat16()) == {
+        failing_change.code: (False, False),
         'backend="aot_eager"': (True, True),
     }
 
@@ -592,8 +594,8 @@ def make_entries(*factors: int, guard_filter: Callable[..., Any] | None = None) 
 
 
 def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
-    unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
-    entries = make_entries(2, 3, guard_filter=unguarded)
+    guard_filter = torch.compiler.skip_guard_on_all_nn_modules_unsafe
+    entries = make_entries(2, 3, guard_filter=guard_filter)
     assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone
     (group,) = group_instances(entries)
     check = check_instances(group, check_entry(entries[0]).report).check
@@ -612,14 +614,14 @@ def test_instances_that_are_guarded_are_right_together() -> None:
 
 
 def test_entries_are_instances_if_they_have_the_same_code() -> None:
-    def scaled(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def make_scale(factor: int) -> Callable[[torch.Tensor], torch.Tensor]:
         def scale(x: torch.Tensor) -> torch.Tensor:
             return x * factor
 
         return scale
 
     x = Arguments(torch.ones(3))
-    functions = [Entry("scale", None, scaled(factor), x, "eager") for factor in (2, 3)]
+    functions = [Entry("scale", None, make_scale(factor), x, "eager") for factor in (2, 3)]
     sine_entry = Entry("sin", None, lambda x: x.sin(), x, "eager")
     assert group_instances([functions[0], sine_entry, functions[1]]) == [functions, [sine_entry]]
     check = check_instances(functions, check_entry(sine_entry).report).check
@@ -687,7 +689,9 @@ class Metric:
 """
 
 
-def test_what_a_library_stores_on_first_use_is_restored_after_each_eager_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_that_a_library_stores_on_first_use_is_restored_after_each_eager_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Dynamo cannot trace the first use, but it would trace every later one.
     library: Any = types.ModuleType("library_of_this_test")
     library.__file__ = tqdm.__file__.replace("tqdm", library.__name__)
@@ -710,10 +714,10 @@ def test_what_a_library_stores_on_first_use_is_restored_after_each_eager_call(mo
     assert vars(library.REQUIREMENT) == {}
 
 
-large = torch.nn.Linear(600, 600)
+large_layer = torch.nn.Linear(600, 600)
 
 
-class HasView(torch.nn.Module):
+class ModuleWithView(torch.nn.Module):
     table: torch.Tensor
 
     def __init__(self) -> None:
@@ -727,7 +731,7 @@ class HasView(torch.nn.Module):
 
 
 def test_tensors_share_memory_in_double_precision_as_well() -> None:
-    entry = Entry("f", None, HasView(), Arguments(torch.ones(3)))
+    entry = Entry("f", None, ModuleWithView(), Arguments(torch.ones(3)))
     with entry.set_up(), sandbox_runs():
         observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
     assert observation is not None
@@ -735,19 +739,19 @@ def test_tensors_share_memory_in_double_precision_as_well() -> None:
     assert torch.equal(observation.values["the result"], expected)
 
 
-class CopiesItself(torch.Tensor):
+class SelfCopyingTensor(torch.Tensor):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.detach().clone()
 
 
 def test_tensors_that_their_class_copies_are_converted_to_double_precision() -> None:
     model: Any = torch.nn.Linear(3, 1)
-    model.factor = torch.ones(1).as_subclass(CopiesItself)
+    model.factor = torch.ones(1).as_subclass(SelfCopyingTensor)
 
     def f(x: torch.Tensor) -> Any:
         return model(x.as_subclass(torch.Tensor)) * model.factor.as_subclass(torch.Tensor)
 
-    entry = Entry("f", None, f, Arguments(torch.ones(2, 3).as_subclass(CopiesItself)))
+    entry = Entry("f", None, f, Arguments(torch.ones(2, 3).as_subclass(SelfCopyingTensor)))
     with entry.set_up(), sandbox_runs():
         observation = checking._observe_in_double(entry, 1, noise_size=1, precision=0.0)
     assert observation is not None
@@ -777,7 +781,7 @@ def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: 
         torch.empty(0, dtype=torch.uint8).set_(storage).fill_(255)
 
     def f(x: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = large(x).sum()
+        total: torch.Tensor = large_layer(x).sum()
         return total
 
     discarded_sizes: list[int] = []
@@ -787,15 +791,15 @@ def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: 
     with entry.set_up(), sandbox_runs():
         subject = Subject(entry.call, entry.arguments)
         observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
-        assert discarded_sizes == [large.weight.nbytes]
+        assert discarded_sizes == [large_layer.weight.nbytes]
         assert observation is not None
-        assert torch.allclose(observation.values["the result"], large(x).sum().double(), atol=1e-3)
-        assert torch.equal(dict(subject.roots())["large"].weight, large.weight)
+        assert torch.allclose(observation.values["the result"], large_layer(x).sum().double(), atol=1e-3)
+        assert torch.equal(dict(subject.roots())["large_layer"].weight, large_layer.weight)
 
 
 def test_state_in_double_precision_is_freed_after_a_run() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
-        total: torch.Tensor = large(x).sum()
+        total: torch.Tensor = large_layer(x).sum()
         return total if f.__name__ else x  # its closure refers to itself
 
     entry = Entry("f", None, f, Arguments(torch.ones(1, 600)))
@@ -806,6 +810,8 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
             Subject(entry.call, entry.arguments)
             assert checking._observe_in_double(entry, 1, noise_size=0, precision=0.0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
-        assert not [weight for weight in weights if weight.shape == large.weight.shape and weight.dtype.itemsize > 4]
+        assert not [
+            weight for weight in weights if weight.shape == large_layer.weight.shape and weight.dtype.itemsize > 4
+        ]
     finally:
         gc.enable()

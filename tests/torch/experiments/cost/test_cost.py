@@ -1,4 +1,4 @@
-"""The cost of a call: parts add up, times match known durations, operations match an independent count."""
+"""The parts of a call add up, times match known durations, and operations match an independent count."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_without_a_cuda_device_there_is_no_device_work() -> None:
     assert (cost.device_work, cost.eager_device_work) == (None, None)
 
 
-# -- How the time is divided.
+# -- The division of the time.
 
 
 def three_breaks(x: torch.Tensor) -> torch.Tensor:
@@ -130,7 +130,7 @@ def test_time_between_graphs_belongs_to_the_breaks() -> None:
     assert are_plausible(*times), times
 
 
-def test_most_expensive_break_comes_first() -> None:
+def test_the_most_expensive_break_comes_first() -> None:
     for _ in range(4):  # on a busy machine, one measurement may be disturbed
         report = jupyter_graphbreak.measure(torch.compile(three_breaks, backend="eager"), torch.rand(8))
         is_sorted = report.order == breaks_by_line(report)[::-1]
@@ -171,7 +171,7 @@ class Layer(torch.nn.Module):
         return y.sum()
 
 
-def calls_helper(x: torch.Tensor) -> torch.Tensor:
+def call_helper_twice(x: torch.Tensor) -> torch.Tensor:
     return helper(x) + helper(x * 2)
 
 
@@ -181,7 +181,7 @@ def helper(x: torch.Tensor) -> torch.Tensor:
     return y.cos()
 
 
-def adds_and_waits_in_loop(x: torch.Tensor) -> torch.Tensor:
+def add_and_wait_in_loop(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
         x = x + 1
         work_uncompiled(20)
@@ -194,7 +194,7 @@ def backward(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return loss.detach() * 2
 
 
-def takes_a_random_branch(x: torch.Tensor) -> torch.Tensor:
+def random_branch(x: torch.Tensor) -> torch.Tensor:
     if torch.rand(()) > 0.5:
         work_uncompiled(200)
         return x.sin()
@@ -207,11 +207,11 @@ def helper_in_a_loop(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def broken_far_below(x: torch.Tensor) -> torch.Tensor:
-    return calls_helper_with_tan(x) + helper(x - 1)
+def call_helpers_at_two_depths(x: torch.Tensor) -> torch.Tensor:
+    return call_helper_with_tan(x) + helper(x - 1)
 
 
-def calls_helper_with_tan(x: torch.Tensor) -> torch.Tensor:
+def call_helper_with_tan(x: torch.Tensor) -> torch.Tensor:
     return helper(x.tan()) * 2
 
 
@@ -227,19 +227,19 @@ def many_resumes(x: torch.Tensor) -> torch.Tensor:
     return x.sum()
 
 
-def waits_twice(x: torch.Tensor) -> torch.Tensor:
+def wait_twice(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     work_uncompiled(100)
     work_uncompiled(300)
     return y * 2
 
 
-def breaks_at_branch_and_item(x: torch.Tensor) -> torch.Tensor:
+def branch_and_item(x: torch.Tensor) -> torch.Tensor:
     y = x * 2 if x.sum() > 0 else x / 2
     return y + x.sum().item()
 
 
-def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
+def break_under_no_grad(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     with torch.no_grad():
         y = y * 2
@@ -248,16 +248,16 @@ def breaks_with_gradients_off(x: torch.Tensor) -> torch.Tensor:
     return y.sin()
 
 
-def sums_list(x: torch.Tensor) -> torch.Tensor:
+def scale_by_list_sum(x: torch.Tensor) -> torch.Tensor:
     total: float = sum((x * 2).tolist())
     return x * total
 
 
-def keeps_a_row(x: torch.Tensor) -> torch.Tensor:
-    kept = [x.sin()]
+def stack_sin_and_cos(x: torch.Tensor) -> torch.Tensor:
+    kept_tensors = [x.sin()]
     torch._dynamo.graph_break()
-    kept.append(x.cos())
-    return torch.stack(kept)
+    kept_tensors.append(x.cos())
+    return torch.stack(kept_tensors)
 
 
 class Stack(torch.nn.Module):
@@ -287,25 +287,25 @@ class Step(torch.nn.Module):
 
 PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (three_breaks, (torch.rand(8),)),
-    (waits_twice, (torch.rand(8),)),
+    (wait_twice, (torch.rand(8),)),
     (many_resumes, (torch.rand(8),)),
-    (calls_helper, (torch.rand(8),)),
+    (call_helper_twice, (torch.rand(8),)),
     (helper_in_a_loop, (torch.rand(8),)),
-    (broken_far_below, (torch.rand(8),)),
-    (adds_and_waits_in_loop, (torch.rand(8),)),
-    (breaks_at_branch_and_item, (torch.rand(8),)),
-    (takes_a_random_branch, (torch.rand(8),)),
-    (breaks_with_gradients_off, (torch.rand(8),)),
-    (sums_list, (torch.rand(8),)),
-    (keeps_a_row, (torch.rand(8),)),
+    (call_helpers_at_two_depths, (torch.rand(8),)),
+    (add_and_wait_in_loop, (torch.rand(8),)),
+    (branch_and_item, (torch.rand(8),)),
+    (random_branch, (torch.rand(8),)),
+    (break_under_no_grad, (torch.rand(8),)),
+    (scale_by_list_sum, (torch.rand(8),)),
+    (stack_sin_and_cos, (torch.rand(8),)),
     (torch.sin, (torch.rand(8),)),
     (Layer(), (torch.rand(4, 16),)),
     (Stack(), (torch.rand(4, 16),)),
     (Step(), (torch.rand(4, 16),)),
     (backward, (torch.rand(4, 4), torch.rand(4, 4, requires_grad=True))),
-    (lambda x: disabled_entry(x) + 1, (torch.rand(8),)),
-    (lambda x: half_compiled(x) + read_in_loop(x), (torch.rand(8),)),
-    (lambda x: breaks_once(x) + changes_in_place(x), (torch.rand(8),)),
+    (lambda x: call_disabled(x) + 1, (torch.rand(8),)),
+    (lambda x: sin_disabled_cos(x) + call_disabled_in_loop(x), (torch.rand(8),)),
+    (lambda x: break_once(x) + double_in_place(x), (torch.rand(8),)),
 ]
 #: `make test` runs every other program with one backend: programs with parameters or a backward pass with aot_eager,
 #: which compiles the backward pass, and the others with eager.
@@ -327,7 +327,7 @@ def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     assert cost.compiled.processor_us is not None
 
 
-def test_compiled_backward_pass_belongs_to_its_graph() -> None:
+def test_the_compiled_backward_pass_belongs_to_its_graph() -> None:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         loss: torch.Tensor = slow_to_differentiate(x @ w).sum()
         loss.backward()
@@ -367,15 +367,15 @@ slow_to_differentiate.register_autograd(lambda _, grad: slow_backward(grad))
 # -- The measured call.
 
 
-def test_user_objects_do_not_change() -> None:
+def test_the_objects_of_the_user_do_not_change() -> None:
     layer, x = Layer(), torch.rand(4, 16)
-    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    state_before = {name: value.clone() for name, value in layer.state_dict().items()}
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
     report = jupyter_graphbreak.measure(torch.compile(layer, backend="eager"), x)
     assert torch.equal(torch.rand(3), expected)
-    assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
+    assert all(torch.equal(value, state_before[name]) for name, value in layer.state_dict().items())
     assert report.cost is not None
     (cost,) = report.cost.entries
     assert (report.cost.backend, report.cost.device, cost.function) == ("eager", "cpu", "Layer")
@@ -416,7 +416,7 @@ def test_changed_arguments_are_restored_for_each_call() -> None:
     assert torch.equal(x, torch.ones(2))
 
 
-def test_call_that_always_recompiles_has_not_settled() -> None:
+def test_a_call_that_always_recompiles_has_not_settled() -> None:
     numbers = iter(range(10_000))
 
     next_number: Callable[[], int] = torch.compiler.disable(lambda: next(numbers))
@@ -438,11 +438,11 @@ def test_a_remedy_is_measured_alternately_with_the_program() -> None:
     def fast(x: torch.Tensor) -> torch.Tensor:
         return (x + 1) * 2
 
-    entered = []
+    applications = []
 
     @contextlib.contextmanager
     def apply_remedy() -> Iterator[Entry]:
-        entered.append(True)
+        applications.append(True)
         yield Entry("fast", None, fast, Arguments(torch.rand(8)), "eager")
 
     @contextlib.contextmanager
@@ -451,18 +451,18 @@ def test_a_remedy_is_measured_alternately_with_the_program() -> None:
 
     entry = Entry("slow", None, slow, Arguments(torch.rand(8)), "eager")
     cost = measure_entry(entry, {("r1",): apply_remedy, ("r2", "r3"): apply_failing_remedy}, budget=SHORT_BUDGET).cost
-    (remedied,) = cost.remedied
-    assert remedied.remedies == ["r1"]
-    assert remedied.time.high_us < cost.compiled.low_us
-    assert len(entered) > remedied.time.runs
+    (remedied_cost,) = cost.remedied
+    assert remedied_cost.remedies == ["r1"]
+    assert remedied_cost.time.high_us < cost.compiled.low_us
+    assert len(applications) > remedied_cost.time.runs
 
 
 @pytest.mark.exhaustive
-def test_slower_compiled_call_has_no_break_even() -> None:
+def test_a_slower_compiled_call_has_no_break_even() -> None:
     assert measure_call(three_breaks, torch.rand(8)).cost.break_even_calls is None
 
 
-def test_faster_compiled_call_breaks_even() -> None:
+def test_a_faster_compiled_call_breaks_even() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         work_unless_compiled()
         return x + 1
@@ -479,16 +479,16 @@ def work_unless_compiled() -> None:
 
 
 def test_entry_has_the_backend_it_was_compiled_with() -> None:
-    def mine(gm: torch.fx.GraphModule, _: Any) -> Any:
+    def custom_backend(gm: torch.fx.GraphModule, _: Any) -> Any:
         return gm.forward
 
     x = torch.rand(2)
-    assert entry_of(torch.compile(three_breaks, backend=mine, dynamic=True), x).dynamic is True
+    assert entry_of(torch.compile(three_breaks, backend=custom_backend, dynamic=True), x).dynamic is True
     assert entry_of(three_breaks, x).backend == "inductor"
     layer: Any = Layer()
     layer.compile(backend="aot_eager")
     for compiled, name in (
-        (torch.compile(three_breaks, backend=mine), "mine"),
+        (torch.compile(three_breaks, backend=custom_backend), "custom_backend"),
         (torch.compile(Layer(), backend="aot_eager"), "aot_eager"),
         (layer, "aot_eager"),
         (torch.compile(three_breaks, mode="max-autotune-no-cudagraphs"), "inductor"),
@@ -497,7 +497,7 @@ def test_entry_has_the_backend_it_was_compiled_with() -> None:
         assert backend.compiler_name == name
 
 
-# -- How many operations ran compiled.
+# -- The number of operations that ran compiled.
 
 
 class OperationCounter(TorchDispatchMode):
@@ -512,11 +512,11 @@ class OperationCounter(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def compiles_completely(x: torch.Tensor) -> torch.Tensor:
+def sin_cos_and_double(x: torch.Tensor) -> torch.Tensor:
     return (x.sin() + 1).cos() * 2
 
 
-def runs_eagerly(x: torch.Tensor) -> torch.Tensor:
+def add_in_broken_loop(x: torch.Tensor) -> torch.Tensor:
     total = x.sin()
     for _ in range(2):
         print(end="")  # noqa: T201 - a break
@@ -530,19 +530,19 @@ def two_operations(x: torch.Tensor) -> torch.Tensor:
     return x.exp().sqrt()
 
 
-disabled: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(two_operations)
+disabled_operations: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(two_operations)
 
 
-def half_compiled(x: torch.Tensor) -> torch.Tensor:
-    y = disabled(x.sin())
+def sin_disabled_cos(x: torch.Tensor) -> torch.Tensor:
+    y = disabled_operations(x.sin())
     return y.cos()
 
 
-def disabled_entry(x: torch.Tensor) -> torch.Tensor:
-    return disabled(x)
+def call_disabled(x: torch.Tensor) -> torch.Tensor:
+    return disabled_operations(x)
 
 
-def item(x: torch.Tensor) -> torch.Tensor:
+def scale_by_item(x: torch.Tensor) -> torch.Tensor:
     return x * x.sum().item()
 
 
@@ -550,31 +550,31 @@ def branch(x: torch.Tensor) -> torch.Tensor:
     return x + 1 if x.sum() > 0 else x - 1
 
 
-def read_in_loop(x: torch.Tensor) -> torch.Tensor:
+def call_disabled_in_loop(x: torch.Tensor) -> torch.Tensor:
     for _ in range(3):
-        x = disabled(x + 1)
+        x = disabled_operations(x + 1)
     return x
 
 
-def numpy_between(x: torch.Tensor) -> torch.Tensor:
+def sin_print_cos(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     print(end="")  # noqa: T201 - a break
     return y.cos()
 
 
-def prints(x: torch.Tensor) -> torch.Tensor:
+def print_tensor(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     print(y)  # noqa: T201 - formats the tensor with many operations
     return y.cos()
 
 
-def prints_what_it_reads(x: torch.Tensor) -> torch.Tensor:
+def print_item(x: torch.Tensor) -> torch.Tensor:
     total = x.sum()
     print(f"{total.item():.2f} of {x}")  # noqa: T201 - a break
     return x / total
 
 
-def changes_in_place(x: torch.Tensor) -> torch.Tensor:
+def double_in_place(x: torch.Tensor) -> torch.Tensor:
     y = x.clone()
     y.mul_(2)
     return y.add_(1)
@@ -584,47 +584,49 @@ def generator(x: torch.Tensor) -> list[torch.Tensor]:
     return [x.sin() + number for number in range(3)]
 
 
-def breaks_once(x: torch.Tensor) -> torch.Tensor:
+def break_once(x: torch.Tensor) -> torch.Tensor:
     y = x.sin().cos()
     torch._dynamo.graph_break()
     return y.tan()
 
 
-def no_operations(x: torch.Tensor) -> torch.Tensor:
+def identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
 @pytest.mark.parametrize(
-    ("fn", "compiled", "eager"),
+    ("fn", "compiled_count", "eager_count"),
     [
-        (compiles_completely, 4, 0),
-        (half_compiled, 2, 2),
-        (disabled_entry, 0, 2),
-        (item, 2, 1),
+        (sin_cos_and_double, 4, 0),
+        (sin_disabled_cos, 2, 2),
+        (call_disabled, 0, 2),
+        (scale_by_item, 2, 1),
         (branch, 3, 1),
-        (read_in_loop, 0, 9),
-        (numpy_between, 2, 0),
-        (prints, 2, 0),
-        (prints_what_it_reads, 2, 1),
-        (changes_in_place, 3, 0),
+        (call_disabled_in_loop, 0, 9),
+        (sin_print_cos, 2, 0),
+        (print_tensor, 2, 0),
+        (print_item, 2, 1),
+        (double_in_place, 3, 0),
         (generator, 6, 0),
-        (breaks_once, 3, 0),
-        (no_operations, 0, 0),
-        (runs_eagerly, 0, 3),
+        (break_once, 3, 0),
+        (identity, 0, 0),
+        (add_in_broken_loop, 0, 3),
     ],
 )
-def test_compiled_and_eager_operations_are_counted(fn: Callable[..., Any], compiled: int, eager: int) -> None:
+def test_compiled_and_eager_operations_are_counted(
+    fn: Callable[..., Any], compiled_count: int, eager_count: int
+) -> None:
     x = torch.rand(4) + 1
     with OperationCounter() as counter:
         fn(x)
-    assert counter.count == compiled + eager, "the table is wrong"
+    assert counter.count == compiled_count + eager_count, "the table is wrong"
     coverage = measure_entry(Entry("fn", None, fn, Arguments(x), "eager"), budget=FEW_RUNS).cost.coverage
     assert coverage is not None
-    assert (coverage.compiled_ops, coverage.eager_ops) == (compiled, eager)
-    assert (coverage.time_share == 0) == (compiled == 0)
+    assert (coverage.compiled_ops, coverage.eager_ops) == (compiled_count, eager_count)
+    assert (coverage.time_share == 0) == (compiled_count == 0)
 
 
-def branches_on_is_compiling(x: torch.Tensor) -> torch.Tensor:
+def multiply_if_compiling(x: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_compiling():
         for _ in range(20):
             x = x @ x
@@ -632,11 +634,11 @@ def branches_on_is_compiling(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_branch_that_only_compiled_code_takes_has_its_own_time() -> None:
-    entry = Entry("fn", None, branches_on_is_compiling, Arguments(torch.eye(200)), "eager")
+    entry = Entry("fn", None, multiply_if_compiling, Arguments(torch.eye(200)), "eager")
     (branch,) = measure_entry(entry, budget=FEW_RUNS).cost.alternatives
     assert (branch.kind, branch.change) == ("branch", "torch.compiler.is_compiling")
     assert branch.location is not None
-    assert branch.location.line == branches_on_is_compiling.__code__.co_firstlineno + 1
+    assert branch.location.line == multiply_if_compiling.__code__.co_firstlineno + 1
     assert branch.before.median_us > 3 * branch.time.median_us
 
 
@@ -646,26 +648,26 @@ def test_code_is_marked_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bool:
         raise AssertionError
 
-    entered: list[str] = []
+    moments: list[str] = []
     torch.compiler.reset()
     monkeypatch.setattr("torch._dynamo.bytecode_transformation.Instruction.__eq__", fail)
-    with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
+    with mark_compiled_code(lambda moment: functools.partial(moments.append, moment)):
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-    assert entered == ["entered", "marked", "left"]
+    assert moments == ["entered", "marked", "left"]
 
 
 def test_code_with_a_constant_that_has_no_hash_is_marked() -> None:
-    entered: list[str] = []
+    moments: list[str] = []
     torch.compiler.reset()
     hook = torch._dynamo.convert_frame.register_bytecode_hook(
         lambda _, code: code.replace(co_consts=(*code.co_consts, {}))  # type: ignore[arg-type]
     )
     try:
-        with mark_compiled_code(lambda moment: functools.partial(entered.append, moment)):
+        with mark_compiled_code(lambda moment: functools.partial(moments.append, moment)):
             torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     finally:
         hook.remove()
-    assert entered == ["entered", "marked", "left"]
+    assert moments == ["entered", "marked", "left"]
 
 
 def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -> None:
@@ -708,25 +710,25 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
 
 
 @torch.compile(backend="eager")
-def compiled_inside(x: torch.Tensor) -> torch.Tensor:
+def sin_and_cos(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
     torch._dynamo.graph_break()
     return y.cos()
 
 
-def calls_a_compiled_function(x: torch.Tensor) -> torch.Tensor:
-    return compiled_inside(x + 1) * 2
+def call_compiled_function(x: torch.Tensor) -> torch.Tensor:
+    return sin_and_cos(x + 1) * 2
 
 
-def test_graphs_of_a_compiled_function_inside_are_timed_and_it_runs_eagerly_in_the_eager_call() -> None:
-    compiled_inside(torch.ones(4))  # as in the run before the measurement
-    entry = Entry("fn", None, calls_a_compiled_function, Arguments(torch.ones(4)), "eager")
-    measured = measure_entry(entry, budget=FEW_RUNS)
-    coverage = measured.cost.coverage
+def test_a_compiled_function_that_the_entry_calls_is_timed_and_runs_eagerly_in_the_eager_call() -> None:
+    sin_and_cos(torch.ones(4))  # as in the run before the measurement
+    entry = Entry("fn", None, call_compiled_function, Arguments(torch.ones(4)), "eager")
+    measured_entry = measure_entry(entry, budget=FEW_RUNS)
+    coverage = measured_entry.cost.coverage
     assert coverage is not None
     assert (coverage.compiled_ops, coverage.eager_ops) == (4, 0)
-    letters = {graph.id for graph in measured.report.graphs}
-    assert {part.graph for part in measured.cost.parts if part.kind == "graph"} == letters
+    letters = {graph.id for graph in measured_entry.report.graphs}
+    assert {part.graph for part in measured_entry.cost.parts if part.kind == "graph"} == letters
     assert len(letters) == 4
 
 
@@ -748,12 +750,12 @@ def test_the_first_step_of_an_optimizer_is_timed_as_a_compiled_step(fn: Callable
     assert not new_optimizer.state
     new_layer(torch.ones(2, 4)).sum().backward()
     arguments = Arguments(new_optimizer) if fn is step_of else Arguments()
-    measured = measure_entry(Entry("step", None, fn, arguments, "eager"), budget=FEW_RUNS)
+    measured_entry = measure_entry(Entry("step", None, fn, arguments, "eager"), budget=FEW_RUNS)
     assert not new_optimizer.state
-    assert measured.cost.settled
-    assert measured.report.skipped == []
-    assert len(measured.report.graphs) == 1
-    coverage = measured.cost.coverage
+    assert measured_entry.cost.settled
+    assert measured_entry.report.skipped == []
+    assert len(measured_entry.report.graphs) == 1
+    coverage = measured_entry.cost.coverage
     assert coverage is not None
     assert coverage.compiled_ops > coverage.eager_ops
 
@@ -779,13 +781,21 @@ def step_on_globals(x: torch.Tensor) -> torch.Tensor:
 def count_large_copies() -> int:
     """Count the memory areas as large as the weight, except those that only C++ code refers to."""
     kinds = frozenset({torch.UntypedStorage, torch.Tensor, torch.nn.Parameter})
-    objects = [item for item in gc.get_objects() if type(item) in kinds]
+    objects = [scale_by_item for scale_by_item in gc.get_objects() if type(scale_by_item) in kinds]
     storages: list[torch.UntypedStorage] = []
-    for item in objects:
+    for scale_by_item in objects:
         with contextlib.suppress(NotImplementedError):  # Dynamo may keep tensors without a storage
-            storages.append(item if isinstance(item, torch.UntypedStorage) else item.untyped_storage())
+            storages.append(
+                scale_by_item if isinstance(scale_by_item, torch.UntypedStorage) else scale_by_item.untyped_storage()
+            )
     size = shared_layer.weight.nbytes
-    return len({item.data_ptr() for item in storages if item.device.type == "cpu" and item.nbytes() == size})
+    return len(
+        {
+            scale_by_item.data_ptr()
+            for scale_by_item in storages
+            if scale_by_item.device.type == "cpu" and scale_by_item.nbytes() == size
+        }
+    )
 
 
 @pytest.mark.parametrize("has_state", [True, False])
@@ -809,7 +819,7 @@ def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimi
         return run
 
     gc.collect()
-    before = count_large_copies()
+    count_before = count_large_copies()
     weight = shared_layer.weight.detach().clone()
     arguments = Arguments(torch.ones(1, WIDTH))
     entry = Entry("step", None, step_on_globals, arguments, count)
@@ -819,7 +829,7 @@ def test_all_calls_of_a_training_step_share_one_copy_of_the_model_and_its_optimi
     # One copy is three tensors: the weight and both parts of the optimizer's state. A step adds its gradient and up to
     # four temporary tensors. The first compiled step also creates a state if there is none. If each variant had its own
     # copy and a saved one, there would be more than twelve.
-    assert before + 3 < max(counts) <= before + (8 if has_state else 10)
+    assert count_before + 3 < max(counts) <= count_before + (8 if has_state else 10)
     assert torch.equal(shared_layer.weight, weight)
     assert bool(shared_optimizer.state) == has_state
 
@@ -855,9 +865,9 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
             for variant in variants
         ]
         assert weights[0].data_ptr() == weights[1].data_ptr() != shared_layer.weight.data_ptr()
-        apply_failing_remedy = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
+        failing_variant = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
         with pytest.raises(ZeroDivisionError):
-            apply_failing_remedy.warm_up()
+            failing_variant.warm_up()
         for variant in variants * 2:
             assert torch.equal(weights[0], shared_layer.weight)
             variant.time_call()

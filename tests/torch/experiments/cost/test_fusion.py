@@ -1,4 +1,4 @@
-"""Kernels that Inductor does not fuse, in graphs whose kernels are known."""
+"""Kernels that Inductor does not fuse are found with the reason, in graphs whose kernels are known."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.location import Location
 
 
-def chain() -> torch.fx.GraphModule:
+def chain_graph() -> torch.fx.GraphModule:
     """Return a graph with a reduction, an operation that needs its result, and one that a library computes."""
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     norm = graph.call_function(torch.softmax, (x, 0))
-    added = graph.call_function(operator.add, (norm, x))
-    product = graph.call_function(torch.matmul, (added, x))
-    for line, node in enumerate((norm, added, product), start=1):
+    total = graph.call_function(operator.add, (norm, x))
+    product = graph.call_function(torch.matmul, (total, x))
+    for line, node in enumerate((norm, total, product), start=1):
         node.meta["stack_trace"] = f'  File "model.py", line {line}, in forward\n    x\n'
     graph.output((product,))
     return torch.fx.GraphModule({}, graph)
@@ -35,14 +35,14 @@ def test_unfused_pairs_have_their_reasons_and_lines(capfd: pytest.CaptureFixture
     level, folder = log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     x = torch.rand(96, 96)
     with torch.no_grad():
-        pairs = unfused_pairs(lambda: clone_backend("inductor")(chain(), [x]))
+        pairs = unfused_pairs(lambda: clone_backend("inductor")(chain_graph(), [x]))
     reasons = {why_not_fused(pair) for pair in pairs}
     assert "library" in reasons
     assert "reduction" in reasons
-    by_library = [pair for pair in pairs if pair.second.library_op is not None]
-    assert by_library[-1].second.library_op == "aten.mm.default"
-    assert by_library[-1].second.stack[-1].line == 3
-    assert by_library[-1].nbytes >= x.nbytes
+    library_pairs = [pair for pair in pairs if pair.second.library_op is not None]
+    assert library_pairs[-1].second.library_op == "aten.mm.default"
+    assert library_pairs[-1].second.stack[-1].line == 3
+    assert library_pairs[-1].nbytes >= x.nbytes
     reductions = [pair for pair in pairs if pair.first.is_reduction and not pair.second.is_reduction]
     assert {pair.first.stack[-1].line for pair in reductions} == {1}
     assert "".join(capfd.readouterr()) == ""

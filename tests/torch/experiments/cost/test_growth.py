@@ -1,4 +1,4 @@
-"""Memory that stays after each call, in programs that keep a known amount."""
+"""Memory that stays after each call is found in programs that keep a known amount."""
 
 from __future__ import annotations
 

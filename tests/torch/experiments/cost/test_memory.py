@@ -1,4 +1,4 @@
-"""The memory of a call, compared with sizes that are known."""
+"""The memory of a call agrees with sizes that are known."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_parameters_and_inputs_are_not_kept_for_the_backward_pass_and_shared_mem
     assert layer.weight.grad is None
 
 
-def test_memory_of_a_step_that_runs_backward_passes() -> None:
+def test_a_step_that_runs_backward_passes_keeps_memory_for_one_at_a_time() -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
         for _ in range(2):
             chain(x).backward()
@@ -114,7 +114,7 @@ def test_memory_of_a_step_that_runs_backward_passes() -> None:
     assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # with the gradient of earlier calls
 
 
-def test_checkpointing_keeps_less() -> None:
+def test_checkpointing_keeps_nothing_for_the_backward_pass() -> None:
     def checkpoint_calls(x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = torch.utils.checkpoint.checkpoint(chain, x, use_reentrant=False)
         return result
@@ -125,7 +125,7 @@ def test_checkpointing_keeps_less() -> None:
 
 
 def test_if_the_backward_pass_fails_only_the_memory_is_missing() -> None:
-    class Fails(torch.autograd.Function):
+    class FailingBackward(torch.autograd.Function):
         @staticmethod
         def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
             return x.clone()
@@ -135,7 +135,7 @@ def test_if_the_backward_pass_fails_only_the_memory_is_missing() -> None:
             raise RuntimeError("no gradient")
 
     def f(x: torch.Tensor) -> Any:
-        return Fails.apply(x) + 1  # type: ignore[no-untyped-call]
+        return FailingBackward.apply(x) + 1  # type: ignore[no-untyped-call]
 
     cost = measure_call(f, torch.rand(4, requires_grad=True)).cost
     assert cost.memory is None

@@ -1,4 +1,4 @@
-"""Changes that save memory, in programs that keep a known amount for the backward pass."""
+"""Changes that save memory are found in programs that keep a known amount for the backward pass."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_call_without_blocks_is_checkpointed_as_a_whole(monkeypatch: pytest.Mo
     assert changes_of(Block(), "eager", seconds=0.0) == {}
 
 
-class CountsCalls(Block):
+class CountingBlock(Block):
     calls = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -100,26 +100,26 @@ class CountsCalls(Block):
 APPENDED_STRINGS: list[str] = []
 
 
-class Appends(Block):
+class AppendingBlock(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         APPENDED_STRINGS.append("text")
         return super().forward(x)
 
 
-class Prints(Block):
+class PrintingBlock(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         print("block")  # noqa: T201
         return super().forward(x)
 
 
-class Warns(Block):
+class WarningBlock(Block):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         warnings.warn("block", stacklevel=1)
         return super().forward(x)
 
 
 @pytest.mark.filterwarnings("always:block")
-@pytest.mark.parametrize("block_class", [CountsCalls, Appends, Prints, Warns])
+@pytest.mark.parametrize("block_class", [CountingBlock, AppendingBlock, PrintingBlock, WarningBlock])
 def test_a_backward_pass_that_counts_appends_prints_or_warns_again_is_not_equal(
     block_class: type[Block], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +145,7 @@ def test_results_agree_except_for_rounding() -> None:
     assert not agree_within_rounding([values], [values.double()])
 
 
-class Normalized(Block):
+class NormalizedBlock(Block):
     """A block that estimates the largest singular value of its weight a little better with each call."""
 
     u: torch.Tensor
@@ -168,6 +168,6 @@ def test_checkpointing_a_block_that_changes_its_state_is_wrong_from_the_second_c
     monkeypatch.setattr(memory_changes, "ratio_in_turn", lambda *_: 1.3)
     monkeypatch.setattr(memory_changes, "memory_changes", list)
     torch.manual_seed(0)
-    model = torch.nn.Sequential(Normalized(), Normalized(), Normalized())
+    model = torch.nn.Sequential(NormalizedBlock(), NormalizedBlock(), NormalizedBlock())
     (blocks,) = changes_of(model, "aot_eager").values()
     assert not blocks.equal

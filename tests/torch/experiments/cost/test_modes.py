@@ -37,7 +37,7 @@ MODES: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
 
 
 @contextlib.contextmanager
-def default_dtype() -> Any:
+def use_double_dtype() -> Any:
     torch.set_default_dtype(torch.float64)
     try:
         yield
@@ -59,19 +59,19 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
     from jupyter_graphbreak.experiments.trial import subject
 
     modes_of_runs: list[CallModes] = []
-    original = subject.Subject.activate
+    activate = subject.Subject.activate
 
     @contextlib.contextmanager
     def record_modes(self: Any) -> Any:
-        with original(self):
+        with activate(self):
             modes_of_runs.append(CallModes.now())
             yield
 
     monkeypatch.setattr(subject.Subject, "activate", record_modes)
     torch._dynamo.reset()
-    context: Any = default_dtype if mode == "dtype" else MODES[mode]
+    context: Any = use_double_dtype if mode == "dtype" else MODES[mode]
     x = torch.ones(3)
-    before = CallModes.now()
+    modes_before = CallModes.now()
     with jupyter_graphbreak.capture(entries=True) as run, context():
         modes_inside = CallModes.now()
         torch.compile(break_once, backend="eager")(x)
@@ -79,7 +79,7 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
         modes_of_runs.clear()
         analyze()
         assert set(modes_of_runs) == {modes_inside}
-    assert CallModes.now() == before
+    assert CallModes.now() == modes_before
     with context():
         for function in (jupyter_graphbreak.measure, jupyter_graphbreak.check, jupyter_graphbreak.compare_frontends):
             modes_of_runs.clear()
@@ -88,25 +88,25 @@ def test_runs_use_the_modes_of_the_call(mode: str, monkeypatch: pytest.MonkeyPat
         assert CallModes.now() == modes_inside
 
 
-def reads_values(x: torch.Tensor) -> Any:
+def add_numpy_values(x: torch.Tensor) -> Any:
     y = x * 2
     torch._dynamo.graph_break()
     return torch.from_numpy(y.numpy()) + y
 
 
 @pytest.mark.exhaustive
-def test_trials_of_a_call_without_gradients_have_none() -> None:
+def test_a_call_without_gradients_has_a_working_remedy_and_equal_results() -> None:
     torch._dynamo.reset()
     x = torch.ones(3, requires_grad=True)
     with torch.no_grad(), jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(reads_values, backend="eager")(x)
+        torch.compile(add_numpy_values, backend="eager")(x)
     report = run.try_remedies()
     assert [remedy.verdict for remedy in report.remedies or [] if remedy.verdict in WORKING] == ["works"]
     (check,) = run.check().check or []
     assert check.equal
 
 
-def partly_without_gradients(x: torch.Tensor) -> torch.Tensor:
+def double_without_gradients(x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         y = x * 2
         torch._dynamo.graph_break()
@@ -121,11 +121,11 @@ def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     x = torch.ones(2, 3, requires_grad=True)
     with jupyter_graphbreak.capture(entries=True) as run, MODES[mode]():
         torch.compile(module, backend="aot_eager")(x)
-        torch.compile(partly_without_gradients, backend="aot_eager")(x)
+        torch.compile(double_without_gradients, backend="aot_eager")(x)
     assert [check.differences for check in run.check().check or []] == [[], []]
 
 
-class Scaled(torch.nn.Module):
+class Scale(torch.nn.Module):
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.factor: torch.Tensor
@@ -135,7 +135,7 @@ class Scaled(torch.nn.Module):
         return x * self.factor
 
 
-def wrong_for_three(gm: torch.fx.GraphModule, _: Any) -> Any:
+def add_one_for_factor_three(gm: torch.fx.GraphModule, _: Any) -> Any:
     def run(*args: Any) -> Any:
         is_wrong = any(isinstance(arg, torch.Tensor) and arg.numel() == 1 and float(arg) == 3 for arg in args)
         return tuple(part + is_wrong for part in gm(*args))
@@ -148,15 +148,15 @@ def test_an_instance_that_reuses_compiled_code_is_checked_and_timed() -> None:
     x = torch.ones(2)
     with jupyter_graphbreak.capture(entries=True) as run:
         for factor in (2.0, 3.0):
-            torch.compile(Scaled(factor), backend=wrong_for_three)(x)
+            torch.compile(Scale(factor), backend=add_one_for_factor_three)(x)
     assert run.report.summary.frames == 1
     assert [(check.equal, check.instances) for check in run.check().check or []] == [(False, 2)]
     cost = run.measure().cost
     assert cost is not None
-    assert [entry.function for entry in cost.entries] == ["Scaled", "Scaled"]
+    assert [entry.function for entry in cost.entries] == ["Scale", "Scale"]
 
 
-def test_recompilation_for_a_mode_is_a_new_entry() -> None:
+def test_a_recompilation_for_a_mode_is_a_new_entry() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x * 2, backend="eager")
     with record_entries() as recorded_entries:
@@ -167,18 +167,18 @@ def test_recompilation_for_a_mode_is_a_new_entry() -> None:
     assert [entry.modes.records_gradients for entry in recorded_entries.entries] == [True, False]
 
 
-def test_number_of_instances_is_limited_with_a_note() -> None:
+def test_the_number_of_instances_is_limited_with_a_note() -> None:
     torch._dynamo.reset()
     with record_entries() as recorded_entries:
         for factor in range(20):
-            torch.compile(Scaled(factor), backend="eager")(torch.ones(2))
+            torch.compile(Scale(factor), backend="eager")(torch.ones(2))
     assert len(recorded_entries.entries) == 17
     assert recorded_entries.omission_reasons == [
         "Only the first 16 calls that reuse code compiled for other calls are examined."
     ]
 
 
-def test_failed_transform_leaves_no_functorch_level() -> None:
+def test_a_failed_transform_leaves_no_functorch_level() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         jacobians: torch.Tensor = torch.func.vmap(torch.func.jacrev(lambda y: (y**2).sum() * y))(x)
         return jacobians

@@ -1,4 +1,4 @@
-"""A model that repeats blocks, compiled as a whole, block by block, and with nested regions."""
+"""A model that repeats blocks is compiled as a whole, block by block, and with nested regions."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def _region_with_doubled_result(_: object) -> Callable[..., torch.Tensor]:
 def test_a_way_of_compiling_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_as_nested_region", _region_with_doubled_result)
-    nested = ways_of(region_cost_of(Block))["nested"]
-    assert (nested.equal, nested.time_ratio) == (False, None)
+    nested_way = ways_of(region_cost_of(Block))["nested"]
+    assert (nested_way.equal, nested_way.time_ratio) == (False, None)
 
 
 def test_results_are_also_compared_without_a_backward_pass() -> None:

@@ -1,4 +1,4 @@
-"""The time that working remedies save."""
+"""The time that working remedies save is measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def three_breaks(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def takes_a_branch(x: torch.Tensor) -> torch.Tensor:
+def branch_and_scale(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     y = y + 1 if y.sum() > 0 else y - 1
     return y * y.sum().item()
@@ -42,7 +42,7 @@ def record_graphs(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
 
 
 @torch.compile(backend=record_graphs)
-def prints_its_shape(x: torch.Tensor) -> torch.Tensor:
+def print_shape(x: torch.Tensor) -> torch.Tensor:
     y = x.sin() + 1
     print("shape", y.shape)  # noqa: T201 - a break
     return y.cos()
@@ -57,7 +57,7 @@ def capture_run(function: Callable[..., Any], *args: object) -> Run:
 
 
 @pytest.mark.exhaustive
-def test_working_remedy_is_measured_with_the_original() -> None:
+def test_working_remedies_are_measured_with_the_original() -> None:
     run = capture_run(three_breaks, torch.ones(4))
     code = three_breaks.__code__
     run.try_remedies()
@@ -66,7 +66,7 @@ def test_working_remedy_is_measured_with_the_original() -> None:
     assert report.cost is not None
     (cost,) = report.cost.entries
     by_id = {remedy.id: remedy for remedy in report.remedies}
-    remedies_and_times = [(by_id[remedied.remedies[0]], remedied.time) for remedied in cost.remedied]
+    remedies_and_times = [(by_id[remedied_cost.remedies[0]], remedied_cost.time) for remedied_cost in cost.remedied]
     assert all(remedy.verdict in WORKING for remedy, _ in remedies_and_times)
     combined_remedy, time_of_all = remedies_and_times[0]
     assert len(combined_remedy.breaks) == 3
@@ -80,14 +80,14 @@ def test_working_remedy_is_measured_with_the_original() -> None:
 
 @pytest.mark.exhaustive
 def test_settings_and_edits_apply_only_during_measuring() -> None:
-    run = capture_run(takes_a_branch, torch.ones(4))
+    run = capture_run(branch_and_scale, torch.ones(4))
     config, environment = torch._dynamo.config.get_config_copy(), dict(os.environ)
     run.try_remedies(seconds=600)
     report = run.measure()
     assert report.remedies is not None
     assert report.cost is not None
     (cost,) = report.cost.entries
-    measured_ids = {ident for remedied in cost.remedied for ident in remedied.remedies}
+    measured_ids = {ident for remedied_cost in cost.remedied for ident in remedied_cost.remedies}
     kinds = {remedy.kind for remedy in report.remedies if remedy.id in measured_ids}
     assert {"edit", "setting"} <= kinds
     assert torch._dynamo.config.get_config_copy() == config
@@ -99,18 +99,18 @@ def test_settings_and_edits_apply_only_during_measuring() -> None:
 def test_a_remedy_that_compiles_an_inner_function_is_measured_with_the_same_backend() -> None:
     torch.compiler.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
-        prints_its_shape(torch.ones(8, 8))
+        print_shape(torch.ones(8, 8))
     run.try_remedies()
     COMPILED_GRAPHS.clear()
     report = run.measure()
     assert report.remedies is not None
     assert report.cost is not None
     (cost,) = report.cost.entries
-    (remedied,) = cost.remedied
-    (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied.remedies]
+    (remedied_cost,) = cost.remedied
+    (remedy,) = [remedy for remedy in report.remedies if remedy.id in remedied_cost.remedies]
     assert remedy.title == "Print after the call"
     assert len(COMPILED_GRAPHS) == 3  # two graphs without the remedy, one with it
-    assert remedied.time.runs >= 7
+    assert remedied_cost.time.runs >= 7
     assert break_time_text(report, report.breaks[0]).startswith("fixing it ")
 
 
@@ -127,7 +127,7 @@ def test_a_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "once\n"
 
 
-def test_internal_error_in_measuring_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_in_measuring_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_graphbreak.experiments.cost.entry_cost.measure_entry", lambda *_, **__: 1 // 0)
     compiled = torch.compile(torch.nn.Identity(), backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -144,7 +144,7 @@ def test_without_remedies_there_is_nothing_to_measure() -> None:
     assert choose_remedies_to_measure({}) == []
 
 
-def test_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise RuntimeError("a fault")
 

@@ -1,4 +1,4 @@
-"""The lines for which compiled graphs keep memory, compared with what is known about small programs."""
+"""The lines for which compiled graphs keep memory are found in small programs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def compiled_memory_by_line(memory: MemoryCost) -> dict[int, float | None]:
 
 
 #: Two numbers for each row, in units of the input: layer normalization keeps a mean and a deviation.
-FOR_ROWS = 2 / 256
+ROW_STATISTICS = 2 / 256
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_lines_are_found_in_two_graphs(backend: str) -> None:
     memory = memory_of(program, torch.rand(SHAPE, requires_grad=True), backend=backend)
-    assert compiled_memory_by_line(memory) == {1: 1.0, 2: FOR_ROWS, 5: 2.0}
+    assert compiled_memory_by_line(memory) == {1: 1.0, 2: ROW_STATISTICS, 5: 2.0}
     assert memory.compiled_saved_bytes == sum(line.compiled_bytes or 0 for line in memory.lines)
 
 
@@ -65,9 +65,9 @@ def test_lines_are_found_for_inductor() -> None:
 
     x = torch.rand(8, 4, requires_grad=True)
     torch.compile(f, backend=capture)(x)
-    saved = saved_tensors("inductor", clone_backend("inductor"), captured_graphs[0][0], [x])
-    assert saved is not None
+    tensors = saved_tensors("inductor", clone_backend("inductor"), captured_graphs[0][0], [x])
+    assert tensors is not None
     first = f.__code__.co_firstlineno
-    lines = {(tensor.shape, tensor.stack[-1].line - first) for tensor in saved if tensor.stack[-1].line is not None}
+    lines = {(tensor.shape, tensor.stack[-1].line - first) for tensor in tensors if tensor.stack[-1].line is not None}
     # These are the indices and the values of the sort, and the result of tanh.
     assert lines == {((8, 4), 1), ((8, 4), 2), ((8, 8), 3)}

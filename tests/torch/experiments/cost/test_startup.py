@@ -1,4 +1,4 @@
-"""How a second start uses the caches, and why some graphs are not in them."""
+"""A second start uses the caches, and the report says why some graphs are not in them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Square(torch.autograd.Function):
         return grads[0].mm(grads[0])
 
 
-def plain(x: torch.Tensor) -> torch.Tensor:
+def multiply(x: torch.Tensor) -> torch.Tensor:
     return x.mm(x)  # a library's function: there is no code to compile
 
 
-def uses_autograd_function(x: torch.Tensor) -> torch.Tensor:
+def square_product(x: torch.Tensor) -> torch.Tensor:
     y = x.mm(x)
     square: torch.Tensor = Square.apply(y)  # type: ignore[no-untyped-call]
     return square
@@ -46,7 +46,7 @@ def second_start(
 def test_a_hit_and_a_bypass_with_its_reason_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     x = torch.rand(8, 8)
-    startup = second_start((plain, x), (uses_autograd_function, x.clone().requires_grad_()))
+    startup = second_start((multiply, x), (square_product, x.clone().requires_grad_()))
     assert startup is not None
     assert startup.first_s > 0
     assert startup.second_s > 0
@@ -56,7 +56,7 @@ def test_a_hit_and_a_bypass_with_its_reason_are_reported(tmp_path: Path, monkeyp
     assert bypass.reason is not None
     assert "autograd_function_apply" in bypass.reason
     assert bypass.location is not None
-    assert bypass.location.line == uses_autograd_function.__code__.co_firstlineno + 2
+    assert bypass.location.line == square_product.__code__.co_firstlineno + 2
     assert all(0 <= graph.tracing_s + graph.backend_s <= startup.second_s for graph in startup.graphs)
     (change,) = startup.changes
     assert change.graphs == ["B"]
@@ -69,23 +69,23 @@ def test_a_hit_and_a_bypass_with_its_reason_are_reported(tmp_path: Path, monkeyp
     reason="among the functions that AOTAutograd's cache accepts, autocast is missing only in torch 2.12 and 2.13",
 )
 @pytest.mark.exhaustive
-def test_autocast_inside_is_named_with_its_line_and_can_be_marked_as_cacheable(
+def test_autocast_in_a_graph_is_named_with_its_line_and_can_be_marked_as_cacheable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
 
-    def enters_autocast(x: torch.Tensor) -> torch.Tensor:
+    def multiply_under_autocast(x: torch.Tensor) -> torch.Tensor:
         y = x.mm(x)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return y.mm(x)
 
     marked_functions = dict(torch._inductor.config.unsafe_marked_cacheable_functions)
-    startup = second_start((enters_autocast, torch.rand(8, 8)))
+    startup = second_start((multiply_under_autocast, torch.rand(8, 8)))
     assert startup is not None
     (graph,) = startup.graphs
     assert graph.cache == "bypass"
     assert graph.location is not None
-    assert graph.location.line == enters_autocast.__code__.co_firstlineno + 2
+    assert graph.location.line == multiply_under_autocast.__code__.co_firstlineno + 2
     (change,) = startup.changes
     assert change.code == (
         "torch._inductor.config.unsafe_marked_cacheable_functions.update("
@@ -103,12 +103,12 @@ def test_a_graph_that_the_first_start_did_not_save_is_a_miss_and_no_cache_is_off
     def graphs_of(startup: Startup | None) -> list[GraphStartup]:
         return startup.graphs if startup is not None else []
 
-    (miss,) = graphs_of(second_start((plain, x)))
+    (miss,) = graphs_of(second_start((multiply, x)))
     assert miss.cache == "miss"
     with torch._inductor.config.patch(fx_graph_cache=False):
-        (off,) = graphs_of(second_start((plain, x)))
+        (off,) = graphs_of(second_start((multiply, x)))
     assert (off.cache, off.reason) == ("off", None)
 
 
 def test_a_backend_without_caches_has_no_second_start() -> None:
-    assert second_start((plain, torch.rand(8, 8)), backend="aot_eager") is None
+    assert second_start((multiply, torch.rand(8, 8)), backend="aot_eager") is None

@@ -35,7 +35,7 @@ def step(x: torch.Tensor) -> torch.Tensor:
     return y.sin()
 
 
-def test_loop_is_timed_in_the_run() -> None:
+def test_a_loop_is_timed_in_the_run() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -71,7 +71,7 @@ def test_calls_before_a_recompile_do_not_count() -> None:
 
 
 @pytest.mark.exhaustive
-def test_few_calls_are_not_reported() -> None:
+def test_the_times_of_few_calls_are_not_reported() -> None:
     torch.compiler.reset()
     compiled = torch.compile(step, backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
@@ -80,21 +80,21 @@ def test_few_calls_are_not_reported() -> None:
     assert entry_of(run.report).in_run is None
 
 
-def test_failing_and_nested_calls_behave_as_before() -> None:
+def test_failing_and_nested_calls_behave_as_without_timing() -> None:
     torch.compiler.reset()
 
-    def fails(x: torch.Tensor) -> torch.Tensor:
+    def raise_key_error(x: torch.Tensor) -> torch.Tensor:
         raise KeyError(x.shape)
 
     inner = torch.compile(step, backend="eager")
     double_inner: Callable[[torch.Tensor], torch.Tensor] = torch.compiler.disable(lambda x: inner(x) * 2)
     outer = torch.compile(double_inner, backend="eager")
     x = torch.ones(2)
-    before = torch._dynamo.eval_frame._maybe_set_eval_frame
+    original = torch._dynamo.eval_frame._maybe_set_eval_frame
     with time_calls() as warm_calls:
         for _ in range(2):
             with pytest.raises(KeyError):
-                torch.compile(fails, backend="eager")(x)
+                torch.compile(raise_key_error, backend="eager")(x)
         assert torch.equal(outer(x), step(x) * 2)
-    assert torch._dynamo.eval_frame._maybe_set_eval_frame is before
+    assert torch._dynamo.eval_frame._maybe_set_eval_frame is original
     assert not warm_calls._open_calls

@@ -66,12 +66,12 @@ class LoadedProgram:
         return arguments, {}
 
 
-def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
+def apply_edits(loaded_program: LoadedProgram, report: Report, remedy: Remedy) -> str:
     """Return a program's text with the edits of a remedy."""
     path = {source.id: source.path for source in report.sources}
-    lines = loaded.text.split("\n")
+    lines = loaded_program.text.split("\n")
     for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
-        assert path[edit.source] == str(loaded.path), "the program is one file"
+        assert path[edit.source] == str(loaded_program.path), "the program is one file"
         assert "\n".join(lines[edit.first_line - 1 : edit.last_line]) == edit.old
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
@@ -79,27 +79,29 @@ def apply_edits(loaded: LoadedProgram, report: Report, remedy: Remedy) -> str:
 
 @contextlib.contextmanager
 def load_with_remedy(
-    loaded: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
+    loaded_program: LoadedProgram, report: Report, remedy: Remedy, folder: Path, backend: str
 ) -> Iterator[Callable[..., Any]]:
     """Yield a function that loads the program with a remedy and compiles it."""
-    text = apply_edits(loaded, report, remedy)
-    is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded.text.count("torch.compile")
-    saved, compile_before = torch._dynamo.config.save_config(), torch.compile
+    text = apply_edits(loaded_program, report, remedy)
+    is_wrapped = text.count("torch.compile(") + text.count("torch.compile\n") > loaded_program.text.count(
+        "torch.compile"
+    )
+    saved_config, compile_before = torch._dynamo.config.save_config(), torch.compile
 
-    def make(*, fullgraph: bool = False) -> Any:
+    def make_program(*, fullgraph: bool = False) -> Any:
         compile_now = functools.partial(compile_before, backend=backend, fullgraph=fullgraph)
         torch.compile = compile_now
-        program = LoadedProgram(folder / loaded.path.name, text)
+        program = LoadedProgram(folder / loaded_program.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": program.f})  # noqa: S102
         call = program.f if is_wrapped else compile_now(program.f)
         return program, call
 
     try:
-        yield make
+        yield make_program
     finally:
         torch.compile = compile_before
-        torch._dynamo.config.load_config(saved)
+        torch._dynamo.config.load_config(saved_config)
 
 
 VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -111,18 +113,18 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class ObservedRun(NamedTuple):
-    """What was observed for each variant of a program's inputs, and PyTorch's counters after the first call."""
+    """The observations for each variant of a program's inputs, and PyTorch's counters after the first call."""
 
     observed: dict[str, Observations]
     graph_count: int
     op_count: int
 
 
-def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> ObservedRun:
+def observe_runs(make_program: Callable[[], Any], variants: Iterable[str], seed: int = 3) -> ObservedRun:
     """Load a program, and call it twice on each variant of its inputs."""
     torch._dynamo.reset()
     counters.clear()
-    program, call = make()
+    program, call = make_program()
     observed: dict[str, Observations] = {}
     first_counts: list[int] = []
     for variant in variants:
@@ -238,8 +240,8 @@ def _vary(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     match value:
         case torch.Tensor() if value.is_floating_point():
             with torch.no_grad():
-                changed = change(value)
-            return changed.detach().clone().requires_grad_(value.requires_grad)
+                new_value = change(value)
+            return new_value.detach().clone().requires_grad_(value.requires_grad)
         case dict():
             return {key: _vary(item, change) for key, item in value.items()}
         case list() | tuple():
@@ -274,8 +276,8 @@ def names_of_differences(expected: Observations, actual: Observations) -> list[s
 def is_allowed_difference(name: str, expected: Observations, actual: Observations) -> bool:
     """Return whether the verdict "works but differs" allows a difference.
 
-    It allows different output and random state, zero gradients instead of none, a different error, and copies instead
-    of shared memory.
+    The verdict allows different output and random state, zero gradients instead of none, a different error, and copies
+    instead of shared memory.
     """
     if name.endswith(" raised") and expected.get(name) and actual.get(name):
         return str(actual[name]).startswith(("RuntimeError: ", "TorchRuntimeError: "))

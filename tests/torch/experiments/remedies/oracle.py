@@ -27,7 +27,7 @@ _DETAILS_OF_COMPILING = re.compile(r",\s+grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 
 
 class Observation(NamedTuple):
-    """What one call did: its output in order, its error, the state afterwards (with the result), and gradients."""
+    """The effects of a call: its output in order, its error, the state afterwards (with the result), and gradients."""
 
     events: list[tuple[str, ...]]
     raised: BaseException | None
@@ -109,23 +109,23 @@ def compile_except_for(path: Path) -> Callable[..., Any]:
     """Return a ``torch.compile`` that compiles nothing in one file, but still compiles for ``torch.cond``."""
     compile_before = torch.compile
 
-    def compiled(fn: Any = None, **options: Any) -> Any:
+    def compile_elsewhere(fn: Any = None, **options: Any) -> Any:
         if sys._getframe(1).f_code.co_filename != str(path):
             return compile_before(fn, **options)
         return fn if fn is not None else lambda inner: inner
 
-    return compiled
+    return compile_elsewhere
 
 
 @contextlib.contextmanager
-def run_setup(loaded: LoadedProgram) -> Iterator[None]:
+def run_setup(loaded_program: LoadedProgram) -> Iterator[None]:
     """Temporarily apply the warning filters, log handlers and log filters that a program requires."""
     log = logging.getLogger("program.log")
     handlers, filters = list(log.handlers), list(log.filters)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         try:
-            getattr(loaded.module, "setup", lambda: None)()
+            getattr(loaded_program.module, "setup", lambda: None)()
             yield
         finally:
             log.handlers[:], log.filters[:] = handlers, filters
@@ -153,15 +153,15 @@ def observe_call(
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(_OutputRecorder("out", events)):
             warnings.simplefilter("always")
-            shown = warnings.showwarning
+            showwarning_before = warnings.showwarning
             warnings.showwarning = lambda message, category, *_, **__: events.append(
                 ("warning", category.__name__, str(message))
             )
             root.handlers[:] = [recorder]
-            loaded = LoadedProgram(path, text)
-            getattr(loaded.module, "setup", lambda: None)()
-            arguments = prepare(loaded)
-            call = loaded.f
+            loaded_program = LoadedProgram(path, text)
+            getattr(loaded_program.module, "setup", lambda: None)()
+            arguments = prepare(loaded_program)
+            call = loaded_program.f
             if compile_with is not None and text.count("torch.compile") == 0:
                 call = compile_with(call)
             torch.manual_seed(5)
@@ -171,7 +171,7 @@ def observe_call(
                 value = call(*arguments)
             except Exception as error:  # noqa: BLE001 - an error is an observation
                 raised = error
-            warnings.showwarning = shown
+            warnings.showwarning = showwarning_before
     finally:
         torch.compile = compile_before
         root.handlers[:], root.level = handlers
@@ -182,27 +182,25 @@ def observe_call(
     events[:] = [event for event in events if event[0] != "warning" or "torch" not in event[1].lower()]
     parts = {"value": value, "arguments": arguments} | {
         name: part
-        for name, part in vars(loaded.module).items()
+        for name, part in vars(loaded_program.module).items()
         if isinstance(part, int | float | str | list | dict | torch.Tensor | torch.nn.Module) and name[:1] != "_"
     }
     parts |= {
         f"{name}'s attributes": vars(part)
-        for name, part in vars(loaded.module).items()
-        if type(part).__module__ == loaded.module.__name__
+        for name, part in vars(loaded_program.module).items()
+        if type(part).__module__ == loaded_program.module.__name__
     }
     tensors = {id(t): (tensor_path, t) for name, part in parts.items() for tensor_path, t in _tensors(part, name)}
     state: dict[str, Any] = {tensor_path: t.detach().clone() for tensor_path, t in tensors.values()}
     state |= {name: _plain(part) for name, part in parts.items()}
     state["requires grad"] = {p: t.requires_grad for p, t in tensors.values() if not isinstance(t, torch.nn.Parameter)}
-    returned = [t for _, t in _tensors(value, "value")]
+    results = [t for _, t in _tensors(value, "value")]
     inputs = [t for _, t in _tensors(arguments, "arguments")]
-    state["aliases"] = [
-        (i, j) for i, r in enumerate(returned) for j, g in enumerate([*inputs, *returned[:i]]) if r is g
-    ]
+    state["aliases"] = [(i, j) for i, r in enumerate(results) for j, g in enumerate([*inputs, *results[:i]]) if r is g]
     state["memory"] = [
         (i, j)
-        for i, r in enumerate(returned)
-        for j, g in enumerate([*inputs, *returned[:i]])
+        for i, r in enumerate(results)
+        for j, g in enumerate([*inputs, *results[:i]])
         if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
     ]
     state |= {
@@ -211,11 +209,11 @@ def observe_call(
         if t.is_leaf and t.requires_grad
     }
     state["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
-    return Observation(events, raised, state, _gradients(returned, list(tensors.values())))
+    return Observation(events, raised, state, _gradients(results, list(tensors.values())))
 
 
-def _gradients(returned: list[torch.Tensor], paths_and_tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
-    roots = [t for t in returned if t.requires_grad]
+def _gradients(results: list[torch.Tensor], paths_and_tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+    roots = [t for t in results if t.requires_grad]
     if not roots:
         return {}
     leaves = [(tensor_path, t) for tensor_path, t in paths_and_tensors if t.is_leaf and t.requires_grad]
@@ -233,8 +231,12 @@ def _plain(value: Any, depth: int = 0) -> Any:
         case torch.Tensor():
             return value.detach().clone()
         case torch.nn.Module():
-            own = {k: v for k, v in vars(value).items() if isinstance(v, int | float | str | list) and k[:1] != "_"}
-            return {"training": value.training, **own} | {k: t.detach().clone() for k, t in value.named_buffers()}
+            attributes = {
+                k: v for k, v in vars(value).items() if isinstance(v, int | float | str | list) and k[:1] != "_"
+            }
+            return {"training": value.training, **attributes} | {
+                k: t.detach().clone() for k, t in value.named_buffers()
+            }
         case dict():
             return {str(key): _plain(item, depth + 1) for key, item in value.items()} if depth < 5 else None
         case list() | tuple():
@@ -268,11 +270,11 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
     def preparation_with(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
     ) -> Callable[[LoadedProgram], Any]:
-        def prepare(loaded: LoadedProgram) -> Any:
+        def prepare(loaded_program: LoadedProgram) -> Any:
             if name is not None:
-                setattr(loaded.module, name, other)
+                setattr(loaded_program.module, name, other)
             memo: dict[int, Any] = {}
-            arguments = [_map(part, change, memo) for part in loaded.make_arguments()[0]]
+            arguments = [_map(part, change, memo) for part in loaded_program.make_arguments()[0]]
             if index is not None:
                 arguments[index] = _map(other, change, memo)
             return tuple(arguments)
@@ -298,7 +300,7 @@ def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram],
     """Return ways to call a program with the arguments that its function ``hostile`` returns."""
 
     def preparation_for(index: int) -> Callable[[LoadedProgram], Any]:
-        return lambda loaded: loaded.module.hostile()[index]
+        return lambda loaded_program: loaded_program.module.hostile()[index]
 
     count = len(getattr(program.module, "hostile", list)())
     return {f"hostile {index}": preparation_for(index) for index in range(count)}
@@ -318,9 +320,9 @@ def _map(value: Any, change: Callable[[Any], Any], memo: dict[int, Any]) -> Any:
     if isinstance(value, torch.Tensor):
         if id(value) not in memo:
             with torch.no_grad():
-                changed = change(value.detach().clone())
-            required = (value.requires_grad or changed.requires_grad) and changed.is_floating_point()
-            memo[id(value)] = changed.detach().clone().requires_grad_(required)
+                new_value = change(value.detach().clone())
+            requires_grad = (value.requires_grad or new_value.requires_grad) and new_value.is_floating_point()
+            memo[id(value)] = new_value.detach().clone().requires_grad_(requires_grad)
         return memo[id(value)]
     if isinstance(value, list | tuple):
         return type(value)(_map(item, change, memo) for item in value)
@@ -377,7 +379,7 @@ _OTHER_KINDS = (
 )  # fmt: skip
 
 
-def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
+def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, way: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
@@ -394,7 +396,7 @@ def describe_differences(expected: Observation, actual: Observation, remedy: Rem
     if _is_finite(expected):
         for name in sorted(expected.gradients.keys() | actual.gradients.keys()):
             one, other = expected.gradients.get(name), actual.gradients.get(name)
-            allows_zero_gradients = may_differ or "with gradients" in what
+            allows_zero_gradients = may_differ or "with gradients" in way
             is_zero = allows_zero_gradients and one is None and other is not None and not other.count_nonzero()
             if not is_zero and not _is_same(one, other):
                 differences.append(f"gradient of {name}: {one} became {other}")
@@ -467,25 +469,25 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _observe_original(
-    path: Path, text: str, loaded: LoadedProgram, remedy: Remedy
+    path: Path, text: str, loaded_program: LoadedProgram, remedy: Remedy
 ) -> list[tuple[str, Callable[[LoadedProgram], Any], Observation]]:
     """Return the calls that a claim applies to, with the observations of the original."""
-    ways = ways_to_call(loaded)
+    ways = ways_to_call(loaded_program)
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # the reason names what else differs
-        ways = {what: prepare for what, prepare in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
-    expected = {what: observe_call(path, text, prepare, None) for what, prepare in ways.items()}
-    refused = {what for what, result in expected.items() if result.raised is not None}
-    left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
-    return [(what, prepare, expected[what]) for what, prepare in ways.items() if what not in left_out]
+        ways = {way: prepare for way, prepare in ways.items() if not any(way in kind for kind in _OTHER_KINDS)}
+    expected = {way: observe_call(path, text, prepare, None) for way, prepare in ways.items()}
+    refused_ways = {way for way, result in expected.items() if result.raised is not None}
+    ways_to_skip = {way for kind in _OTHER_KINDS if kind & refused_ways for way in kind}
+    return [(way, prepare, expected[way]) for way, prepare in ways.items() if way not in ways_to_skip]
 
 
 def false_claims(
-    program: ProgramText, loaded: LoadedProgram, report: Report, remedy: Remedy, backend: str
+    program: ProgramText, loaded_program: LoadedProgram, report: Report, remedy: Remedy, backend: str
 ) -> list[str]:
     """Return the false claims of a remedy with a working verdict."""
-    path = loaded.path.with_name("changed.py")
+    path = loaded_program.path.with_name("changed.py")
     text = program.text
     if remedy.patch is not None:
         text = apply_diff(text, remedy.patch)
@@ -493,8 +495,8 @@ def false_claims(
         for edit in sorted(remedy.edits, key=lambda edit: edit.first_line, reverse=True):
             lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
         assert "\n".join(lines) == text, "the edits and the patch are the same change"
-    remedied_lines = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
-    lines_without_breaks = {new for line in remedied_lines for new in new_lines(remedy, line)}
+    lines_of_fixed_breaks = [b.location.line for b in report.breaks if b.id in remedy.breaks and b.location is not None]
+    lines_without_breaks = {new for line in lines_of_fixed_breaks for new in new_lines(remedy, line)}
     compile_before = torch.compile
 
     def compile_with_backend(fn: Any = None, **options: Any) -> Any:
@@ -503,36 +505,36 @@ def false_claims(
 
     differences = []
     with _restore_settings():
-        for what, prepare, expected in _observe_original(path, program.text, loaded, remedy):
+        for way, prepare, expected in _observe_original(path, program.text, loaded_program, remedy):
             if remedy.code is not None:
-                exec(remedy.code, {"model": loaded.f})  # noqa: S102 - code from the report
+                exec(remedy.code, {"model": loaded_program.f})  # noqa: S102 - code from the report
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
-                    f"{what}: uncompiled: {difference}"
+                    f"{way}: uncompiled: {difference}"
                     for difference in describe_differences(
-                        expected, observe_call(path, text, prepare, None), remedy, what
+                        expected, observe_call(path, text, prepare, None), remedy, way
                     )
                 ]
-            if what in _ONLY_UNCOMPILED:
+            if way in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
             with record_break_lines(path) as broken_lines:
                 actual = observe_call(path, text, prepare, compile_with_backend)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            call_differences = describe_differences(expected, actual, remedy, what)
+            call_differences = describe_differences(expected, actual, remedy, way)
             if call_differences:  # compiling alone may cause the same difference
                 differences_of_compiling = describe_differences(
-                    expected, observe_call(path, program.text, prepare, compile_with_backend), remedy, what
+                    expected, observe_call(path, program.text, prepare, compile_with_backend), remedy, way
                 )
                 call_differences = [
                     difference for difference in call_differences if difference not in differences_of_compiling
                 ]
-            differences += [f"{what}: {difference}" for difference in call_differences]
+            differences += [f"{way}: {difference}" for difference in call_differences]
             if lines_without_breaks & set(broken_lines) and expected.raised is None:
-                differences.append(f"{what}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
-            if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
-                differences.append(f"{what}: {breaks} breaks are left")
+                differences.append(f"{way}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
+            if len(remedy.breaks) == len(report.breaks) and breaks and way == "as given":
+                differences.append(f"{way}: {breaks} breaks are left")
     return differences
 
 
@@ -541,8 +543,8 @@ _DEFAULTS = torch._dynamo.config.save_config()
 
 @contextlib.contextmanager
 def _restore_settings() -> Iterator[None]:
-    before = torch._dynamo.config.save_config()
+    config_before = torch._dynamo.config.save_config()
     try:
         yield
     finally:
-        torch._dynamo.config.load_config(before)
+        torch._dynamo.config.load_config(config_before)

@@ -24,7 +24,7 @@ from tests.torch.experiments.remedies.by_hand import (
 )
 
 STEMS = ("traps", "kinds", "loops_and_sizes")
-#: `make test` runs the first one of "kinds", which takes the least time.
+#: `make test` runs only the first program of "kinds", which takes the least time.
 CASES = [
     pytest.param(
         program,
@@ -58,11 +58,11 @@ def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
         ident for remedy in report.remedies if remedy.person or remedy.verdict in WORKING for ident in remedy.breaks
     }
     assert breaks_with_remedies == {break_.id for break_ in report.breaks}, "each break has a remedy or a manual step"
-    unchanged = _UnchangedProgram(loaded, backend)
+    original = _UnchangedProgram(loaded, backend)
     for remedy in report.remedies:
         assert (remedy.verdict == "not tried") >= (remedy.kind == "person")
         if remedy.verdict in WORKING:
-            _check_claim(unchanged, report, remedy, folder / "with")
+            _check_claim(original, report, remedy, folder / "with")
     return report
 
 
@@ -85,25 +85,26 @@ class _UnchangedProgram:
         return LoadedProgram(self.loaded.path, self.loaded.text)
 
 
-def _check_claim(unchanged: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
+def _check_claim(original: _UnchangedProgram, report: Report, remedy: Remedy, folder: Path) -> None:
     description = f"{remedy.id} {remedy.title}: {remedy.verdict}\n{remedy.patch or remedy.code}\n"
     evidence = remedy.evidence
     assert evidence is not None
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), description
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
-    with load_with_remedy(unchanged.loaded, report, remedy, folder, unchanged.backend) as changed:
-        changed_runs = observe_runs(changed, variants)
+    with load_with_remedy(original.loaded, report, remedy, folder, original.backend) as make_changed_program:
+        changed_runs = observe_runs(make_changed_program, variants)
         assert changed_runs.graph_count == evidence.graphs_after, description
         assert evidence.breaks_after < evidence.breaks_before
-        assert changed_runs.op_count or not unchanged.compiled.op_count, f"{description}nothing is compiled any more"
+        assert changed_runs.op_count or not original.compiled.op_count, f"{description}nothing is compiled any more"
         if not evidence.breaks_after:
-            observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it raises an error if a break is left
+            # This raises an error if a break is left.
+            observe_runs(lambda: make_changed_program(fullgraph=True), ["as given"])
     for variant in variants:
-        expected, actual = unchanged.eager.observed[variant], changed_runs.observed[variant]
+        expected, actual = original.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)
         # Differences that compilation alone causes are not due to the remedy.
         names = [
-            name for name in names if name not in names_of_differences(expected, unchanged.compiled.observed[variant])
+            name for name in names if name not in names_of_differences(expected, original.compiled.observed[variant])
         ]
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]

@@ -1,4 +1,4 @@
-"""Differences due to compiling alone are not evidence against a change, and results without values not for it."""
+"""Differences due to compiling alone do not count against a change, and results without values not in its favor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_graphbreak.experiments.remedies import trial_runner
 from jupyter_graphbreak.report.remedies import WORKING, Remedy
 
 
-class StoresSizesEagerly(torch.nn.Module):
+class EagerSizeRecorder(torch.nn.Module):
     """A module that stores its last sizes only in eager code, as some libraries do."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class StoresSizesEagerly(torch.nn.Module):
 
 
 def shift_and_clamp(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
-    """Shift and clamp, unless there are no shifts: no shift equals the number that it is compared with."""
+    """Shift and clamp, unless there are no shifts: no shift equals the number that the test compares it with."""
     if (shifts != shifts.sum().sin() + 3.5).any():
         x = (x + shifts.sum()).clamp(-50, 50)
     return x + 1
@@ -56,7 +56,7 @@ def print_before_change(x: torch.Tensor) -> torch.Tensor:
 
 
 def replace_nan(x: torch.Tensor) -> torch.Tensor:
-    """Replace nan only if there is one: otherwise, infinite numbers stay as they are."""
+    """Replace NaN only if there is one: otherwise, infinite numbers stay infinite."""
     y = x / x.sum()
     if torch.isnan(y).any():
         y = torch.nan_to_num(y)
@@ -76,7 +76,7 @@ def scale_by_flag(x: torch.Tensor, flag: torch.Tensor) -> torch.Tensor:
 
 
 def limit_norm(x: torch.Tensor) -> torch.Tensor:
-    """Divide by the norm if it is large. The second derivative of the norm of zeros is nan."""
+    """Divide by the norm if it is large. The second derivative of the norm of zeros is NaN."""
     norm = x.norm()
     if norm > 1:
         x = x / norm
@@ -90,10 +90,72 @@ def read_first_values(x: torch.Tensor) -> tuple[torch.Tensor, list[Any]]:
 
 
 def normalize_if_large(x: torch.Tensor) -> torch.Tensor:
-    """Normalize only large numbers: the gradient of the standard deviation of one number is nan."""
+    """Normalize only large numbers: the gradient of the standard deviation of one number is NaN."""
     if x.abs().sum() > 5:
         return (x - x.mean()) / x.std()
     return x - x.mean()
+
+
+def divide_by_share(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Divide by the share of a mask: integers become floating-point numbers only if the mask is not empty."""
+    share = mask.float().mean().item()
+    x = x * mask
+    return x / share if share > 0 else x
+
+
+def divide_by_count(x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Divide by a count, which is zero for tensors of zeros: the other branch then has no gradient."""
+    y = torch.where(x.abs() > threshold, x, 0.0)
+    count = int((y != 0).sum())
+    if count == 0:
+        return y
+    return y / count
+
+
+def halve_if_bright(image: torch.Tensor) -> torch.Tensor:
+    """Halve integers with `//`, which has no gradient for floating-point numbers."""
+    if image.max() > 200:
+        image = image // 2
+    return image + 100
+
+
+def multiply_by_sign(x: torch.Tensor) -> torch.Tensor:
+    """Multiply by 1 or -1, which is a Python number."""
+    total = x.sum()
+    sign = 1 if total > 0 else -1
+    return x * sign
+
+
+class Schedule:
+    """A learning rate that drops after the loss has not improved for some steps."""
+
+    def __init__(self, patience: int) -> None:
+        self.rate, self.best, self.waited, self.patience = 0.1, float("inf"), 0, patience
+
+    def step(self, loss: float) -> None:
+        if loss < self.best:
+            self.best, self.waited = loss, 0
+        else:
+            self.waited += 1
+            if self.waited > self.patience:
+                self.rate, self.waited = self.rate / 2, 0
+
+
+short_schedule, long_schedule = Schedule(1), Schedule(20)
+
+
+def step_short_schedule(weight: torch.Tensor) -> torch.Tensor:
+    """Read the rate after a step that may change it."""
+    loss = (weight**2).sum()
+    short_schedule.step(loss.item())
+    return weight - short_schedule.rate * weight
+
+
+def step_long_schedule(weight: torch.Tensor) -> torch.Tensor:
+    """Read the rate after a step that rarely changes it."""
+    loss = (weight**2).sum()
+    long_schedule.step(loss.item())
+    return weight - long_schedule.rate * weight
 
 
 def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eager") -> list[Remedy]:
@@ -106,7 +168,7 @@ def remedies_of(fn: Callable[..., Any], *args: torch.Tensor, backend: Any = "eag
 @pytest.mark.exhaustive
 def test_state_that_only_eager_code_sets_is_not_a_difference() -> None:
     (working_remedy,) = [
-        remedy for remedy in remedies_of(StoresSizesEagerly(), torch.ones(3)) if remedy.verdict == "works"
+        remedy for remedy in remedies_of(EagerSizeRecorder(), torch.ones(3)) if remedy.verdict == "works"
     ]
     assert working_remedy.differences == []
     assert working_remedy.evidence is not None
@@ -116,15 +178,15 @@ def test_state_that_only_eager_code_sets_is_not_a_difference() -> None:
 @pytest.mark.exhaustive
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 600)  # compiling takes long on a busy machine
-    with_inductor = remedies_of(add_truncated_sum, torch.ones(3), backend="inductor")
+    inductor_remedies = remedies_of(add_truncated_sum, torch.ones(3), backend="inductor")
     if torch.__version__.startswith("2.9."):  # Inductor writes C++ code for int(...) that does not compile
-        assert any("CppCompileError" in (remedy.reason or "") for remedy in with_inductor)
+        assert any("CppCompileError" in (remedy.reason or "") for remedy in inductor_remedies)
     else:
-        (working_remedy,) = [remedy for remedy in with_inductor if remedy.verdict in WORKING]
+        (working_remedy,) = [remedy for remedy in inductor_remedies if remedy.verdict in WORKING]
         assert working_remedy.verdict == "works on what ran"
         assert "but the original raises OverflowError: cannot convert float infinity" in (working_remedy.reason or "")
-    (same,) = [remedy for remedy in remedies_of(add_truncated_sum, torch.ones(3)) if remedy.verdict in WORKING]
-    assert same.verdict == "works"
+    with_eager = remedies_of(add_truncated_sum, torch.ones(3))
+    assert [remedy.verdict for remedy in with_eager if remedy.verdict in WORKING] == ["works"]
 
 
 @pytest.mark.exhaustive
@@ -132,21 +194,23 @@ def test_a_branch_that_only_empty_tensors_take_did_not_run() -> None:
     remedies = [
         remedy for remedy in remedies_of(shift_and_clamp, torch.ones(3), torch.tensor([2.0, 3.0, 4.0])) if remedy.breaks
     ]
-    working = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
-    assert working
-    assert {remedy.verdict for remedy in working} == {"works on what ran"}
-    assert "one branch of a condition never ran" in {remedy.reason for remedy in working}
+    working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING and remedy.kind == "edit"]
+    assert working_remedies
+    assert {remedy.verdict for remedy in working_remedies} == {"works on what ran"}
+    assert "one branch of a condition never ran" in {remedy.reason for remedy in working_remedies}
 
 
 @pytest.mark.exhaustive
 def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
     for argument in (torch.ones(3), torch.ones(3, requires_grad=True)):
         with torch.no_grad():
-            working = [remedy for remedy in remedies_of(add_copied_gradient, argument) if remedy.verdict in WORKING]
-        assert bool(working) == (
+            working_remedies = [
+                remedy for remedy in remedies_of(add_copied_gradient, argument) if remedy.verdict in WORKING
+            ]
+        assert bool(working_remedies) == (
             torch.__version__ >= "2.13"
         )  # in earlier releases, new tensors have a .grad in compiled code
-        for remedy in working:
+        for remedy in working_remedies:
             assert remedy.verdict == "works on what ran"
             assert (remedy.reason or "").endswith("with tensors that have a .grad")
     (working_remedy, *_) = remedies_of(lambda x: copy.deepcopy(x) * 2, torch.ones(3))
@@ -155,9 +219,9 @@ def test_a_copy_without_the_gradient_works_on_what_ran() -> None:
 
 def test_output_that_shows_a_later_change_of_other_tensors_works_on_what_ran() -> None:
     remedies = remedies_of(print_before_change, torch.tensor([1, -2, 3]))
-    (moved,) = [remedy for remedy in remedies if "move print to the end" in remedy.title]
-    assert moved.verdict == "works on what ran"
-    assert (moved.reason or "").endswith("with float32 tensors")
+    (remedy,) = [remedy for remedy in remedies if "move print to the end" in remedy.title]
+    assert remedy.verdict == "works on what ran"
+    assert (remedy.reason or "").endswith("with float32 tensors")
 
 
 def test_dropping_a_test_assumes_that_the_code_below_it_changes_no_other_element() -> None:
@@ -167,11 +231,11 @@ def test_dropping_a_test_assumes_that_the_code_below_it_changes_no_other_element
     assert remedies["Compute both branches with torch.where"].verdict == "works"
 
 
-def test_one_of_two_tensors_of_integers_may_be_floating_point() -> None:
+def test_a_change_that_differs_for_a_floating_point_divisor_works_on_what_ran() -> None:
     remedies = remedies_of(divide_if_positive, torch.tensor([5, -7, 9]), torch.tensor(2))
-    working = [remedy for remedy in remedies if remedy.verdict in WORKING and "torch.where" in remedy.title]
-    assert [remedy.verdict for remedy in working] == ["works on what ran"]
-    assert (working[0].reason or "").endswith("with n as float32, negated")
+    working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING and "torch.where" in remedy.title]
+    assert [remedy.verdict for remedy in working_remedies] == ["works on what ran"]
+    assert (working_remedies[0].reason or "").endswith("with n as float32, negated")
 
 
 @pytest.mark.parametrize(
@@ -201,8 +265,45 @@ def test_second_derivatives_of_both_branches_are_compared_if_the_call_requires_g
     assert remedy.verdict == "works"
 
 
-def test_values_are_read_one_by_one_only_in_one_dimension() -> None:
+def test_reading_values_one_by_one_works_on_what_ran_because_a_column_differs() -> None:
     remedies = remedies_of(read_first_values, torch.tensor([3.0, -4.0, 5.0]))
     (remedy,) = [remedy for remedy in remedies if "one by one" in remedy.title]
     assert remedy.verdict == "works on what ran"
     assert (remedy.reason or "").endswith("with x as a column")
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments", "reason"),
+    [
+        (
+            divide_by_share,
+            (torch.ones(3, requires_grad=True), torch.tensor([True, False, True])),
+            "with int64 tensors, zero",
+        ),
+        (multiply_by_sign, (torch.ones(2),), "with zero-dimensional int32 tensors"),
+        (halve_if_bright, (torch.tensor([10, 250], dtype=torch.uint8),), "with float32 tensors that require gradients"),
+        (divide_by_count, (torch.ones(2), 0.5), "all tensors zero, tensors that require gradients"),
+    ],
+)
+def test_integers_flags_and_zeros_take_part_in_edge_inputs(
+    program: Callable[..., torch.Tensor], arguments: tuple[Any, ...], reason: str
+) -> None:
+    working = [
+        remedy
+        for remedy in remedies_of(program, *arguments)
+        if remedy.verdict in WORKING and "Compute both branches with torch.where" in remedy.title
+    ]
+    assert working
+    assert "works" not in {remedy.verdict for remedy in working[:1]}
+    assert reason in (working[0].reason or "")
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict"), [(step_short_schedule, "another result"), (step_long_schedule, "works on what ran")]
+)
+def test_a_moved_call_may_rarely_change_what_the_code_after_it_reads(
+    program: Callable[..., torch.Tensor], verdict: str
+) -> None:
+    remedies = remedies_of(program, torch.tensor([3.0, -4.0]))
+    (moved,) = [remedy for remedy in remedies if "step()` after the call" in remedy.title]
+    assert moved.verdict == verdict

@@ -22,9 +22,12 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
+_numbers = itertools.count(1)
 
 if TYPE_CHECKING:
+    from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
     from jupyter_graphbreak.report.remedies import Remedy
+    from jupyter_graphbreak.report.schema import Report
 
 SAMPLER = """\
 import torch
@@ -59,7 +62,7 @@ import torch
 
 
 def half(x, k):
-    return torch.sin(x) * 0.5 + k
+    return torch.sin(x).neg().exp().log().neg() * 0.5 + k
 
 
 @torch.compile(backend="eager")
@@ -184,10 +187,6 @@ class Deep(nn.Module):
 model = Deep()
 compiled = torch.compile(model, backend="eager")
 """
-
-
-_numbers = itertools.count(1)
-
 BACKWARD_PROGRAM = """\
 import torch
 
@@ -261,9 +260,9 @@ def step(x):
 @pytest.fixture(autouse=True)
 def forget_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
-    before = set(sys.modules)
+    modules_before = set(sys.modules)
     yield
-    for name in set(sys.modules) - before:
+    for name in set(sys.modules) - modules_before:
         if name.startswith("inner_calls_"):
             del sys.modules[name]
 
@@ -282,61 +281,57 @@ def import_source(text: str, folder: Path) -> Any:
     return module
 
 
+def find_parts(
+    call: Any, argument: torch.Tensor, report: Report, outside_break_ids: frozenset[str] = frozenset()
+) -> InnerCalls:
+    """Return the parts of a function or module that a search would compile instead."""
+    original: Any = SimpleNamespace(
+        entry=Entry("call", None, call, Arguments(argument)),
+        cases=[()],
+        run=lambda program, subject, _: program(*subject.arguments.args),
+    )
+    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
+    return find_inner_calls(original, report, files, outside_break_ids)
+
+
 def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
     report = try_remedies(getattr(module, name), *args)
     return next((remedy for remedy in report.remedies or [] if remedy.family == "inner"), None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "name", "argument", "title", "line"),
     [
-        pytest.param(
-            SAMPLER,
-            "sample",
-            torch.ones(2, 8),
-            "Compile net instead of sample",
-            '+net.compile(backend="eager")',
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
+        (SAMPLER, "sample", torch.ones(2, 8), "Compile net instead of sample", '+net.compile(backend="eager")'),
+        (
             SOLVER,
             "integrate",
             3 * torch.ones(5),
             "Compile half instead of integrate",
             '+@torch.compile(backend="eager")',
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
+        (
             BEAM_SEARCH,
             "compiled",
             torch.ones(3),
             "Compile model.score instead of Model.search",
             '+model.score = torch.compile(type(model).score, backend="eager").__get__(model)',
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
+        (
             GAN,
             "step",
             torch.ones(2, 4),
             "Compile G and D instead of step",
             "+G.forward = torch.compile(type(G).forward, ",
-            marks=pytest.mark.exhaustive,
         ),
-        pytest.param(
-            LAYERS,
-            "compiled",
-            torch.ones(2, 4),
-            "Compile each Block of model.layers",
-            "+for block in model.layers:",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
+        (LAYERS, "compiled", torch.ones(2, 4), "Compile each Block of model.layers", "+for block in model.layers:"),
+        (
             BACKWARD_PROGRAM,
             "compiled",
             torch.ones(2, 4),
             "Compile net instead of Trainer.step",
             "+net.forward = torch.compile(type(net).forward, ",
-            marks=pytest.mark.exhaustive,
         ),
     ],
     ids=["sampler", "solver", "beam_search", "gan", "layers", "global"],
@@ -418,9 +413,9 @@ def test_a_decorated_function_is_replaced_by_its_part(tmp_path: Path) -> None:
 
 
 def test_an_item_of_a_list_that_breaks_stays_uncompiled(tmp_path: Path) -> None:
-    printing = "class Print(nn.Module):\n    def forward(self, x):\n        print(x.sum())\n        return x\n\n\n"
+    print_module = "class Print(nn.Module):\n    def forward(self, x):\n        print(x.sum())\n        return x\n\n\n"
     text = LAYERS.replace("Block() for _ in range(3)", "[Block(), Print(), Block()]")
-    text = text.replace("class Deep", f"{printing}class Deep").replace(
+    text = text.replace("class Deep", f"{print_module}class Deep").replace(
         "            norms.append(str(x.norm().detach().numpy()))\n", ""
     )
     remedy = inner_remedy(import_source(text, tmp_path), "compiled", torch.ones(2, 4))
@@ -445,20 +440,20 @@ def test_a_training_step_works_if_an_optimizer_turns_rounding_errors_into_steps(
 
 
 @pytest.mark.exhaustive
-def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Path) -> None:
+def test_compiling_a_part_also_removes_breaks_of_later_calls_outside_it(tmp_path: Path) -> None:
     module = import_source(TRAINER, tmp_path)
     with capture(entries=True) as run:
         for _ in range(2):
             module.compiled(torch.ones(2, 4))
-    later = next(break_ for break_ in run.report.breaks if break_.gb_id == "GB0059")
+    later_break = next(break_ for break_ in run.report.breaks if break_.gb_id == "GB0059")
     remedy = next(remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner")
     assert remedy.title.startswith("Compile trainer.model instead of Trainer.step")
     assert remedy.verdict == "works"
-    assert later.id in remedy.breaks
+    assert later_break.id in remedy.breaks
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
 
 
-def test_a_break_that_a_different_compiled_function_reaches_as_well_stays(tmp_path: Path) -> None:
+def test_a_break_that_another_compiled_function_also_reaches_stays(tmp_path: Path) -> None:
     text = SAMPLER.replace("len(x.detach().numpy().tolist())", "count(x)").replace("[]", "x.detach().numpy().tolist()")
     text = text.replace("net =", "def count(x):\n    return len(x.detach().numpy().tolist())\n\n\nnet =")
     text += '\n\n@torch.compile(backend="eager")\ndef evaluate(x):\n    return net(x, torch.zeros(1)) * count(x)\n'
@@ -466,25 +461,29 @@ def test_a_break_that_a_different_compiled_function_reaches_as_well_stays(tmp_pa
     with capture(entries=True) as run:
         module.sample(torch.ones(3, 8))
         module.evaluate(torch.ones(3, 8))
-    in_count = {break_.id for break_ in run.report.breaks if break_.location and break_.location.function == "count"}
+    breaks_in_count = {
+        break_.id for break_ in run.report.breaks if break_.location and break_.location.function == "count"
+    }
     remedies = [remedy for remedy in run.try_remedies().remedies or [] if remedy.family == "inner"]
-    assert in_count
+    assert breaks_in_count
     assert any(remedy.title.startswith("Compile net instead of sample") for remedy in remedies)
-    assert all(in_count.isdisjoint(remedy.breaks) for remedy in remedies if remedy.verdict in WORKING)
+    assert all(breaks_in_count.isdisjoint(remedy.breaks) for remedy in remedies if remedy.verdict in WORKING)
 
 
 @pytest.mark.exhaustive
-def test_a_model_is_compiled_instead_of_its_training_step_although_it_breaks(tmp_path: Path) -> None:
+def test_a_model_is_compiled_instead_of_its_training_step_although_the_model_breaks(tmp_path: Path) -> None:
     report = try_remedies(import_source(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))
-    inside = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
-    alone, branch, together = (remedy for remedy in report.remedies or [] if remedy.verdict == "works")
-    assert alone.title.startswith("Compile net instead of step")
-    assert {*alone.breaks, inside} == {break_.id for break_ in report.breaks}
-    assert branch.breaks == [inside]
-    assert {*together.breaks} == {break_.id for break_ in report.breaks}
-    assert "+net.compile(" in (together.patch or "")
-    assert together.evidence is not None
-    assert together.evidence.breaks_after == 0
+    inner_break = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
+    part_remedy, branch_remedy, combined_remedy = (
+        remedy for remedy in report.remedies or [] if remedy.verdict == "works"
+    )
+    assert part_remedy.title.startswith("Compile net instead of step")
+    assert {*part_remedy.breaks, inner_break} == {break_.id for break_ in report.breaks}
+    assert branch_remedy.breaks == [inner_break]
+    assert {*combined_remedy.breaks} == {break_.id for break_ in report.breaks}
+    assert "+net.compile(" in (combined_remedy.patch or "")
+    assert combined_remedy.evidence is not None
+    assert combined_remedy.evidence.breaks_after == 0
 
 
 def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> None:
@@ -494,11 +493,7 @@ def test_a_function_that_torchscript_runs_breaks_its_callers(tmp_path: Path) -> 
     net, x = import_source(text, tmp_path).Net(), torch.ones(2)
     report = explain(net, x)
     assert [break_.location.function for break_ in report.breaks if break_.location] == ["half"]
-    original: Any = SimpleNamespace(
-        entry=Entry("Net", None, net, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    assert not find_inner_calls(original, report, files).calls
+    assert not find_parts(net, x, report).calls
 
 
 def test_a_module_may_override_the_method_that_returns_its_parameters() -> None:
@@ -543,14 +538,10 @@ def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: P
     x = torch.ones(2, 4)
     report = explain(module.step, x)
     break_ids = {break_.gb_id: break_.id for break_ in report.breaks}
-    original: Any = SimpleNamespace(
-        entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    parts = find_inner_calls(original, report, files, frozenset({break_ids["GB0123"]}))
+    parts = find_parts(module.step.__wrapped__, x, report, frozenset({break_ids["GB0123"]}))
     assert [call.module_paths for call in parts.calls] == [("net",)]
     assert parts.breaks == {break_ids["GB0170"]}
-    parts_without_breaks = find_inner_calls(original, report, files)
+    parts_without_breaks = find_parts(module.step.__wrapped__, x, report)
     assert not parts_without_breaks.calls
     assert parts_without_breaks.part_with_one_break is not None
     assert parts_without_breaks.part_with_one_break.break_ == break_ids["GB0170"]
@@ -587,13 +578,7 @@ decoder = Decoder()
 def test_a_method_is_compiled_rather_than_a_small_module_that_it_calls(tmp_path: Path) -> None:
     decoder, x = import_source(DECODER, tmp_path).decoder, torch.ones(1, 4)
     report = explain(decoder, x)
-    original: Any = SimpleNamespace(
-        entry=Entry("decoder", None, decoder, Arguments(x)),
-        cases=[()],
-        run=lambda program, subject, _: program(*subject.arguments.args),
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    assert [call.method for call in find_inner_calls(original, report, files).calls] == ["decode"]
+    assert [call.method for call in find_parts(decoder, x, report).calls] == ["decode"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")
@@ -607,23 +592,15 @@ def test_a_loop_over_a_data_loader_stays_outside(tmp_path: Path) -> None:
 
 
 def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
-    half = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
-    text = f"{half}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
+    half_text = "import torch\n\n\ndef half(x):\n    return torch.sin(x) * len(x.tolist())\n\n\n"
+    text = f"{half_text}def step(x):\n    y = half(x)\n    print('half')\n    return y + 1\n"
     call, x = import_source(text, tmp_path).step, torch.ones(2)
     report = explain(call, x)
-    original: Any = SimpleNamespace(
-        entry=Entry("step", None, call, Arguments(x)), cases=[()], run=lambda program, *_: program(x)
-    )
-    files = {source.id: str(Path(source.path or "").expanduser()) for source in report.sources}
-    inner = find_inner_calls(original, report, files)
+    parts = find_parts(call, x, report)
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
-    assert (
-        inner.calls,
-        inner.part_with_one_break and (inner.part_with_one_break.name, inner.part_with_one_break.break_),
-    ) == (
-        (),
-        ("half", inside),
-    )
+    assert parts.calls == ()
+    assert parts.part_with_one_break is not None
+    assert (parts.part_with_one_break.name, parts.part_with_one_break.break_) == ("half", inside)
 
 
 @pytest.mark.exhaustive
@@ -665,7 +642,7 @@ def test_an_average_of_weights_is_not_part_of_the_forward_pass_of_a_training_ste
 
 def test_a_sampler_has_the_same_result_when_its_network_is_compiled_instead(tmp_path: Path) -> None:
     text = SAMPLER.replace('@torch.compile(backend="eager")\n', 'net.compile(backend="eager", fullgraph=True)\n')
-    changed, original = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
-    changed.net.load_state_dict(original.net.state_dict())
-    expected = original.sample.__wrapped__(torch.ones(2, 8))
-    assert torch.equal(changed.sample(torch.ones(2, 8)), expected)
+    changed_module, original_module = import_source(text, tmp_path), import_source(SAMPLER, tmp_path)
+    changed_module.net.load_state_dict(original_module.net.state_dict())
+    expected = original_module.sample.__wrapped__(torch.ones(2, 8))
+    assert torch.equal(changed_module.sample(torch.ones(2, 8)), expected)

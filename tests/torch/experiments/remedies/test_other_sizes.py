@@ -30,18 +30,20 @@ LENGTHS = ([1, 2, 3], [3, 2, 1], [6], [0, 6], [2, 2, 1, 1])
 )
 def test_a_fix_for_one_length_works_for_other_lengths(tmp_path: Path, name: str) -> None:
     program = next(candidate for candidate in programs("loops_and_sizes") if candidate.name == name)
-    loaded = LoadedProgram(tmp_path / "program.py", program.text)
-    report = jupyter_graphbreak.try_remedies(torch.compile(loaded.f, backend="eager"), *loaded.make_arguments()[0])
+    loaded_program = LoadedProgram(tmp_path / "program.py", program.text)
+    report = jupyter_graphbreak.try_remedies(
+        torch.compile(loaded_program.f, backend="eager"), *loaded_program.make_arguments()[0]
+    )
     remedy = next(candidate for candidate in report.remedies or [] if candidate.family == "sizes")
     assert remedy.verdict in WORKING
     (tmp_path / "with").mkdir()
-    changed = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded, report, remedy))
+    changed_program = LoadedProgram(tmp_path / "with" / "program.py", apply_edits(loaded_program, report, remedy))
     torch._dynamo.reset()
     counters.clear()
     for lengths in LENGTHS:
         x = torch.linspace(-1, 2, 6 if name == "lengths of parts" else len(lengths))
-        expected = loaded.f(x, torch.tensor(lengths))
-        assert torch.equal(changed.f(x, torch.tensor(lengths)), expected), lengths
+        expected = loaded_program.f(x, torch.tensor(lengths))
+        assert torch.equal(changed_program.f(x, torch.tensor(lengths)), expected), lengths
     assert not counters["graph_break"]
 
 
@@ -61,8 +63,8 @@ class Attention(torch.nn.Module):
         )
 
 
-def sizes_hook() -> Any:
-    """Return a function that creates sizes known while compiling, without the parts that transformers needs."""
+def sizes_factory() -> Any:
+    """Return a function that creates sizes known while compiling, from the code of the change for transformers."""
     scope: dict[str, Any] = {"model": torch.nn.Linear(1, 1)}
     exec(_GRIDS_CODE, scope)  # noqa: S102
     return lambda grid: scope["sizes_of"](scope["text_of"](grid))
@@ -73,7 +75,7 @@ def test_known_sizes_are_guarded_by_value(backend: str) -> None:
     pytest.importorskip("transformers")
     torch._dynamo.reset()
     counters.clear()
-    make_known_sizes, model = sizes_hook(), Attention()
+    make_known_sizes, model = sizes_factory(), Attention()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     grids = ([[1, 2, 3], [1, 1, 2]], [[1, 2, 2], [1, 2, 2]], [[1, 1, 8]], [[2, 2, 2]], [[1, 2, 3], [1, 1, 2]])
     for numbers in grids:
@@ -102,17 +104,17 @@ def test_a_fixed_model_works_for_other_grids(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
     import tiny_models  # type: ignore[import-not-found]
 
-    model, inputs = tiny_models.tiny("qwen2_vl")
-    changed, _ = tiny_models.tiny("qwen2_vl")
-    exec(_GRIDS_CODE, {"model": changed})  # noqa: S102
+    model, inputs = tiny_models.make_tiny_model("qwen2_vl")
+    changed_model, _ = tiny_models.make_tiny_model("qwen2_vl")
+    exec(_GRIDS_CODE, {"model": changed_model})  # noqa: S102
     torch._dynamo.reset()
     counters.clear()
-    compiled: Any = torch.compile(changed, backend="eager")  # a different backend would compile the same graphs
+    compiled: Any = torch.compile(changed_model, backend="eager")  # a different backend would compile the same graphs
     for grid in ([[1, 4, 4]], [[1, 2, 8]], [[1, 8, 2]], [[2, 2, 4]], [[1, 4, 4]]):
         arguments = {**inputs, "image_grid_thw": torch.tensor(grid)}
         with torch._dynamo.config.patch(capture_scalar_outputs=True):
             expected, actual = model(**arguments), compiled(**arguments)
         torch.testing.assert_close(actual.logits, expected.logits)
-        assert torch.equal(changed.model.rope_deltas, model.model.rope_deltas)
+        assert torch.equal(changed_model.model.rope_deltas, model.model.rope_deltas)
     assert not counters["graph_break"]
     sys.modules.pop("tiny_models", None)

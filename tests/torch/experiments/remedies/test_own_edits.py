@@ -112,8 +112,8 @@ def test_a_wrong_patch_has_a_different_result(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_patch_may_add_a_function(try_patch: TryPatch) -> None:
-    helper = "def either(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
-    new = "        return either(x, x * factor, x - self.offset)\n"
+    helper = "def choose(x, one, other):\n    return torch.where(x.sum() > 0, one, other)\n\n\n"
+    new = "        return choose(x, x * factor, x - self.offset)\n"
     assert try_patch((BRANCH, new), ("def step", f"{helper}def step")).verdict == "works"
 
 
@@ -145,7 +145,7 @@ def test_changes_of_compile_calls_are_not_tried(tmp_path: Path) -> None:
     old = '@torch.compile(backend="eager")\ndef step'
     new = old.replace('"eager"', '"eager", dynamic=True')
     helper = '@torch.compile(backend="eager")\ndef helper(x):\n    return x\n\n\n'
-    changes = [[(BRANCH, WHERE_LINE), (old, f"{more}{new}")] for more in ("", helper)]
+    changes = [[(BRANCH, WHERE_LINE), (old, f"{addition}{new}")] for addition in ("", helper)]
     for remedy in try_patches(tmp_path, changes, text=MODULE.replace("def step", old)):
         assert remedy.verdict == "not tried"
         assert remedy.reason == "it changes how a function is compiled: run the cell to see the effect"

@@ -23,7 +23,7 @@ UNSOLVED_PROGRAMS = frozenset({"a scaler, right", "a scheduler, right", "a value
 #: Programs marked "right" whose change gives a different result if the input has a different dtype, if a list has
 #: tensors of several lengths, if an argument requires gradients, if a dict lacked a key, or if a flag is set. The
 #: verdict says so.
-RIGHT_FOR_THE_GIVEN_KIND = frozenset(
+PROGRAMS_RIGHT_FOR_ONE_KIND = frozenset(
     {
         "a best value of a closure, right",
         "a counter after a break, right",
@@ -48,7 +48,7 @@ RIGHT_FOR_THE_GIVEN_KIND = frozenset(
 
 
 #: Programs marked "right" whose change returns a new tensor instead of an argument. The verdict says so.
-RIGHT_BUT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
+RIGHT_EXCEPT_FOR_A_NEW_TENSOR = frozenset({"an argument that is returned, right"})
 
 
 @pytest.mark.parametrize("program", CASES)
@@ -63,11 +63,11 @@ def test_every_claim_is_true(tmp_path: Path, program: ProgramText) -> None:
         description = (
             f"{remedy.id} {remedy.title}: {remedy.verdict} for {remedy.breaks}\n{remedy.patch or remedy.code}\n"
         )
-        false = false_claims(program, loaded, report, remedy, "eager")
-        assert not false, description + "\n".join(false)
+        errors = false_claims(program, loaded, report, remedy, "eager")
+        assert not errors, description + "\n".join(errors)
     if program.name.endswith("right") and program.name not in UNSOLVED_PROGRAMS:
-        expected = "works on what ran" if program.name in RIGHT_FOR_THE_GIVEN_KIND else "works"
-        expected = "works but differs" if program.name in RIGHT_BUT_FOR_A_NEW_TENSOR else expected
+        expected = "works on what ran" if program.name in PROGRAMS_RIGHT_FOR_ONE_KIND else "works"
+        expected = "works but differs" if program.name in RIGHT_EXCEPT_FOR_A_NEW_TENSOR else expected
         assert any(remedy.verdict == expected for remedy in claims) or not report.breaks, [
             (remedy.title, remedy.verdict, remedy.reason) for remedy in report.remedies
         ]

@@ -12,12 +12,13 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.trial.entry import Entry, record_entries
+from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.report.remedies import WORKING
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
 
-def breaks(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+def break_and_scale(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
     torch._dynamo.graph_break()
     return x * scale
 
@@ -36,7 +37,7 @@ class Net(torch.nn.Module):
         return torch.relu(self.lin(x)) * 2
 
 
-class Scaled:
+class Scaler:
     def __init__(self) -> None:
         self.scale = 3.0
 
@@ -45,7 +46,7 @@ class Scaled:
         return x * self.scale
 
 
-ADD_AFTER_BREAK: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: E731
+ADD_AFTER_BREAK: Callable[[torch.Tensor], torch.Tensor] = lambda x: break_and_scale(x) + 1  # noqa: E731
 
 
 def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
@@ -56,14 +57,42 @@ def entries_of(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     return recorded_entries.entries, value
 
 
+class LoadedOnFirstUse(dict[str, str]):
+    def __init__(self, items: dict[str, str]) -> None:
+        super().__init__(items)
+        self.loaded: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.loaded.append(name)
+        return super().__getitem__(name)
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+REGISTRY = LoadedOnFirstUse({"a": "module a", "b": "module b"})
+
+
+def test_recording_an_entry_loads_nothing_that_a_container_loads_on_first_use() -> None:
+    add_length: Callable[[torch.Tensor], torch.Tensor] = lambda x: x + len(REGISTRY)  # noqa: E731
+    function = torch.compile(add_length, backend="eager")
+    (entry,), _ = entries_of(lambda: function(torch.ones(2)))
+    subject = Subject(entry.call, entry.arguments)
+    subject.restore()
+    assert REGISTRY.loaded == []
+
+
 @pytest.mark.parametrize(
     ("function", "name"),
     [
-        (breaks, "breaks"),
-        (functools.partial(breaks, scale=3.0), "breaks"),
+        (break_and_scale, "break_and_scale"),
+        (functools.partial(break_and_scale, scale=3.0), "break_and_scale"),
         (Net(), "Net"),
         (Net().other, "other"),
-        (Scaled(), "Scaled"),
+        (Scaler(), "Scaler"),
         (ADD_AFTER_BREAK, "<lambda>"),
     ],
     ids=["function", "partial", "module", "method", "callable", "lambda"],
@@ -81,11 +110,11 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
 
 
 def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
-    (entry, *_), _ = entries_of(lambda: torch.compile(breaks, backend="eager")(torch.ones(3)))
-    assert torch.equal(entry.call(torch.ones(3)), breaks(torch.ones(3)))
+    (entry, *_), _ = entries_of(lambda: torch.compile(break_and_scale, backend="eager")(torch.ones(3)))
+    assert torch.equal(entry.call(torch.ones(3)), break_and_scale(torch.ones(3)))
 
 
-def test_a_function_of_a_module_is_not_a_method_of_it() -> None:
+def test_a_function_that_takes_a_module_is_not_its_method() -> None:
     def apply(net: Net, x: torch.Tensor) -> Any:
         return net(x) + 1
 
@@ -104,31 +133,29 @@ def test_the_entry_has_the_state_before_the_call() -> None:
 
 
 def test_a_recompiled_function_is_one_entry() -> None:
-    compiled = torch.compile(breaks, backend="eager")
+    compiled = torch.compile(break_and_scale, backend="eager")
     entries, _ = entries_of(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
-    assert [entry.function for entry in entries] == ["breaks"]
+    assert [entry.function for entry in entries] == ["break_and_scale"]
     assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
 
 
 def test_compiled_functions_inside_uncompiled_ones_are_separate_entries() -> None:
-    inner = torch.compile(breaks, backend="eager")
+    inner = torch.compile(break_and_scale, backend="eager")
 
     def outer(x: torch.Tensor) -> Any:
         return inner(x) + torch.compile(Net(), backend="aot_eager")(x)
 
     entries, _ = entries_of(lambda: outer(torch.ones(2, 3)))
-    assert [entry.function.rpartition(".")[2] for entry in entries] == ["breaks", "Net"]
+    assert [entry.function.rpartition(".")[2] for entry in entries] == ["break_and_scale", "Net"]
     assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
 
 
 @pytest.mark.parametrize("form", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
 def test_a_break_that_raises_is_fixed(form: str) -> None:
-    import jupyter_graphbreak
-
     torch._dynamo.reset()
-    function = breaks
+    function = break_and_scale
     if form == "scope":
-        function = torch._dynamo.error_on_graph_break(True)(breaks)
+        function = torch._dynamo.error_on_graph_break(True)(break_and_scale)
     with pytest.raises(Exception, match="graph_break"), jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(function, backend="eager", fullgraph=form == "fullgraph")(torch.ones(3))
     report = run.try_remedies()
@@ -136,13 +163,13 @@ def test_a_break_that_raises_is_fixed(form: str) -> None:
     assert [remedy.verdict in WORKING for remedy in report.remedies or []][:1] == [True]
 
 
-class InFloat32(torch.nn.Module):
+class Float32Product(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", enabled=False):
             return x.float() @ x.float()
 
 
-def logs(x: torch.Tensor, debug: bool) -> torch.Tensor:
+def print_if_debug(x: torch.Tensor, debug: bool) -> torch.Tensor:
     y = x * 2
     if debug:
         print(y)  # noqa: T201 - the break
@@ -151,18 +178,18 @@ def logs(x: torch.Tensor, debug: bool) -> torch.Tensor:
 
 def test_a_break_that_only_a_later_call_has_is_fixed() -> None:
     torch._dynamo.reset()
-    compiled = torch.compile(logs, backend="eager")
+    compiled = torch.compile(print_if_debug, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         for debug in (False, True):
             compiled(torch.ones(2), debug)
     (break_,) = run.report.breaks
-    working = [remedy for remedy in run.try_remedies().remedies or [] if remedy.verdict in WORKING]
-    assert [remedy.breaks for remedy in working] == [[break_.id]]
+    working_remedies = [remedy for remedy in run.try_remedies().remedies or [] if remedy.verdict in WORKING]
+    assert [remedy.breaks for remedy in working_remedies] == [[break_.id]]
 
 
 def test_a_context_around_the_call_is_not_an_effect_of_code_that_uses_it() -> None:
     with jupyter_graphbreak.capture(entries=True) as run, torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.compile(InFloat32(), backend="eager")(torch.ones(2, 2))
+        torch.compile(Float32Product(), backend="eager")(torch.ones(2, 2))
     assert run.report.effects is None
     assert [check.equal for check in run.check().check or []] == [True]
 
@@ -186,7 +213,7 @@ def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:
     assert (entry.function, type(entry.call)) == ("DecoratedNet", DecoratedNet)
 
 
-def test_a_different_method_with_the_decorator_of_forward_is_not_the_module() -> None:
+def test_another_method_with_the_decorator_of_forward_is_not_the_module() -> None:
     net = DecoratedNet()
     (entry,), value = entries_of(lambda: torch.compile(net.other, backend="eager")(torch.ones(3)))
     assert not isinstance(entry.call, torch.nn.Module)

@@ -21,25 +21,25 @@ TABLE = {}
 NAMES = "abcdefg"
 
 
-def chosen(x: torch.Tensor) -> torch.Tensor:
+def add_one_without_cudnn(x: torch.Tensor) -> torch.Tensor:
     with torch.backends.cudnn.flags(enabled=False):
         return x + 1
 
 
-TABLE["chosen"] = chosen
+TABLE["add_one_without_cudnn"] = add_one_without_cudnn
 
 
-def sizes(x: torch.Tensor) -> torch.Tensor:
+def use_sizes_from_data(x: torch.Tensor) -> torch.Tensor:
     count = x.sum().item()
     positive = x[x > 0]
     return torch.repeat_interleave(positive, 2).sum() * count
 
 
-def looked_up(x: torch.Tensor, name: str) -> torch.Tensor:
+def call_from_table(x: torch.Tensor, name: str) -> torch.Tensor:
     return TABLE[name](x * 2)
 
 
-def guarded(x: torch.Tensor, limit: int | None) -> torch.Tensor:
+def raise_if_too_large(x: torch.Tensor, limit: int | None) -> torch.Tensor:
     if limit is not None and x.max() >= limit:
         raise ValueError("too large")
     return x + 1
@@ -50,18 +50,18 @@ def one_step(x: torch.Tensor, name: str) -> torch.Tensor:
     return x + len(name)
 
 
-def steps(x: torch.Tensor) -> torch.Tensor:
+def run_steps(x: torch.Tensor) -> torch.Tensor:
     step = getattr(sys.modules[__name__], "one_" + "step")  # no analysis of the code finds it, so it is not copied
     for name in NAMES:
         x = step(x, name)
     return x.sum() * x.max().item()
 
 
-def doubled(x: torch.Tensor) -> torch.Tensor:
+def double_sum_of_indices(x: torch.Tensor) -> torch.Tensor:
     return 2 * torch.nonzero(x).sum()
 
 
-def tripled(x: torch.Tensor) -> torch.Tensor:
+def triple_sum_of_indices(x: torch.Tensor) -> torch.Tensor:
     return 3 * torch.nonzero(x).sum()
 
 
@@ -72,7 +72,7 @@ def fewest_breaks(report: Report) -> int:
 
 @pytest.mark.exhaustive
 def test_all_settings_are_tried_together() -> None:
-    report = jupyter_graphbreak.try_remedies(sizes, torch.tensor([1.0, -2.0, 3.0]))
+    report = jupyter_graphbreak.try_remedies(use_sizes_from_data, torch.tensor([1.0, -2.0, 3.0]))
     assert report.remedies is not None
     first = report.remedies[0]
     assert first.verdict in WORKING
@@ -89,8 +89,8 @@ def test_all_settings_are_tried_together() -> None:
 def test_code_that_dynamo_skips_is_compiled_again() -> None:
     x = torch.ones(3)
     with jupyter_graphbreak.capture() as run:
-        torch.compile(looked_up, backend="eager")(x, "chosen")
-    report = jupyter_graphbreak.try_remedies(looked_up, x, "chosen")
+        torch.compile(call_from_table, backend="eager")(x, "add_one_without_cudnn")
+    report = jupyter_graphbreak.try_remedies(call_from_table, x, "add_one_without_cudnn")
     assert [(break_.gb_type, break_.location) for break_ in report.breaks] == [
         (break_.gb_type, break_.location) for break_ in run.report.breaks
     ]
@@ -98,7 +98,7 @@ def test_code_that_dynamo_skips_is_compiled_again() -> None:
 
 @pytest.mark.exhaustive
 def test_a_check_behind_a_python_test_moves_after_the_call() -> None:
-    report = jupyter_graphbreak.try_remedies(guarded, torch.ones(3), 50)
+    report = jupyter_graphbreak.try_remedies(raise_if_too_large, torch.ones(3), 50)
     assert report.remedies is not None
     best = next(remedy for remedy in report.remedies if remedy.verdict == "works")
     new = "\n".join(edit.new for edit in best.edits)
@@ -111,7 +111,7 @@ def test_a_function_over_the_recompile_limit_is_compiled_in_each_trial() -> None
     x = torch.ones(3)
     for name in NAMES:
         torch.compile(one_step, backend="eager")(x, name)
-    runner = TrialRunner(Entry("steps", None, steps, Arguments(x), "eager", None))
+    runner = TrialRunner(Entry("run_steps", None, run_steps, Arguments(x), "eager", None))
     first = runner.original.report
     assert first.breaks
     for _ in range(3):
@@ -122,7 +122,8 @@ def test_a_function_over_the_recompile_limit_is_compiled_in_each_trial() -> None
 
 
 def test_a_program_that_dynamo_does_not_compile_has_no_working_verdict() -> None:
-    runner = TrialRunner(Entry("sizes", None, sizes, Arguments(torch.tensor([1.0, -2.0, 3.0])), "eager", None))
+    arguments = Arguments(torch.tensor([1.0, -2.0, 3.0]))
+    runner = TrialRunner(Entry("use_sizes_from_data", None, use_sizes_from_data, arguments, "eager", None))
     goals = frozenset(break_.id for break_ in runner.original.report.breaks)
     with torch.compiler.set_stance("force_eager"):
         assert runner.run_trial(Change(), goals).verdict == "not tried"
@@ -150,7 +151,7 @@ def test_settings_for_several_breaks_contain_no_setting_that_none_of_them_needs(
 
 def test_a_change_that_works_for_several_entries_is_one_remedy() -> None:
     with jupyter_graphbreak.capture(entries=True) as run:
-        for function in (doubled, tripled):
+        for function in (double_sum_of_indices, triple_sum_of_indices):
             torch.compile(function, backend="eager")(torch.ones(3))
     report = run.try_remedies()
     (remedy,) = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]

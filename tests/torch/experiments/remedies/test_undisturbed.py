@@ -35,9 +35,9 @@ COUNT = 0
 log = logging.getLogger("a.program")
 
 
-def causes_side_effects(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
+def cause_side_effects(x: torch.Tensor, numbers: list[Any]) -> torch.Tensor:
     """Cause every kind of side effect."""
-    global COUNT  # noqa: PLW0603 - it is what is tested
+    global COUNT  # noqa: PLW0603 - the test is about it
     COUNT += 1
     TABLE["seen"] += 1
     HISTORY.append(float(COUNT))
@@ -45,7 +45,7 @@ def causes_side_effects(x: torch.Tensor, drawn: list[Any]) -> torch.Tensor:
     print("noisy", file=sys.stderr)  # noqa: T201
     log.warning("noisy")
     warnings.warn("noisy", stacklevel=1)
-    drawn.append(random.random())  # noqa: S311
+    numbers.append(random.random())  # noqa: S311
     x.add_(1)
     if x.sum() > 0:
         x = x * torch.rand(3)
@@ -57,14 +57,14 @@ def branch(x: torch.Tensor) -> torch.Tensor:
     return y + 1 if y.sum() > 0 else y - 1
 
 
-def breaks_twice(x: torch.Tensor) -> torch.Tensor:
+def break_twice(x: torch.Tensor) -> torch.Tensor:
     torch._dynamo.graph_break()
     if x.sum() > 0:
         x = x + 1
     return x * 2
 
 
-def raises(x: torch.Tensor) -> torch.Tensor:
+def print_and_raise(x: torch.Tensor) -> torch.Tensor:
     print("before it raises")  # noqa: T201
     torch._dynamo.graph_break()
     raise LookupError(f"of shape {tuple(x.shape)}")
@@ -72,7 +72,7 @@ def raises(x: torch.Tensor) -> torch.Tensor:
 
 def snapshot(*arguments: Any) -> dict[str, Any]:
     """Return everything that must not change."""
-    functions = (causes_side_effects, branch, breaks_twice, raises, copy.deepcopy, torch.nn.Linear.forward)
+    functions = (cause_side_effects, branch, break_twice, print_and_raise, copy.deepcopy, torch.nn.Linear.forward)
     return {
         "arguments": copy.deepcopy(arguments),
         "globals": (COUNT, list(HISTORY), dict(TABLE), sorted(globals())),
@@ -118,10 +118,10 @@ def test_side_effects_of_the_function_do_not_happen(
         warnings.simplefilter("always")
         with assert_nothing_changes(capsys, *arguments):
             report = jupyter_graphbreak.try_remedies(
-                torch.compile(causes_side_effects, backend=backend), *arguments, seconds=600
+                torch.compile(cause_side_effects, backend=backend), *arguments, seconds=600
             )
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
-    # pytest's handler stands for one of the user, which does not receive the records of PyTorch's trace.
+    # pytest's handler stands for one of the user's, which does not receive the records of PyTorch's trace.
     assert [record for record in caplog.records if record.name != "torch.__trace"] == []
     assert [w for w in caught_warnings if "noisy" in str(w.message)] == []
 
@@ -130,9 +130,9 @@ TOTALS = torch.zeros(2)
 STEPS = 0
 
 
-def changes_globals(x: torch.Tensor) -> torch.Tensor:
+def change_globals(x: torch.Tensor) -> torch.Tensor:
     """Change a tensor, a list and a number of this module."""
-    global STEPS  # noqa: PLW0603 - it is what is tested
+    global STEPS  # noqa: PLW0603 - the test is about it
     STEPS += 1
     HISTORY.append(1.0)
     TOTALS.add_(1)
@@ -141,25 +141,25 @@ def changes_globals(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    "decorated",
+    "wrapped_function",
     [
-        torch.no_grad()(changes_globals),
-        pytest.param(torch.vmap(changes_globals), marks=pytest.mark.exhaustive),
-        pytest.param(functools.partial(changes_globals), marks=pytest.mark.exhaustive),
+        torch.no_grad()(change_globals),
+        pytest.param(torch.vmap(change_globals), marks=pytest.mark.exhaustive),
+        pytest.param(functools.partial(change_globals), marks=pytest.mark.exhaustive),
     ],
 )
 @pytest.mark.parametrize("is_called", [pytest.param(False, marks=pytest.mark.exhaustive), True])
-def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any], *, is_called: bool) -> None:
+def test_a_function_behind_a_wrapper_runs_on_copies(wrapped_function: Callable[..., Any], *, is_called: bool) -> None:
     # The root frame belongs to PyTorch or to another module, so Dynamo would read the globals of the inner function
     # from its module, not from the copies.
-    scope = {"decorated": decorated}
+    scope = {"decorated": wrapped_function}
     exec("def call(x):\n    return decorated(x) + 1", scope)  # noqa: S102 - a function of another module
     with jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(scope["call"] if is_called else decorated, backend="eager")(torch.ones(2))
-    before = TOTALS.tolist(), len(HISTORY), STEPS
+        torch.compile(scope["call"] if is_called else wrapped_function, backend="eager")(torch.ones(2))
+    globals_before = TOTALS.tolist(), len(HISTORY), STEPS
     report = run.try_remedies(seconds=60)
     run.check()
-    assert (TOTALS.tolist(), len(HISTORY), STEPS) == before
+    assert (TOTALS.tolist(), len(HISTORY), STEPS) == globals_before
     assert report.effects is None
     assert any(remedy.verdict in WORKING for remedy in report.remedies or [])
 
@@ -167,7 +167,7 @@ def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any
 def test_only_the_exception_of_the_function_is_raised(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x), pytest.raises(LookupError, match="of shape"):
-        jupyter_graphbreak.try_remedies(torch.compile(raises, backend="eager"), x)
+        jupyter_graphbreak.try_remedies(torch.compile(print_and_raise, backend="eager"), x)
 
 
 def interrupt_call(number: int) -> Callable[..., Any]:
@@ -175,7 +175,7 @@ def interrupt_call(number: int) -> Callable[..., Any]:
     run_compiled = TrialRunner._run_compiled
     calls = 0
 
-    def interrupted(self: TrialRunner, *args: Any) -> Any:
+    def run_or_interrupt(self: TrialRunner, *args: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls != number:
@@ -183,7 +183,7 @@ def interrupt_call(number: int) -> Callable[..., Any]:
         with interrupt_while_restoring():
             return run_compiled(self, *args)
 
-    return interrupted
+    return run_or_interrupt
 
 
 @contextlib.contextmanager
@@ -191,10 +191,10 @@ def interrupt_while_restoring() -> Iterator[None]:
     """Interrupt a run while code is swapped and output is captured."""
     restore = Subject.restore
 
-    def interrupted(self: Subject) -> None:  # noqa: ARG001 - its signature
+    def raise_interrupt(self: Subject) -> None:  # noqa: ARG001 - its signature
         raise KeyboardInterrupt
 
-    Subject.restore = interrupted  # type: ignore[method-assign]
+    Subject.restore = raise_interrupt  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -208,7 +208,7 @@ def test_an_interrupt_keeps_the_results_so_far(
     monkeypatch.setattr(TrialRunner, "_run_compiled", interrupt_call(5))
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
-        report = jupyter_graphbreak.try_remedies(torch.compile(breaks_twice, backend="eager"), x)
+        report = jupyter_graphbreak.try_remedies(torch.compile(break_twice, backend="eager"), x)
     assert report.remedies is not None
     assert [remedy.verdict in WORKING for remedy in report.remedies] == [True, False]
     manual_step = report.remedies[1]
@@ -235,7 +235,7 @@ def test_an_internal_error_does_not_prevent_the_report(
         monkeypatch.setattr("jupyter_graphbreak.experiments.remedies.original.UncompiledOriginal.choose_inputs", fail)
     x = torch.ones(3)
     with assert_nothing_changes(capsys, x):
-        report = jupyter_graphbreak.try_remedies(torch.compile(breaks_twice, backend="eager"), x)
+        report = jupyter_graphbreak.try_remedies(torch.compile(break_twice, backend="eager"), x)
     assert report.remedies is not None
     assert any("ZeroDivisionError" in note.message for note in report.diagnostics)
     if faulty_part == "family":
@@ -273,9 +273,9 @@ def test_the_users_own_functions_get_verdicts() -> None:
 
     report = jupyter_graphbreak.try_remedies(branch, torch.ones(3), also=[right, wrong], seconds=0.0)
     assert report.remedies is not None
-    own = [remedy for remedy in report.remedies if remedy.family == "own"]
-    assert [remedy.verdict for remedy in own] == ["works", "another result"]
-    assert own[1].reason is not None
+    own_remedies = [remedy for remedy in report.remedies if remedy.family == "own"]
+    assert [remedy.verdict for remedy in own_remedies] == ["works", "another result"]
+    assert own_remedies[1].reason is not None
 
 
 # -- Recorded entries.
@@ -294,14 +294,14 @@ def test_nothing_is_copied_without_entries(monkeypatch: pytest.MonkeyPatch) -> N
 def test_entries_are_stored_as_they_were_before_they_ran(capsys: pytest.CaptureFixture[str]) -> None:
     torch._dynamo.reset()
 
-    def counts(x: torch.Tensor) -> torch.Tensor:
+    def add_one_in_place(x: torch.Tensor) -> torch.Tensor:
         torch._dynamo.graph_break()
         x.add_(1)
         return x * 2
 
     x = torch.ones(3)
     with jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(counts, backend="eager")(x)
+        torch.compile(add_one_in_place, backend="eager")(x)
     with assert_nothing_changes(capsys, x):
         report = run.try_remedies()
     assert report.remedies is not None
@@ -322,7 +322,7 @@ def test_a_diagnostic_names_entries_that_are_too_large(monkeypatch: pytest.Monke
     assert report.remedies[0].reason == message
 
 
-class Scaled(torch.nn.Module):
+class NetWithBreak(torch.nn.Module):
     """A module whose method, which trials do not copy, reads globals of this file."""
 
     def __init__(self) -> None:
@@ -336,26 +336,26 @@ class Scaled(torch.nn.Module):
         return torch.nn.functional.dropout(y, 0.0)
 
 
-@pytest.mark.parametrize("analysis", ["check", "measure", "compare_frontends"])  # trying is tested below
+@pytest.mark.parametrize("analysis", ["check", "measure", "compare_frontends"])  # try_remedies is tested below
 def test_no_global_of_compiled_code_stays(analysis: str) -> None:
     torch._dynamo.reset()
     scope = sys.modules[__name__].__dict__
-    net = Scaled()
-    before = set(scope)
+    net = NetWithBreak()
+    names_before = set(scope)
     getattr(jupyter_graphbreak, analysis)(torch.compile(net, backend="eager"), torch.ones(2, 3), seconds=600)
-    assert not set(scope) - before - {"__warningregistry__"}  # Python's own table of warnings
+    assert not set(scope) - names_before - {"__warningregistry__"}  # Python's own table of warnings
 
 
-def test_numbers_that_were_constants_in_trials_are_none_in_later_code() -> None:
+def test_numbers_that_were_constants_in_trials_stay_variable_in_later_code() -> None:
     state: Any = getattr(symbolic_convert, "TensorifyState", None)
     if state is None:
         pytest.skip("this PyTorch keeps no such numbers")
-    net = Scaled()
-    calls = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
+    net = NetWithBreak()
+    compiled = torch.compile(lambda x, p: torch.nn.functional.dropout(net.inner(x), p), backend="aot_eager")
     torch._dynamo.reset()
     with jupyter_graphbreak.capture(entries=True) as run:
         for number in range(3):
-            calls(torch.ones(2, 3), 0.1 * number)
+            compiled(torch.ones(2, 3), 0.1 * number)
     state.clear()
     run.try_remedies(seconds=600)
     assert not state.force_specializations
@@ -365,13 +365,13 @@ def test_numbers_that_were_constants_in_trials_are_none_in_later_code() -> None:
 def test_globals_of_code_compiled_earlier_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MAX_PROPOSALS", 1)
     torch._dynamo.reset()
-    net = Scaled()
+    net = NetWithBreak()
     compiled = torch.compile(net, backend="eager")
     expected = compiled(torch.ones(2, 3))
     scope = sys.modules[__name__].__dict__
-    before = set(scope)
-    assert any(name.startswith("__import_") for name in before)
+    names_before = set(scope)
+    assert any(name.startswith("__import_") for name in names_before)
     report = jupyter_graphbreak.try_remedies(compiled, torch.ones(2, 3), seconds=600)
     assert any(remedy.verdict != "not tried" for remedy in report.remedies or [])
-    assert set(scope) - {"__warningregistry__"} == before - {"__warningregistry__"}
+    assert set(scope) - {"__warningregistry__"} == names_before - {"__warningregistry__"}
     assert torch.equal(compiled(torch.ones(2, 3)), expected)

@@ -55,7 +55,7 @@ def capture_case(case: str) -> Run:
     return run
 
 
-def reproduce_again(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
+def reproduce_finding(run: Run, ident: str, runner: ScriptRunner, *, redacted: bool = False) -> Reproducer:
     kept_run = run._get_rerun()
     return reproduce(kept_run.report, kept_run._kept_entries, ident, redacted=redacted, seconds=SECONDS, runner=runner)
 
@@ -69,45 +69,45 @@ def count_lines(*names: str) -> int:
     return sum((node.end_lineno or 0) - node.lineno + 1 for node in definitions)  # type: ignore[attr-defined]
 
 
-def exhaustive(*values: object) -> ParameterSet:
+def exhaustive_case(*values: object) -> ParameterSet:
     return pytest.param(*values, marks=pytest.mark.exhaustive)
 
 
 @pytest.mark.parametrize(
     ("case", "ident", "functions", "code"),
     [
-        exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
-        exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
-        exhaustive("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
-        exhaustive("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
-        exhaustive("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
-        exhaustive("generator", "b1", ["shifted"], "yield"),
-        exhaustive("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
-        exhaustive("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
+        exhaustive_case("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
+        exhaustive_case("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
+        exhaustive_case("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
+        exhaustive_case("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
+        exhaustive_case("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
+        exhaustive_case("generator", "b1", ["shifted"], "yield"),
+        exhaustive_case("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
+        exhaustive_case("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
         ("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
-        exhaustive("wrong_sizes", ERROR, ["product"], "x @ w"),
-        exhaustive("step_of_an_optimizer", "b1", ["Regression", "train"], "loss.backward()"),
-        exhaustive("a_setting", ERROR, ["first"], "count > 2"),
+        exhaustive_case("wrong_sizes", ERROR, ["product"], "x @ w"),
+        exhaustive_case("step_of_an_optimizer", "b1", ["Regression", "train"], "loss.backward()"),
+        exhaustive_case("a_setting", ERROR, ["first"], "count > 2"),
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
     forking_runner: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
     run = capture_case(case)
-    reproducer = reproduce_again(run, ident, forking_runner)
+    reproducer = reproduce_finding(run, ident, forking_runner)
     assert reproducer.script is not None, reproducer.reason
     assert code in reproducer.script
     assert len(reproducer.script.splitlines()) <= 2 * count_lines(*functions) + 30
     assert "programs" not in reproducer.script
     target = target_of(run.report, ident)
-    shown, _ = forking_runner.run(reproducer.script, SECONDS)
+    reproduced_report, _ = forking_runner.run(reproducer.script, SECONDS)
     assert target is not None
-    assert shown is not None
-    assert target.is_shown_by(shown, {"helpers.norm": "norm"})
+    assert reproduced_report is not None
+    assert target.is_shown_by(reproduced_report, {"helpers.norm": "norm"})
 
 
 @pytest.mark.exhaustive
-def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(cases.__file__).parent / "values.txt").read_text()
     cell = "<a cell>"
     monkeypatch.setitem(linecache.cache, cell, (len(text), None, text.splitlines(keepends=True), cell))
@@ -129,7 +129,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
     assert actual.getvalue() == expected.getvalue()
 
 
-def test_script_has_the_optimizer_with_its_groups() -> None:
+def test_the_script_has_the_optimizer_with_its_groups() -> None:
     run = capture_case("step_of_an_optimizer")
     kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
@@ -145,7 +145,7 @@ def test_script_has_the_optimizer_with_its_groups() -> None:
 
 
 @pytest.mark.exhaustive
-def test_script_of_a_wrong_result_fails_alone() -> None:
+def test_the_script_of_a_wrong_result_fails_alone() -> None:
     run = capture_case("wrong_result")
     run.check()
     script = run.reproducer(CHECK, seconds=SECONDS)
@@ -158,7 +158,7 @@ def test_script_of_a_wrong_result_fails_alone() -> None:
 
 
 @pytest.mark.exhaustive  # tests/cli has the same break
-def test_script_prints_the_break_alone() -> None:
+def test_the_script_prints_the_break_alone() -> None:
     report = jupyter_graphbreak.explain(helper_with_a_break, torch.randn(3))
     script = report.reproducer("b1", seconds=SECONDS)
     assert "Failed to trace builtin operator" in script.shows
@@ -174,17 +174,17 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.exhaustive
 def test_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
-    reproducer = reproduce_again(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
+    reproducer = reproduce_finding(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):
         assert word not in reproducer.script + reproducer.issue
 
 
-def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
+def test_a_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
     run = capture_case("writes_a_file")
     Path("reproducer-test.txt").unlink()
-    reproducer = reproduce_again(run, "b1", runner)
+    reproducer = reproduce_finding(run, "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "writes to the file reproducer-test.txt" in reproducer.reason
@@ -193,7 +193,7 @@ def test_call_with_an_effect_is_not_run_again(runner: ScriptRunner) -> None:
         run.report.reproducer("b1")
 
 
-def test_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_path: Path) -> None:
+def test_a_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_path: Path) -> None:
     file = tmp_path / "file"
     report, reason = runner.run(f"open({str(file)!r}, 'w')", SECONDS)
     assert report is None
@@ -202,19 +202,19 @@ def test_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_pat
 
 
 def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
-    reproducer = reproduce_again(capture_case("locked"), "b1", runner)
+    reproducer = reproduce_finding(capture_case("locked"), "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None
     assert "lock" in reproducer.reason
 
 
-def test_report_without_copies_says_how_to_keep_them() -> None:
+def test_a_report_without_copies_says_how_to_keep_them() -> None:
     with jupyter_graphbreak.capture() as run:
         torch.compile(helper_with_a_break, backend="eager")(torch.ones(2))
     with pytest.raises(jupyter_graphbreak.NotReproducedError, match="entries=True"):
         run.report.reproducer("b1")
 
 
-def test_unknown_id_is_an_error(runner: ScriptRunner) -> None:
+def test_an_unknown_id_is_an_error(runner: ScriptRunner) -> None:
     with pytest.raises(LookupError, match="b77"):
-        reproduce_again(capture_case("wrong_sizes"), "b77", runner)
+        reproduce_finding(capture_case("wrong_sizes"), "b77", runner)

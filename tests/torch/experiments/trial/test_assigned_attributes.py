@@ -32,9 +32,9 @@ ITEMS = []
 class Thing:
     total = 0
 class Meta(type):
-    made = []
+    instances = []
     def __call__(cls):
-        Meta.made.append(cls)
+        Meta.instances.append(cls)
         return super().__call__()
 class Part(metaclass=Meta):
     pass
@@ -47,7 +47,7 @@ CHANGES_OF_USER_MODULES = {
     "a name imported in the function": ("from own import ITEMS\n    ITEMS.append(1)", "len(own.ITEMS)"),
     "a module by its name": ("sys.modules['own'].ITEMS.append(1)", "len(own.ITEMS)"),
     "a class": ("own.Thing.total += 1", "own.Thing.total"),
-    "a metaclass": ("own.Part()", "len(own.Meta.made)"),
+    "a metaclass": ("own.Part()", "len(own.Meta.instances)"),
     "a module in a module": ("own.own_part.VALUE += 1", "own.own_part.VALUE"),
 }
 #: Statements that change a module of a library or of Python.
@@ -62,13 +62,13 @@ CHANGES_OF_LIBRARIES = {
     "a builtin by its name": ("setattr(builtins, 'calls', 1)", "hasattr(builtins, 'calls')"),
     "a module that is loaded again": ("importlib.reload(colorsys)", "colorsys.rgb_to_hsv is RGB_TO_HSV"),
     "the folder of models": ("torch.hub.set_dir('models')", "torch.hub.get_dir()"),
-    "how processes share tensors": (
+    "the way processes share tensors": (
         "torch.multiprocessing.set_sharing_strategy('file_system')",
         "torch.multiprocessing.get_sharing_strategy()",
     ),
     "a fault timer": ("faulthandler.dump_traceback_later(1000, file=sys.__stderr__)", "None"),
     "standard output": ("sys.stdout = io.StringIO()", "type(sys.stdout)"),
-    "the trace function": ("sys.settrace(traced)", "sys.gettrace() is traced"),
+    "the trace function": ("sys.settrace(trace)", "sys.gettrace() is trace"),
     "log records": ("logging.disable(7)", "logging.root.manager.disable"),
     "a handler": ("HANDLER.setLevel(7)", "HANDLER.level"),
     "the timeout of sockets": ("socket.setdefaulttimeout(7)", "socket.getdefaulttimeout()"),
@@ -79,7 +79,7 @@ import torch, torch.multiprocessing
 import own
 HANDLER, RGB_TO_HSV = logging.NullHandler(), colorsys.rgb_to_hsv
 logging.getLogger("own").addHandler(HANDLER)
-def traced(*_):
+def trace(*_):
     return None
 def step(x):
     STATEMENT
@@ -87,8 +87,8 @@ def step(x):
     if y.sum() > 0:
         y = y + 1
     return y
-def changed():
-    return CHANGED
+def read_state():
+    return EXPRESSION
 """
 LINE = 10
 
@@ -100,8 +100,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     (tmp_path / "own.py").write_text(MODULE)
     (tmp_path / "own_part.py").write_text("VALUE = 0\n")
 
-    def load_program(statement: str, changed: str) -> Any:
-        text = PROGRAM.replace("STATEMENT", statement).replace("CHANGED", changed)
+    def load_program(statement: str, expression: str) -> Any:
+        text = PROGRAM.replace("STATEMENT", statement).replace("EXPRESSION", expression)
         (tmp_path / "own_program.py").write_text(text)
         importlib.invalidate_caches()
         return importlib.import_module("own_program")
@@ -112,30 +112,30 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.mark.parametrize("case", sample_parameters(CHANGES_OF_USER_MODULES, 4))
-def test_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
+def test_a_user_module_is_restored(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*CHANGES_OF_USER_MODULES[case])
-    before = module.changed()
+    state_before = module.read_state()
     comparison = jupyter_graphbreak.compare_frontends(module.step, ONES)
-    assert module.changed() == before
+    assert module.read_state() == state_before
     assert comparison.effects is None
     assert comparison.verdicts
 
 
 @pytest.mark.parametrize("case", CHANGES_OF_LIBRARIES)
-def test_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
+def test_a_function_that_changes_a_library_is_not_run(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*CHANGES_OF_LIBRARIES[case])
-    before = module.changed()
+    state_before = module.read_state()
     report = jupyter_graphbreak.try_remedies(module.step, ONES, seconds=600)
     comparison = jupyter_graphbreak.compare_frontends(module.step, ONES)
-    assert module.changed() == before
+    assert module.read_state() == state_before
     for effects in (report.effects, comparison.effects):
         assert [(effect.kind, effect.location and effect.location.line) for effect in effects or []] == [
             ("state", LINE)
         ]
 
 
-def test_finds_attribute_assignments_in_code() -> None:
-    def assigns(value: Any) -> None:
+def test_attribute_assignments_in_code_are_found() -> None:
+    def assign_attributes(value: Any) -> None:
         import json as text
 
         json.one = value  # type: ignore[attr-defined]
@@ -143,8 +143,8 @@ def test_finds_attribute_assignments_in_code() -> None:
         text.three = torch.nn.functional.relu(value)  # type: ignore[attr-defined]
         value.four = json.dumps
 
-    assert isinstance(assigns, FunctionType)
-    attributes = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
+    assert isinstance(assign_attributes, FunctionType)
+    attributes = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assign_attributes).items()}
     assert attributes == {("json", "one"), ("torch.nn", "two"), ("json", "three")}
 
 

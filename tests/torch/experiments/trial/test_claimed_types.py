@@ -20,8 +20,8 @@ class Proxy:
 
     __slots__ = ("__wrapped__",)
 
-    def __init__(self, wrapped: Any) -> None:
-        object.__setattr__(self, "__wrapped__", wrapped)
+    def __init__(self, wrapped_object: Any) -> None:
+        object.__setattr__(self, "__wrapped__", wrapped_object)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -52,11 +52,11 @@ class Unreadable:
     __class__ = property(raise_error)
 
 
-class RaisesOnFieldAccess(type):
+class MetaclassWithUnreadableFields(type):
     __dataclass_fields__ = property(raise_error)
 
 
-class UnreadableFields(metaclass=RaisesOnFieldAccess):
+class UnreadableFields(metaclass=MetaclassWithUnreadableFields):
     pass
 
 
@@ -111,29 +111,29 @@ def state() -> Any:
 
 
 @pytest.mark.exhaustive
-def test_trials_of_a_program_that_uses_such_objects_change_nothing() -> None:
-    before = state()
+def test_trials_of_a_program_that_uses_mocks_and_proxies_change_nothing() -> None:
+    state_before = state()
     report = jupyter_graphbreak.try_remedies(torch.compile(step, backend="eager"), torch.ones(3))
     assert not report.diagnostics, report.diagnostics
     assert not report.effects
     assert "works" in {remedy.verdict for remedy in report.remedies or []}
-    assert state() == before
+    assert state() == state_before
 
 
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_copy_has_the_real_type_and_the_same_state(name: str) -> None:
     value = OBJECTS[name]
     failures: list[Any] = []
-    copied = clone({"it": value}, failures=failures)["it"]
+    value_copy = clone({"it": value}, failures=failures)["it"]
     assert not failures
-    assert type(copied).__qualname__ == type(value).__qualname__
-    assert describe_difference(value, copied) is None
+    assert type(value_copy).__qualname__ == type(value).__qualname__
+    assert describe_difference(value, value_copy) is None
 
 
 def test_a_copied_proxy_refers_to_the_copied_object() -> None:
-    for make in (weakref.proxy, Proxy):
+    for make_proxy in (weakref.proxy, Proxy):
         counter = Counter()
-        original, proxy = clone([counter, make(counter)])
+        original, proxy = clone([counter, make_proxy(counter)])
         proxy.add()
         assert (original.calls, counter.calls) == (1, 0)
     copied_proxy = clone(Proxy(ITEMS))

@@ -56,40 +56,40 @@ def result_of(fn: Any) -> Result:
         return run(subject.call, subject, subject.arguments)
 
 
-def logs_then_notes(x: torch.Tensor) -> torch.Tensor:
+def log_then_note(x: torch.Tensor) -> torch.Tensor:
     LOG.info("logged")
     EVENTS.append("noted")
     return x
 
 
-def notes_then_logs(x: torch.Tensor) -> torch.Tensor:
+def note_then_log(x: torch.Tensor) -> torch.Tensor:
     EVENTS.append("noted")
     LOG.info("logged")
     return x
 
 
-def test_recording_handler_receives_records_in_order(log: logging.Logger) -> None:
+def test_a_recording_handler_receives_records_in_order(log: logging.Logger) -> None:
     handler = RecordingHandler()
     log.addHandler(handler)
-    first, second = result_of(logs_then_notes), result_of(notes_then_logs)
+    first, second = result_of(log_then_note), result_of(note_then_log)
     assert first.state["EVENTS"] == ["logged", "noted"]
     assert first.state["the attributes of the handler RecordingHandler"]["messages"] == ["logged"]
     assert any(difference.kind == "state" for difference in differences(first, second))
     assert (handler.messages, EVENTS) == ([], [])
 
 
-def test_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
+def test_an_exception_of_a_handler_is_raised(log: logging.Logger) -> None:
     log.addHandler(RaisingHandler())
-    result = result_of(logs_then_notes)
+    result = result_of(log_then_note)
     assert isinstance(result.error, LookupError)
     assert result.state["EVENTS"] == []
 
 
-def test_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> None:
+def test_a_handler_that_cannot_be_copied_receives_nothing(log: logging.Logger) -> None:
     handler = RecordingHandler()
     handler.kept = (number for number in range(3))  # type: ignore[attr-defined]
     log.addHandler(handler)
-    result = result_of(logs_then_notes)
+    result = result_of(log_then_note)
     assert result.error is None
     assert [text for _, _, text in result.effects.log_records] == ["logged"]
     assert handler.messages == []
@@ -111,16 +111,16 @@ class CountingFilter(logging.Filter):
         return record.getMessage() != "dropped"
 
 
-def logs_two(x: torch.Tensor) -> torch.Tensor:
+def log_twice(x: torch.Tensor) -> torch.Tensor:
     LOG.info("dropped")
     LOG.info("logged")
     return x
 
 
-def test_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
+def test_a_filter_with_state_filters_in_a_copy(log: logging.Logger) -> None:
     original = CountingFilter()
     log.addFilter(original)
-    result = result_of(logs_two)
+    result = result_of(log_twice)
     assert [text for _, _, text in result.effects.log_records] == ["logged"]
     assert result.state["EVENTS"] == ["dropped", "logged"]
     assert (original.messages, EVENTS, CountingFilter.total) == ([], [], 0)
@@ -131,24 +131,24 @@ def note_record(record: logging.LogRecord) -> bool:
     return True
 
 
-def test_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None:
+def test_a_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None:
     log.addFilter(note_record)
-    assert result_of(logs_two).state["EVENTS"] == ["dropped", "logged"]
+    assert result_of(log_twice).state["EVENTS"] == ["dropped", "logged"]
     assert EVENTS == []
 
 
-class HasDestructor:
+class ObjectWithDestructor:
     """An object with a destructor, so that it cannot be copied."""
 
     def __del__(self) -> None:
         """Close nothing."""
 
 
-def test_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> None:
+def test_a_filter_that_cannot_be_copied_lets_records_pass(log: logging.Logger) -> None:
     original = CountingFilter()
-    original.kept = HasDestructor()  # type: ignore[attr-defined]
+    original.kept = ObjectWithDestructor()  # type: ignore[attr-defined]
     log.addFilter(original)
-    assert [text for _, _, text in result_of(logs_two).effects.log_records] == ["dropped", "logged"]
+    assert [text for _, _, text in result_of(log_twice).effects.log_records] == ["dropped", "logged"]
     assert original.messages == []
 
 
@@ -156,18 +156,18 @@ def test_other_threads_use_the_original_filter(log: logging.Logger) -> None:
     original = CountingFilter()
     log.addFilter(original)
 
-    inside = threading.Event()
+    is_filter_active = threading.Event()
 
-    def log_inside() -> None:
-        inside.wait()
+    def log_when_active() -> None:
+        is_filter_active.wait()
         LOG.info("from elsewhere")
 
-    thread = threading.Thread(target=log_inside)
+    thread = threading.Thread(target=log_when_active)
     thread.start()
     with sandbox_runs():
-        subject = Subject(log_inside)
+        subject = Subject(log_when_active)
         with capture_effects(subject.handlers, subject.filters):
-            inside.set()
+            is_filter_active.set()
             thread.join()
     assert original.messages == ["from elsewhere"]
 
@@ -179,34 +179,34 @@ def warn_twice(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("action", "shown"), [("always", 2), ("once", 1), ("default", 1), ("ignore", 0), ("error", None)]
+    ("action", "expected_count"), [("always", 2), ("once", 1), ("default", 1), ("ignore", 0), ("error", None)]
 )
-def test_warnings_pass_the_process_filters(action: Any, shown: int | None) -> None:
+def test_warnings_pass_the_process_filters(action: Any, expected_count: int | None) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter(action)
-        before = list(warnings.filters)
+        filters_before = list(warnings.filters)
         for _ in range(2):  # a warning shown once is shown once per run
             result = result_of(warn_twice)
-            if shown is None:
+            if expected_count is None:
                 assert isinstance(result.error, UserWarning)
             else:
-                assert len(result.effects.warning_messages) == shown
-        assert warnings.filters == before
+                assert len(result.effects.warning_messages) == expected_count
+        assert warnings.filters == filters_before
 
 
-def prints_then_logs(x: torch.Tensor) -> torch.Tensor:
+def print_then_log(x: torch.Tensor) -> torch.Tensor:
     print("printed")  # noqa: T201
     LOG.warning("logged")
     return x
 
 
-def logs_then_prints(x: torch.Tensor) -> torch.Tensor:
+def log_then_print(x: torch.Tensor) -> torch.Tensor:
     LOG.warning("logged")
     print("printed")  # noqa: T201
     return x
 
 
-def test_order_of_prints_and_logs_is_compared() -> None:
-    (difference,) = differences(result_of(prints_then_logs), result_of(logs_then_prints))
+def test_the_order_of_prints_and_logs_is_compared() -> None:
+    (difference,) = differences(result_of(print_then_log), result_of(log_then_print))
     assert difference.text == "prints, warns and logs in a different order"
     assert difference.is_acceptable

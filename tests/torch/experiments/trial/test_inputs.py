@@ -63,18 +63,18 @@ def test_ids_stay_in_range_if_a_function_calls_a_model_or_looks_them_up() -> Non
         assert all(int(input_.arguments.args[0].min()) >= 2 for input_ in derived_inputs(Arguments(TOKEN_IDS), fn))
 
 
-def repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+def repeat_by_counts(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     return torch.repeat_interleave(x, counts)
 
 
 def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
     """With counts such as [-4, 0, 6], `repeat_interleave` overwrites memory, and the process crashes later."""
 
-    def calls_repeated(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        return repeated(x, counts)
+    def call_repeat_by_counts(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        return repeat_by_counts(x, counts)
 
     arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
-    for fn in (repeated, calls_repeated):
+    for fn in (repeat_by_counts, call_repeat_by_counts):
         inputs = [*derived_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [input_.arguments.args[1] for input_ in inputs]
         assert len(counts) > 20
@@ -105,6 +105,16 @@ def test_products_of_integers_overflow() -> None:
     assert any((x == -torch.iinfo(torch.int64).max).all() for x in edges)
 
 
+def test_exponents_are_not_so_large_that_a_power_exhausts_the_memory() -> None:
+    arguments = Arguments(torch.tensor([4.0]), 4.0)
+    functions = {10_000: lambda x, bits: x * 2 ** int(bits), 1e30: lambda x, bits: x**2 * int(bits)}
+    for largest, fn in functions.items():
+        edges = [input_.arguments.args for input_ in edge_inputs(arguments, fn, {})]
+        assert max(float(number) for x, bits in edges for number in (*x.detach().flatten(), bits) if number < 1e38) == (
+            pytest.approx(largest)
+        )
+
+
 @dataclass
 class Output:
     loss: torch.Tensor
@@ -130,20 +140,20 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
         {"x": [input_, 3]},
     ]
     for value in arguments:
-        changed = inputs_by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
-        assert type(changed) is type(value)
-        match changed:
+        new_value = inputs_by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
+        assert type(new_value) is type(value)
+        match new_value:
             case Output():
-                assert changed.name == "a"
-                tensor = changed.loss
+                assert new_value.name == "a"
+                tensor = new_value.loss
             case Pair():
-                assert changed.left is changed.right
-                tensor = changed.left
-            case dict() if type(changed) is dict:
-                assert changed["x"][1] == 3
-                tensor = changed["x"][0]
+                assert new_value.left is new_value.right
+                tensor = new_value.left
+            case dict() if type(new_value) is dict:
+                assert new_value["x"][1] == 3
+                tensor = new_value["x"][0]
             case _:
-                tensor = changed["x"]
+                tensor = new_value["x"]
         assert torch.equal(tensor, -input_)
     assert torch.equal(input_, torch.ones(2))
     assert torch.equal(arguments[1]["x"], input_)
@@ -151,12 +161,12 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
 
 def test_module_arguments_stay_the_same_in_derived_inputs() -> None:
     model = torch.nn.Linear(2, 1)
-    others = list(derived_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
-    assert others
-    assert all(input_.arguments.args[0] is model is input_.arguments.args[1][0] for input_ in others)
+    inputs = list(derived_inputs(Arguments(model, [model], torch.ones(1, 2)), lambda net, nets, x: nets[0](x) + net(x)))
+    assert inputs
+    assert all(input_.arguments.args[0] is model is input_.arguments.args[1][0] for input_ in inputs)
 
 
-def test_reference_detects_changes_repeatability_and_randomness() -> None:
+def test_a_reference_detects_changes_repeatability_and_randomness() -> None:
     calls: list[int] = []
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -211,10 +221,10 @@ def test_attributes_of_a_thread_local_object_are_copied() -> None:
     local = threading.local()
     local.step = 2
 
-    def scaled(x: torch.Tensor) -> Any:
+    def scale(x: torch.Tensor) -> Any:
         return x * local.step
 
-    assert Reference(scaled, next(derived_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
+    assert Reference(scale, next(derived_inputs(Arguments(torch.ones(2)), scale))).is_repeatable
 
 
 @pytest.mark.timeout(60)
@@ -239,7 +249,7 @@ def test_a_run_stops_before_it_sleeps_for_long() -> None:
             Reference(wait, next(derived_inputs(Arguments(torch.ones(2), seconds), wait)))
 
 
-def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
+def test_the_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     class Recurrent(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -253,10 +263,10 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
     arguments = Arguments(torch.ones(1, 2))
     with sandbox_runs():
         reference = Reference(Recurrent(), next(derived_inputs(arguments, lambda x: x)))
-        (again,) = reference.cases([arguments])
+        (second_case,) = reference.cases([arguments])
     assert reference.changed_names == {"self"}
-    assert again.expected_result.backward_error is None
-    assert again.expected_result.gradients
+    assert second_case.expected_result.backward_error is None
+    assert second_case.expected_result.gradients
 
 
 def inputs_by_kind(fn: Any, *args: Any) -> dict[str, list[Input]]:
@@ -290,17 +300,17 @@ def test_tensors_get_a_gradient_if_code_reads_or_copies_it() -> None:
 
 def test_strides_of_edge_inputs_have_gaps_and_are_transposed() -> None:
     cases_by_kind = inputs_by_kind(lambda x: x + 1, torch.arange(6.0).reshape(2, 3))
-    gaps, transposed = (
+    tensor_with_gaps, transposed_tensor = (
         cases_by_kind[kind][0].arguments.args[0] for kind in ("tensors that are not contiguous", "transposed tensors")
     )
-    assert gaps.shape == transposed.shape == (2, 3)
-    assert torch.equal(gaps, torch.arange(6.0).reshape(2, 3) * 3)
-    assert torch.equal(gaps, transposed)
-    assert gaps.stride() == (6, 2)
-    assert transposed.stride() == (2, 4)
-    flat = inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
-    assert flat["tensors that are not contiguous"][0].arguments.args[0].stride() == (2,)
-    assert "transposed tensors" not in flat
+    assert tensor_with_gaps.shape == transposed_tensor.shape == (2, 3)
+    assert torch.equal(tensor_with_gaps, torch.arange(6.0).reshape(2, 3) * 3)
+    assert torch.equal(tensor_with_gaps, transposed_tensor)
+    assert tensor_with_gaps.stride() == (6, 2)
+    assert transposed_tensor.stride() == (2, 4)
+    flat_cases = inputs_by_kind(lambda x: x + 1, torch.arange(3.0))
+    assert flat_cases["tensors that are not contiguous"][0].arguments.args[0].stride() == (2,)
+    assert "transposed tensors" not in flat_cases
     assert (
         not {"transposed tensors", "tensors that are not contiguous"}
         & inputs_by_kind(lambda x: x + 1, torch.tensor(2.0)).keys()
@@ -328,19 +338,22 @@ def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -
 
 
 def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
-    def scaled(x: torch.Tensor, scale: Any = None) -> torch.Tensor:
+    def multiply(x: torch.Tensor, scale: Any = None) -> torch.Tensor:
         result: torch.Tensor = x if scale is None else x * scale
         return result
 
-    cases_by_kind = inputs_by_kind(scaled, torch.arange(3.0))
-    assert [cases_by_kind[f"scale = {number}"][0].arguments.by_name(scaled)["scale"] for number in ("2.0", "0.0")] == [
+    cases_by_kind = inputs_by_kind(multiply, torch.arange(3.0))
+    assert [
+        cases_by_kind[f"scale = {number}"][0].arguments.by_name(multiply)["scale"] for number in ("2.0", "0.0")
+    ] == [
         2.0,
         0.0,
     ]
     tensors = [
         scale
         for kind, cases in cases_by_kind.items()
-        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.by_name(scaled)["scale"], torch.Tensor)
+        if kind.startswith("scale =")
+        and isinstance(scale := cases[0].arguments.by_name(multiply)["scale"], torch.Tensor)
     ]
     assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
 
@@ -388,8 +401,8 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
-    compiled = [case.input.description for case in UncompiledOriginal(entry).edge_cases_to_compile("some")]
-    assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
+    descriptions = [case.input.description for case in UncompiledOriginal(entry).edge_cases_to_compile("some")]
+    assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(descriptions)
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
@@ -464,10 +477,10 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:
-    def views(x: torch.Tensor) -> torch.Tensor:
+    def flatten(x: torch.Tensor) -> torch.Tensor:
         return x.view(-1) if x.sum() > 0 else x.reshape(-1)
 
-    def subtracts(x: torch.Tensor) -> torch.Tensor:
+    def add_or_subtract(x: torch.Tensor) -> torch.Tensor:
         return x - x if x.sum() > 0 else x + x
 
     argument = torch.arange(6.0).reshape(2, 3)
@@ -476,25 +489,25 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
             case.input.different_kind
             for case in UncompiledOriginal(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()
         }
-        for fn in (views, subtracts)
+        for fn in (flatten, add_or_subtract)
     }
-    assert "transposed tensors" in kinds_of[views]
-    assert "bool tensors" not in kinds_of[subtracts]
+    assert "transposed tensors" in kinds_of[flatten]
+    assert "bool tensors" not in kinds_of[add_or_subtract]
 
 
 def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_values() -> None:
-    def sums(rows: list[torch.Tensor]) -> torch.Tensor:
+    def sum_rows(rows: list[torch.Tensor]) -> torch.Tensor:
         return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
 
-    entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
-    longer = [
+    entry = Entry("", None, sum_rows, Arguments([torch.ones(2), torch.ones(2)]), "eager")
+    longer_cases = [
         case for case in UncompiledOriginal(entry).edge_cases() if case.input.different_kind == "a longer last item"
     ]
-    assert {case.expected_result.error is None for case in longer} == {True, False}
-    assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
+    assert {case.expected_result.error is None for case in longer_cases} == {True, False}
+    assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer_cases)
 
 
-def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_selects_one_element() -> None:
+def test_arguments_take_unusual_values_and_a_mask_selects_one_element() -> None:
     def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
         return x[x > 0] * (2 if flag and doubled else 3)
 
@@ -506,8 +519,8 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
     assert [inputs[f"flag = {value}"].arguments.args[1] for value in ("None", "[]")] == [None, []]
     assert inputs["doubled = None"].arguments.args[2] is None
     assert inputs["flag = True"].arguments.args[1].dtype == torch.bool
-    selected = inputs["all tensors with one positive number"].arguments.args[0]
-    assert int((selected > 0).sum()) == 1
+    masked_tensor = inputs["all tensors with one positive number"].arguments.args[0]
+    assert int((masked_tensor > 0).sum()) == 1
     x, zero, _ = inputs["flag zero, tensors that require gradients"].arguments.args
     assert zero.item() == 0
     assert x.any()
@@ -533,5 +546,5 @@ def accept_no_argument() -> None:
 def test_an_argument_that_the_signature_refuses_is_replaced(
     name: str, args: tuple[int, ...], kwargs: dict[str, int]
 ) -> None:
-    changed = Arguments(1, 2, b=4).with_argument(accept_no_argument, name, 3)
-    assert (changed.args, changed.kwargs) == (args, kwargs)
+    arguments = Arguments(1, 2, b=4).with_argument(accept_no_argument, name, 3)
+    assert (arguments.args, arguments.kwargs) == (args, kwargs)

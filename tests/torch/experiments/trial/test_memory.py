@@ -29,7 +29,7 @@ def weight_address(subject: Subject) -> int:
     return int(subject.call.weight.untyped_storage().data_ptr())
 
 
-class ChangesWeight(torch.nn.Linear):
+class WeightChangingLayer(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             self.weight.data.add_(x.sum())  # bypasses the version counter
@@ -48,8 +48,8 @@ def test_subjects_share_unchanged_memory() -> None:
 
 
 def test_changed_memory_is_restored_before_the_next_run() -> None:
-    model = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
-    before = model.weight.detach().clone()
+    model = WeightChangingLayer(LARGE_SIZE, LARGE_SIZE)
+    weight_before = model.weight.detach().clone()
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
         results = []
@@ -60,21 +60,21 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
             assert describe_difference(results[0].value, result.value) is None
             assert describe_difference(result.state_before, result.state) is not None
         first.restore()
-        assert torch.equal(first.call.weight, before)
-    assert torch.equal(model.weight, before)
+        assert torch.equal(first.call.weight, weight_before)
+    assert torch.equal(model.weight, weight_before)
 
 
 def test_changed_memory_can_be_detached() -> None:
-    model = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
-    before = model.weight.detach().clone()
+    model = WeightChangingLayer(LARGE_SIZE, LARGE_SIZE)
+    weight_before = model.weight.detach().clone()
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
         run(first.call, first, Arguments(torch.ones(2, LARGE_SIZE)))
         first.detach_changed_memory()
-        assert torch.equal(second.call.weight, before)
-        assert torch.equal(first.call.weight, before + 2 * LARGE_SIZE)
+        assert torch.equal(second.call.weight, weight_before)
+        assert torch.equal(first.call.weight, weight_before + 2 * LARGE_SIZE)
         first.restore()
-        assert torch.equal(first.call.weight, before)
+        assert torch.equal(first.call.weight, weight_before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep the memory")
@@ -86,9 +86,9 @@ def test_discarded_working_copies_take_no_memory_until_they_are_restored() -> No
     with share_run_setup(CallModes.now()):
         subject = Subject(model)
         address = weight_address(subject)
-        before = resident_bytes()
+        bytes_before = resident_bytes()
         current_setup().memory.discard_working_copies()
-        assert resident_bytes() < before - 0.9 * model.weight.nbytes
+        assert resident_bytes() < bytes_before - 0.9 * model.weight.nbytes
         subject.restore()
         assert weight_address(subject) == address
         assert torch.equal(subject.call.weight, model.weight)
@@ -113,14 +113,14 @@ def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypat
 
 
 def test_runs_use_one_stored_copy_and_restore_it() -> None:
-    model: Any = ChangesWeight(LARGE_SIZE, LARGE_SIZE)
+    model: Any = WeightChangingLayer(LARGE_SIZE, LARGE_SIZE)
     model.calls = 0
     torch._dynamo.reset()
     with record_entries() as recorded_entries:
         torch.compile(torch.nn.Linear.forward, backend="eager")(model, torch.ones(2, LARGE_SIZE))
     (entry,) = recorded_entries.entries
     large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE_SIZE, LARGE_SIZE))
-    before = large_tensor.detach().clone()
+    tensor_before = large_tensor.detach().clone()
     with entry.set_up():
         subject = Subject(entry.call, entry.arguments)
         (address,) = {
@@ -128,7 +128,7 @@ def test_runs_use_one_stored_copy_and_restore_it() -> None:
         }
         assert address == large_tensor.data_ptr()  # not copied again: the original can restore it
         large_tensor.data.zero_()
-    assert torch.equal(large_tensor, before)
+    assert torch.equal(large_tensor, tensor_before)
     with torch.no_grad():
         model.weight.fill_(3)
     with entry.set_up():
@@ -136,20 +136,20 @@ def test_runs_use_one_stored_copy_and_restore_it() -> None:
         (address,) = {
             item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
         } - {large_tensor.data_ptr()}
-    assert torch.equal(large_tensor, before)
+    assert torch.equal(large_tensor, tensor_before)
 
 
-def test_digest_needs_one_temporary_tensor() -> None:
+def test_the_digest_needs_one_temporary_tensor() -> None:
     # A new temporary tensor for each part would let the heap grow by the size of the digested tensor.
     argument = torch.ones(2000, 2000)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
         digest(argument)
-    allocated = [event.self_cpu_memory_usage for event in profiler.events() or []]
-    assert len([size for size in allocated if size > 1 << 20]) == 1
+    sizes = [event.self_cpu_memory_usage for event in profiler.events() or []]
+    assert len([size for size in sizes if size > 1 << 20]) == 1
 
 
-class AppliesWeightTwiceInCheckpoint(torch.nn.Linear):
+class CheckpointedRepeatedLayer(torch.nn.Linear):
     """A layer that applies its weight twice. The checkpoint computes the second part of the gradient separately."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -157,17 +157,17 @@ class AppliesWeightTwiceInCheckpoint(torch.nn.Linear):
         return y
 
 
-class AppliesWeightTwice(torch.nn.Linear):
+class RepeatedLayer(torch.nn.Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(super().forward(x))
 
 
-def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
-    argument = AppliesWeightTwice(LARGE_SIZE, LARGE_SIZE)
-    checkpointed = AppliesWeightTwiceInCheckpoint(LARGE_SIZE, LARGE_SIZE)
-    checkpointed.load_state_dict(argument.state_dict())
+def test_the_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
+    layer = RepeatedLayer(LARGE_SIZE, LARGE_SIZE)
+    checkpointed_layer = CheckpointedRepeatedLayer(LARGE_SIZE, LARGE_SIZE)
+    checkpointed_layer.load_state_dict(layer.state_dict())
     results = []
-    for module in (argument, checkpointed):
+    for module in (layer, checkpointed_layer):
         module.weight.grad = torch.ones_like(module.weight)
         with share_run_setup(CallModes.now()):
             subject = Subject(module)
@@ -185,11 +185,11 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     )
     existing_gradients: list[int] = []
 
-    def counting_clone(value: Any, **options: Any) -> Any:
+    def clone_and_count(value: Any, **options: Any) -> Any:
         existing_gradients.append(sum(weight.grad is not None for weight in subject.call.parameters()))
         return clone(value, **options)
 
-    monkeypatch.setattr(outcome, "clone", counting_clone)
+    monkeypatch.setattr(outcome, "clone", clone_and_count)
     with share_run_setup(CallModes.now()):
         subject = Subject(model)
         run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE)))
@@ -197,7 +197,7 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
+def test_the_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     argument = torch.randn(1100, 1000).to(dtype)
     assert describe_difference(digest(argument), digest(argument.clone())) is None
@@ -211,7 +211,7 @@ def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     assert describe_difference(digest(argument), digest(argument.flip(0))) is not None
 
 
-def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
+def test_the_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     group = tmp_path / "two"
     group.mkdir()
     (group / "memory.max").write_text("1000\n")
@@ -221,17 +221,17 @@ def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     groups = tmp_path / "groups"
     groups.write_text("0::/two\n")
     assert memory._free_in_containers(tmp_path, groups) == [400]
-    old = tmp_path / "memory" / "one"
-    old.mkdir(parents=True)
-    (old / "memory.limit_in_bytes").write_text("500\n")
-    (old / "memory.usage_in_bytes").write_text("450\n")
+    old_group = tmp_path / "memory" / "one"
+    old_group.mkdir(parents=True)
+    (old_group / "memory.limit_in_bytes").write_text("500\n")
+    (old_group / "memory.usage_in_bytes").write_text("450\n")
     groups.write_text("5:cpu:/one\n7:memory:/one\n")
     assert memory._free_in_containers(tmp_path, groups) == [50]
     groups.write_text("0::/of/another/namespace\n")
     assert memory._free_in_containers(tmp_path, groups) == []
 
 
-def test_entry_without_enough_memory_is_not_run() -> None:
+def test_an_entry_without_enough_memory_is_not_run() -> None:
     entry = Entry("f", None, torch.nn.Linear(8, 8), Arguments(torch.ones(1, 8)))
     assert entry.why_not_run() is None
     with pytest.MonkeyPatch.context() as patch:

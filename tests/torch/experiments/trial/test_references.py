@@ -36,11 +36,11 @@ class Metric(torch.nn.Module):
 
     def _wrap(self, update: Any) -> Any:
         @functools.wraps(update)
-        def wrapped(*args: Any) -> None:
+        def count_and_update(*args: Any) -> None:
             self.calls = getattr(self, "calls", 0) + 1
             update(*args)
 
-        return wrapped
+        return count_and_update
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "update"}
@@ -64,12 +64,12 @@ def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
     return subject, result
 
 
-def test_copied_scheduler_steps_the_copied_optimizer() -> None:
+def test_a_copied_scheduler_steps_the_copied_optimizer() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     scaler = torch.amp.GradScaler("cpu")
-    before = model.weight.detach().clone()
+    weight_before = model.weight.detach().clone()
 
     def step(x: torch.Tensor) -> Any:
         optimizer.zero_grad()
@@ -85,14 +85,14 @@ def test_copied_scheduler_steps_the_copied_optimizer() -> None:
     assert values["optimizer"].param_groups[0]["params"][0] is values["model"].weight
     assert result.value == 0.5
     assert result.effects.warnings == []
-    assert not torch.equal(values["model"].weight, before)
-    assert torch.equal(model.weight, before)
+    assert not torch.equal(values["model"].weight, weight_before)
+    assert torch.equal(model.weight, weight_before)
     assert model.weight.grad is None
     assert (optimizer.param_groups[0]["lr"], scheduler.last_epoch) == (1.0, 0)
     assert not scaler._per_optimizer_states
 
 
-def test_metric_is_copied_with_its_wrapped_methods() -> None:
+def test_a_metric_is_copied_with_its_wrapped_methods() -> None:
     metric = Metric()
 
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -131,8 +131,8 @@ class Parent:
     def __init__(self) -> None:
         self.count = 0
         self.child = Child(self)
-        added: list[int] = []
-        self.add = added.append
+        items: list[int] = []
+        self.add = items.append
         self.go = functools.partial(Parent.grow, self)
 
     def grow(self) -> None:
@@ -142,44 +142,50 @@ class Parent:
 def test_weak_references_partials_and_bound_methods_refer_to_the_copy() -> None:
     parent = Parent()
     copies = clone([parent, parent.grow, weakref.WeakKeyDictionary({parent: 1})])
-    copied, grow, weak = copies
-    assert copied.child.parent() is copied
-    assert grow.__self__ is copied
-    assert list(weak) == [copied]
-    copied.go()
-    copied.add(1)
-    assert (copied.count, parent.count) == (1, 0)
-    assert copied.add.__self__ == [1]
+    parent_copy, grow, weak_dict = copies
+    assert parent_copy.child.parent() is parent_copy
+    assert grow.__self__ is parent_copy
+    assert list(weak_dict) == [parent_copy]
+    parent_copy.go()
+    parent_copy.add(1)
+    assert (parent_copy.count, parent.count) == (1, 0)
+    assert parent_copy.add.__self__ == [1]
     assert parent.add.__self__ == []  # type: ignore[attr-defined]
 
 
-class Slotted:
+class SlottedObject:
     __slots__ = ("items", "unset")
 
     def __init__(self) -> None:
         self.items = [1]
 
 
-class Named(OrderedDict[str, Any]):
+class UppercaseDict(OrderedDict[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:
         super().__setitem__(key.upper(), value)
 
 
 def test_all_kinds_of_containers_are_copied() -> None:
-    named_dict = Named(a=[1])
+    named_dict = UppercaseDict(a=[1])
     named_dict.note = [2]  # type: ignore[attr-defined]
-    arguments: Any = [Slotted(), named_dict, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
-    slotted, copied, default, user, by_tensor = clone(arguments)
+    arguments: Any = [SlottedObject(), named_dict, defaultdict(list, {1: [1]}), UserDict(a=[1]), {torch.ones(1): 1}]
+    slotted, named_copy, default_dict, user_dict, dict_by_tensor = clone(arguments)
     slotted.items.append(2)
-    copied["A"].append(2)
-    copied.note.append(3)
-    default[1].append(2)
-    user["a"].append(2)
+    named_copy["A"].append(2)
+    named_copy.note.append(3)
+    default_dict[1].append(2)
+    user_dict["a"].append(2)
     assert arguments[0].items == [1]
     assert (named_dict["A"], named_dict.note) == ([1], [2])  # type: ignore[attr-defined]
     assert (arguments[2], arguments[3]) == ({1: [1]}, {"a": [1]})
-    assert default["new"] == []
-    assert next(iter(by_tensor)) is not next(iter(arguments[4]))
+    assert default_dict["new"] == []
+    assert next(iter(dict_by_tensor)) is not next(iter(arguments[4]))
+
+
+def test_copies_of_ordered_dicts_have_the_same_order() -> None:
+    cache = OrderedDict(a=1, b=2, c=3)
+    cache.move_to_end("a")
+    assert list(clone(cache)) == ["b", "c", "a"]
 
 
 class Pair(tuple[Any, ...]):
@@ -191,7 +197,7 @@ class Pair(tuple[Any, ...]):
         raise NotImplementedError
 
 
-def test_tuple_subclass_that_is_not_a_sequence_is_copied() -> None:
+def test_a_tuple_subclass_that_is_not_a_sequence_is_copied() -> None:
     model: Any = torch.nn.Linear(2, 2)
     model.pair = Pair(([1], 2))
 
@@ -212,7 +218,7 @@ class Handle:
         Handle.freed += 1
 
 
-def test_object_with_a_destructor_is_shared_and_restored() -> None:
+def test_an_object_with_a_destructor_is_shared_and_restored() -> None:
     handle: Any = Handle()
     handle.uses = 0
 
@@ -228,7 +234,7 @@ def test_object_with_a_destructor_is_shared_and_restored() -> None:
     assert Handle.freed == 0
 
 
-def test_run_that_would_consume_a_generator_is_stopped() -> None:
+def test_a_run_that_would_consume_a_generator_is_stopped() -> None:
     numbers = (number for number in range(3))
     with pytest.raises(TrialStoppedError, match="advances an iterator"):
         run_on_copies(lambda x: x + next(numbers), torch.ones(1))
@@ -258,9 +264,9 @@ def test_a_report_until_an_iterator_is_advanced_shows_the_break_of_the_program(n
     def add_next(x: torch.Tensor, items: Iterator[Any]) -> Any:
         return x * 2 + next(items)
 
-    make, x = ONE_SHOT_ITERATORS[name], torch.ones(2)
-    (expected, *_) = jupyter_graphbreak.explain(add_next, x, make()).breaks
-    items = make()
+    make_iterator, x = ONE_SHOT_ITERATORS[name], torch.ones(2)
+    (expected, *_) = jupyter_graphbreak.explain(add_next, x, make_iterator()).breaks
+    items = make_iterator()
     report = jupyter_graphbreak.check(torch.compile(add_next, backend="eager"), x, items)
     (break_,) = report.breaks
     assert (break_.gb_id, break_.explanation, break_.location) == (
@@ -285,7 +291,7 @@ def test_a_report_until_a_file_is_written_names_the_line_of_the_program(tmp_path
     assert [source.name for source in report.sources] == ["test_references.py"]
 
 
-class OneSize(UserDict[str, torch.Tensor]):
+class OneSizeDict(UserDict[str, torch.Tensor]):
     """A dict that accepts only tensors of one size, like a tensordict."""
 
     def __setitem__(self, key: str, value: torch.Tensor) -> None:
@@ -295,12 +301,12 @@ class OneSize(UserDict[str, torch.Tensor]):
 
 
 def test_inputs_that_cannot_be_derived_are_skipped() -> None:
-    def f(batch: OneSize) -> torch.Tensor:
+    def f(batch: OneSizeDict) -> torch.Tensor:
         return batch["a"].sum()
 
-    inputs = list(derived_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    inputs = list(derived_inputs(Arguments(OneSizeDict(a=torch.rand(4, 3))), f))
     assert inputs
-    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
+    assert all(input_.arguments.args[0]["a"].shape[0] == 4 for input_ in inputs)
 
 
 def make_counter(calls: list[int]) -> Any:
@@ -317,7 +323,7 @@ def call(callback: Any, y: torch.Tensor) -> None:
     callback.calls += 1
 
 
-def with_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
+def call_callbacks(x: torch.Tensor, callbacks: Any) -> torch.Tensor:
     y = x * 2
     for callback in callbacks["all"]:
         call(callback, y)
@@ -331,38 +337,38 @@ def test_functions_inside_arguments_are_copied_for_every_input() -> None:
     calls: list[int] = []
     callback = make_counter(calls)
     arguments = torch.ones(3), {"all": [callback]}
-    report = jupyter_graphbreak.try_remedies(torch.compile(with_callbacks, backend="eager"), *arguments)
+    report = jupyter_graphbreak.try_remedies(torch.compile(call_callbacks, backend="eager"), *arguments)
     assert "works" in {remedy.verdict for remedy in report.remedies or []}
-    jupyter_graphbreak.compare_frontends(with_callbacks, *arguments)
+    jupyter_graphbreak.compare_frontends(call_callbacks, *arguments)
     assert (calls, callback.calls) == ([], 0)
 
 
 def test_the_content_of_streams_in_memory_is_compared() -> None:
     text, data = io.StringIO("a"), io.TextIOWrapper(io.BytesIO(b"a"), write_through=True)
     for stream in (text, data):
-        copied = clone(stream)
-        assert describe_difference(stream, copied) is None
-        copied.write("b")
-        assert describe_difference(stream, copied) is not None
+        stream_copy = clone(stream)
+        assert describe_difference(stream, stream_copy) is None
+        stream_copy.write("b")
+        assert describe_difference(stream, stream_copy) is not None
     assert (text.getvalue(), data.buffer.getvalue()) == ("a", b"a")
 
 
-class Lazy:
+class LazyNumber:
     """An object that computes its number when it is compared, like the transforms of matplotlib."""
 
     number: float | None = None
 
     def __eq__(self, other: object) -> bool:
         self.number = 1.0
-        return isinstance(other, Lazy)
+        return isinstance(other, LazyNumber)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def test_comparing_weak_references_does_not_compare_what_they_refer_to() -> None:
-    lazy = Lazy()
+    lazy = LazyNumber()
     holder = {"reference": weakref.ref(lazy), "lazy": lazy}
     first_copy, second_copy = clone(holder), clone(holder)
     assert describe_difference(first_copy, second_copy) is None
     assert first_copy["lazy"].number is None
-    assert describe_difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(Lazy())}) is not None
+    assert describe_difference({"reference": weakref.ref(lazy)}, {"reference": weakref.ref(LazyNumber())}) is not None

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 ULP = 2**-22
 
 
-def training_step(*, factor: float = 1.0, learning_rate: float = 1e-3, steps: bool = True) -> Any:
+def training_step(*, factor: float = 1.0, learning_rate: float = 1e-3, runs_optimizer: bool = True) -> Any:
     """Return a training step whose model has a bias without a gradient, before a batch normalization.
 
     ``factor`` changes the output of the model, as the rounding of a compiler does.
@@ -30,7 +30,7 @@ def training_step(*, factor: float = 1.0, learning_rate: float = 1e-3, steps: bo
         optimizer.zero_grad()
         loss: torch.Tensor = (factor * net(x)).square().mean()
         loss.backward()
-        if steps:
+        if runs_optimizer:
             optimizer.step()
         return loss.detach()
 
@@ -38,7 +38,7 @@ def training_step(*, factor: float = 1.0, learning_rate: float = 1e-3, steps: bo
 
 
 def compare(other: Any) -> list[Difference]:
-    """Return the differences of a training step from the usual one that rounding does not explain."""
+    """Return the differences between a training step and the usual one, except those that rounding explains."""
     arguments = Arguments(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)))
     with sandbox_runs():
         fn = training_step()
@@ -59,7 +59,7 @@ def test_adam_turns_rounding_errors_into_steps() -> None:
     assert not compare(training_step(factor=1 + ULP))
 
 
-@pytest.mark.parametrize("change", [{"steps": False}, {"learning_rate": 2e-3}, {"factor": 1.01}])
+@pytest.mark.parametrize("change", [{"runs_optimizer": False}, {"learning_rate": 2e-3}, {"factor": 1.01}])
 def test_a_different_step_remains_a_difference(change: dict[str, Any]) -> None:
     assert compare(training_step(**change))
 
@@ -76,8 +76,8 @@ def test_a_call_that_raises_only_with_noise_shows_no_rounding_errors() -> None:
     weight = torch.nn.Parameter(torch.rand(3))
     sums = {"total": torch.zeros(3)}
 
-    def step(x: torch.Tensor, known: torch.Tensor) -> None:
-        if not torch.equal(weight, known):
+    def step(x: torch.Tensor, expected_weight: torch.Tensor) -> None:
+        if not torch.equal(weight, expected_weight):
             raise ValueError(x)
         sums["total"] = sums["total"] + x
 

@@ -38,13 +38,13 @@ def run_once(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Resu
         return run(subject.call, subject, subject.arguments, seed, runs_backward=gradients)
 
 
-def run_and_compare(original: Any, changed: Any, *args: Any) -> list[Difference]:
-    return differences(run_once(original, *args), run_once(changed, *args))
+def run_and_compare(original: Any, variant: Any, *args: Any) -> list[Difference]:
+    return differences(run_once(original, *args), run_once(variant, *args))
 
 
 class Case(NamedTuple):
     original: Callable[..., Any]
-    changed: Callable[..., Any]
+    variant: Callable[..., Any]
     kind: str
     text: str
     args: tuple[Any, ...]
@@ -54,9 +54,9 @@ CASES: dict[str, Case] = {}
 
 
 def case(kind: str, text: str, *args: Any) -> Callable[[Callable[[], Any]], None]:
-    def add(make: Callable[[], Any]) -> None:
-        original, changed = make()
-        CASES[make.__name__] = Case(original, changed, kind, text, args or (torch.ones(3),))
+    def add(make_functions: Callable[[], Any]) -> None:
+        original, variant = make_functions()
+        CASES[make_functions.__name__] = Case(original, variant, kind, text, args or (torch.ones(3),))
 
     return add
 
@@ -81,7 +81,7 @@ def dtype() -> Any:
 
 
 @case("exception", "raises ValueError: no, but the original returns tensor([1., 1., 1.])")
-def raises() -> Any:
+def exception_instead_of_a_result() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("no")
 
@@ -92,14 +92,14 @@ def raises() -> Any:
     "exception",
     "returns tensor([1., 1., 1.]), but the original raises ZeroDivisionError: integer division or modulo by zero",
 )
-def no_longer_raises() -> Any:
+def result_instead_of_an_exception() -> Any:
     return lambda x: x / (1 // int(x.dim() - 1)), lambda x: x * 1
 
 
 @case(
     "exception", "raises KeyError: 'a', but the original raises ZeroDivisionError: integer division or modulo by zero"
 )
-def raises_something_else() -> Any:
+def different_exception() -> Any:
     def f(x: torch.Tensor) -> Any:
         empty: dict[str, Any] = {}
         return empty["a"]
@@ -111,7 +111,7 @@ def raises_something_else() -> Any:
     "different error",
     "raises RuntimeError: refused, but the original raises RuntimeError: shape '[2]' is invalid for input of size 3",
 )
-def an_operation_refuses_with_a_different_message() -> Any:
+def different_message_of_an_operation() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("refused")
 
@@ -119,7 +119,7 @@ def an_operation_refuses_with_a_different_message() -> Any:
 
 
 @case("different error", "raises RuntimeError: Runtime assertion failed, but the original raises ValueError: no")
-def a_graph_refuses_what_the_original_refuses() -> Any:
+def refusal_by_a_graph_and_by_the_original() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("Runtime assertion failed")
 
@@ -130,7 +130,7 @@ def a_graph_refuses_what_the_original_refuses() -> Any:
 
 
 @case("exception", "raises RuntimeError: Runtime assertion failed, but the original returns tensor([1., 1., 1.])")
-def a_graph_refuses_what_the_original_accepts() -> Any:
+def refusal_by_a_graph_only() -> Any:
     def f(x: torch.Tensor) -> Any:
         raise RuntimeError("Runtime assertion failed")
 
@@ -138,7 +138,7 @@ def a_graph_refuses_what_the_original_accepts() -> Any:
 
 
 @case("exception", "raises RuntimeError: b, but the original raises RuntimeError: a")
-def a_statement_raises_what_operations_raise() -> Any:
+def different_message_of_a_runtime_error() -> Any:
     def make_raising_function(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
             raise RuntimeError(text)
@@ -149,7 +149,7 @@ def a_statement_raises_what_operations_raise() -> Any:
 
 
 @case("exception", "raises ValueError: b, but the original raises ValueError: a")
-def raises_with_a_different_message() -> Any:
+def different_message_of_an_exception() -> Any:
     def make_raising_function(text: str) -> Any:
         def f(x: torch.Tensor) -> Any:
             raise ValueError(text)
@@ -160,7 +160,7 @@ def raises_with_a_different_message() -> Any:
 
 
 @case("argument", "leaves the argument x different: tensor([1., 1., 1.]) instead of tensor([2., 2., 2.])")
-def argument_changed() -> Any:
+def unchanged_argument() -> Any:
     return lambda x: x.add_(1).clone(), lambda x: x + 1
 
 
@@ -170,7 +170,7 @@ def gradient() -> Any:
 
 
 @case("gradient", "gives the argument x a different gradient: tensor([0.1250, nan])", leaf(4, 0))
-def gradient_is_nan() -> Any:
+def nan_gradient() -> Any:
     def safe(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([part.sqrt() if part > 0 else part * 0 for part in x])
 
@@ -192,7 +192,7 @@ def gradient_instead_of_none() -> Any:
     return lambda x, y: (x * 2).detach() + x * 0 + 1, lambda x, y: (x * 2).detach() + x * 0 + 1 + y - y.detach()
 
 
-class NoBackward(torch.autograd.Function):
+class FunctionWithoutBackward(torch.autograd.Function):
     @staticmethod
     def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
         return x * 1
@@ -202,11 +202,11 @@ class NoBackward(torch.autograd.Function):
         raise RuntimeError("not so")
 
 
-raise_in_backward: Any = NoBackward.apply
+raise_in_backward: Any = FunctionWithoutBackward.apply
 
 
 @case("gradient", "raises RuntimeError: not so in the backward pass, but the original raises nothing", leaf(1))
-def raises_in_backward() -> Any:
+def exception_in_the_backward_pass() -> Any:
     return lambda x: x * 1, lambda x: raise_in_backward(x)
 
 
@@ -270,7 +270,7 @@ def separate_list() -> Any:
 
 
 @case("state", "leaves seen different: 0 items instead of 1")
-def closure() -> Any:
+def missing_item_in_a_closure() -> Any:
     def make_function(append: bool) -> Any:
         seen: list[int] = []
 
@@ -294,7 +294,7 @@ def grad_mode() -> Any:
 
 
 @case("printed", "prints nothing, but the original prints 'loss 3.0'")
-def printed() -> Any:
+def missing_output() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         print("loss", x.sum().item())
         return x + 1
@@ -303,7 +303,7 @@ def printed() -> Any:
 
 
 @case("printed", "prints 'b', but the original prints 'a'")
-def printed_in_a_different_order() -> Any:
+def order_of_output() -> Any:
     def f(x: torch.Tensor) -> None:
         print("a")
         print("b")
@@ -315,13 +315,13 @@ def printed_in_a_different_order() -> Any:
     return f, g
 
 
-@case("stderr", "writes to stderr 'oh', but the original writes to stderr nothing")
+@case("stderr", "writes 'oh' to stderr, but the original writes nothing to stderr")
 def stderr() -> Any:
     return lambda x: x + 1, lambda x: (print("oh", file=sys.stderr), x + 1)[1]
 
 
 @case("warned", "warns nothing, but the original warns 'UserWarning: careful'")
-def warned() -> Any:
+def missing_warning() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         warnings.warn("careful", stacklevel=1)
         return x + 1
@@ -330,7 +330,7 @@ def warned() -> Any:
 
 
 @case("logged", "logs nothing, but the original logs 'trial.of.the.user WARNING: step 1'")
-def logged() -> Any:
+def missing_log_record() -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
         LOG.warning("step %d", 1)
         return x + 1
@@ -338,26 +338,26 @@ def logged() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves torch's random generator in a different state")
+@case("random state", "leaves the random generator of PyTorch in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves Python's random generator in a different state")
+@case("random state", "leaves the random generator of Python in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves numpy's random generator in a different state")
+@case("random state", "leaves the random generator of NumPy in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
 
-class Tagged(torch.Tensor):
+class TaggedTensor(torch.Tensor):
     """A subclass of tensors."""
 
 
-class WithValueError(ValueError):
+class RefusalError(ValueError):
     """An error with a value."""
 
     def __init__(self, value: Any) -> None:
@@ -365,9 +365,9 @@ class WithValueError(ValueError):
         self.value = value
 
 
-@case("value", "makes the result a Tagged instead of a Tensor")
+@case("value", "makes the result a TaggedTensor instead of a Tensor")
 def kind_of_tensor() -> Any:
-    return lambda x: x + 1, lambda x: (x + 1).as_subclass(Tagged)
+    return lambda x: x + 1, lambda x: (x + 1).as_subclass(TaggedTensor)
 
 
 @case("value", "returns list instead of a generator", torch.ones(2))
@@ -393,11 +393,11 @@ def order_of_keys() -> Any:
     return lambda x: {"a": 1, "b": 2}, lambda x: {"b": 2, "a": 1}
 
 
-@case("exception", "raises WithValueError with different attributes: 2 instead of 1 at ['value']")
+@case("exception", "raises RefusalError with different attributes: 2 instead of 1 at ['value']")
 def attribute_of_an_error() -> Any:
     def make_raising_function(value: int) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
-            raise WithValueError(value)
+            raise RefusalError(value)
 
         return f
 
@@ -412,17 +412,17 @@ ACCEPTABLE_KINDS = {
 
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_each_case_has_exactly_one_difference(name: str) -> None:
-    original, changed, kind, text, args = CASES[name]
-    (difference,) = run_and_compare(original, changed, *args)
+    original, variant, kind, text, args = CASES[name]
+    (difference,) = run_and_compare(original, variant, *args)
     assert difference.kind == kind
     assert difference.text.startswith(text)
     assert difference.is_acceptable == (kind in ACCEPTABLE_KINDS)
 
 
 def test_signs_of_zeros_are_compared_on_request() -> None:
-    original, changed = run_once(lambda x: x * -1, torch.zeros(2)), run_once(lambda x: x * 1, torch.zeros(2))
-    assert differences(original, changed) == []
-    (difference,) = differences(original, changed, compares_signs_of_zero=True)
+    original, variant = run_once(lambda x: x * -1, torch.zeros(2)), run_once(lambda x: x * 1, torch.zeros(2))
+    assert differences(original, variant) == []
+    (difference,) = differences(original, variant, compares_signs_of_zero=True)
     assert (difference.kind, difference.is_acceptable) == ("sign of zero", True)
 
 
@@ -439,10 +439,10 @@ def test_replacing_a_tensor_instead_of_changing_it_in_place_is_a_difference() ->
     def assign_sum(tally: Tally) -> None:
         tally.count = tally.count + 1
 
-    original, changed = run_once(add_in_place, Tally()), run_once(assign_sum, Tally())
-    (difference,) = differences(original, changed)
+    original, variant = run_once(add_in_place, Tally()), run_once(assign_sum, Tally())
+    (difference,) = differences(original, variant)
     assert (difference.kind, difference.is_acceptable) == ("replaced", False)
-    assert differences(changed, original) == []
+    assert differences(variant, original) == []
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -485,8 +485,8 @@ def test_without_values_only_shapes_and_presence_count() -> None:
     pair = run_once(print_random_number, args), run_once(print_random_number, args, seed=1)
     assert {item.kind for item in differences(*pair)} == {"value", "printed", "random state"}
     assert differences(*pair, compares_values=False) == []
-    silent = run_once(lambda x: x * torch.rand(3), args)
-    assert [item.kind for item in differences(pair[0], silent, compares_values=False)] == ["printed"]
+    silent_result = run_once(lambda x: x * torch.rand(3), args)
+    assert [item.kind for item in differences(pair[0], silent_result, compares_values=False)] == ["printed"]
 
 
 @pytest.mark.parametrize(
@@ -524,18 +524,26 @@ def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actua
         (torch.tensor([float("nan")]), torch.tensor([1.0]), False),
         (torch.tensor([float("inf")]), torch.tensor([1e30]), False),
         (torch.ones(2).bfloat16(), torch.ones(2).bfloat16() * 1.0078125, True),
+        (float("inf"), float("inf"), True),
+        (float("inf"), 1.0, False),
+        (-float("inf"), float("inf"), False),
+        (float("nan"), float("nan"), True),
+        (complex("inf"), 1j, False),
+        (complex("nan"), complex("nan"), True),
     ],
 )
-def test_values_are_equal_up_to_compiler_rounding(expected: torch.Tensor, actual: torch.Tensor, equal: bool) -> None:
+def test_values_are_equal_up_to_compiler_rounding(
+    expected: torch.Tensor | complex, actual: torch.Tensor | complex, equal: bool
+) -> None:
     assert (describe_difference(expected, actual) is None) is equal
 
 
-def position() -> int:
+def numpy_random_position() -> int:
     state: Any = np.random.get_state()
     return int(state[2])
 
 
-def test_pending_seed_of_an_unused_device_stays() -> None:
+def test_the_pending_seed_of_an_unused_device_stays() -> None:
     torch.manual_seed(7)
     pending_calls = torch.cuda._lazy_seed_tracker.get_calls()
     assert pending_calls or torch.cuda.is_initialized()
@@ -548,7 +556,7 @@ def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], capl
     def warning_once(logger: logging.Logger, text: str) -> None:
         logger.warning(text)
 
-    def loud(x: torch.Tensor) -> torch.Tensor:
+    def write_everywhere(x: torch.Tensor) -> torch.Tensor:
         print("out")
         print("err", file=sys.stderr)
         warnings.warn("once only", stacklevel=1)
@@ -556,9 +564,9 @@ def test_effects_of_a_run_do_not_escape(capsys: pytest.CaptureFixture[str], capl
         warning_once(LOG, "logged once")
         return x + torch.rand(3) + random.random() + np.random.rand()
 
-    states = random.getstate(), torch.get_rng_state().tolist(), position()
-    run_once(loud, torch.ones(3))
-    assert states == (random.getstate(), torch.get_rng_state().tolist(), position())
+    states = random.getstate(), torch.get_rng_state().tolist(), numpy_random_position()
+    run_once(write_everywhere, torch.ones(3))
+    assert states == (random.getstate(), torch.get_rng_state().tolist(), numpy_random_position())
     assert capsys.readouterr() == ("", "")
     assert not caplog.records
 
@@ -599,7 +607,7 @@ def test_messages_of_the_compiler_are_not_a_difference() -> None:
     assert differences(expected, actual) == []
 
 
-class CountsCalls(torch.nn.Module):
+class CallCounter(torch.nn.Module):
     """A module that counts its calls and stores a tensor."""
 
     def __init__(self) -> None:
@@ -611,34 +619,34 @@ class CountsCalls(torch.nn.Module):
         return x + 1
 
 
-def call_forward(self: CountsCalls, x: torch.Tensor) -> torch.Tensor:
+def call_forward(self: CallCounter, x: torch.Tensor) -> torch.Tensor:
     return type(self).forward(self, x)
 
 
 def test_state_set_by_a_switch_before_the_runs_is_not_a_difference() -> None:
-    switched = CountsCalls()
-    switched.calls_by_hand = 3  # type: ignore[assignment]
-    switched.forward = types.MethodType(call_forward, switched)  # type: ignore[method-assign]
-    switched.register_forward_pre_hook(lambda module, arguments: arguments)
-    assert run_and_compare(CountsCalls(), switched, torch.ones(2)) == []
+    switched_module = CallCounter()
+    switched_module.calls_by_hand = 3  # type: ignore[assignment]
+    switched_module.forward = types.MethodType(call_forward, switched_module)  # type: ignore[method-assign]
+    switched_module.register_forward_pre_hook(lambda module, arguments: arguments)
+    assert run_and_compare(CallCounter(), switched_module, torch.ones(2)) == []
 
 
-def test_empty_container_left_by_a_switched_program_is_a_difference() -> None:
-    class StoresContainer(CountsCalls):
+def test_an_empty_container_left_by_a_switched_program_is_a_difference() -> None:
+    class ModuleWithContainer(CallCounter):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             self.seen: Any = [] if self.factor == 1 else ()
             return x + 1
 
-    switched = StoresContainer()
-    switched.factor = 2
-    (difference,) = run_and_compare(StoresContainer(), switched, torch.ones(2))
+    switched_module = ModuleWithContainer()
+    switched_module.factor = 2
+    (difference,) = run_and_compare(ModuleWithContainer(), switched_module, torch.ones(2))
     assert (difference.kind, difference.text) == ("state", "leaves self.seen different")
 
 
 def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
-    switched = CountsCalls()
-    switched.factor = 2
-    (difference,) = run_and_compare(CountsCalls(), switched, torch.ones(2))
+    switched_module = CallCounter()
+    switched_module.factor = 2
+    (difference,) = run_and_compare(CallCounter(), switched_module, torch.ones(2))
     assert (difference.kind, difference.text) == ("state", "leaves self.last different")
 
 

@@ -16,7 +16,7 @@ TOTAL = 0
 
 
 def add_one() -> None:
-    global TOTAL  # noqa: PLW0603 - it is what the test is about
+    global TOTAL  # noqa: PLW0603 - the test is about it
     TOTAL += 1
 
 
@@ -74,13 +74,13 @@ def results_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     return results
 
 
-def test_function_reads_the_list_that_a_method_changes() -> None:
+def test_a_function_reads_the_list_that_a_method_changes() -> None:
     TICKS.clear()
     assert results_of_entry(count) == [1.0, 1.0]
     assert TICKS == [1]
 
 
-def test_function_reads_the_global_that_its_methods_assign() -> None:
+def test_a_function_reads_the_global_that_its_methods_assign() -> None:
     globals()["TOTAL"] = 0
     assert results_of_entry(total) == [4.0, 4.0]
     assert TOTAL == 2

@@ -52,7 +52,7 @@ programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
 #: Programs that are never called for real: they end the process or the test, fail in Dynamo, or wait for input.
-NEVER_REAL = {"exits", "ends_process", "dumps_array", "saves_traced_function", "asks_for_password"}
+NEVER_CALLED_FOR_REAL = {"exits", "ends_process", "dumps_array", "saves_traced_function", "asks_for_password"}
 PURE_FUNCTIONS = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,
@@ -68,7 +68,7 @@ SINGLE_CALLS: list[Callable[..., Any]] = [
 ]  # fmt: skip
 SIGNALS: list[int] = []
 #: Exit functions that the programs register. Those that libraries register on import are not effects.
-REGISTERED: list[Any] = []
+REGISTERED_EXIT_FUNCTIONS: list[Any] = []
 
 
 def commented_effect(function: Callable[..., Any]) -> tuple[str, int] | None:
@@ -105,12 +105,12 @@ def restore_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
     def register_and_count(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if function is len:
-            REGISTERED.append(function)
+            REGISTERED_EXIT_FUNCTIONS.append(function)
         return register(function, *args, **kwargs)
 
     monkeypatch.setattr(atexit, "register", torch.compiler.disable(register_and_count))
     webbrowser.register("test", None, webbrowser.GenericBrowser("true"), preferred=True)
-    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+    handlers_before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
     signal.signal(signal.SIGUSR1, lambda number, _: SIGNALS.append(number))
     limit, path, precision = sys.getrecursionlimit(), list(sys.path), decimal.getcontext().prec
     matmul, benchmark, language = (
@@ -124,8 +124,8 @@ def restore_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     if handles_faults:
         faulthandler.enable()
     programs.close_all()
-    for marked in (threading.current_thread(), programs.LOGGER):
-        vars(marked).pop("calls", None)
+    for owner in (threading.current_thread(), programs.LOGGER):
+        vars(owner).pop("calls", None)
     vars(threading.current_thread()).pop("counts")
     restore_settings(settings)
     copyreg.dispatch_table.pop(programs.Level, None)
@@ -139,7 +139,7 @@ def restore_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     locale.setlocale(locale.LC_ALL, language)
     programs.LOGGER.handlers.clear()
     atexit.unregister(len)
-    for number, handler in before.items():
+    for number, handler in handlers_before.items():
         signal.signal(number, handler)
 
 
@@ -165,7 +165,7 @@ def visible_state() -> dict[str, Any]:
         "collector": gc.isenabled(),
         "limit": sys.getrecursionlimit(),
         "path": list(sys.path),
-        "at exit": len(REGISTERED),
+        "at exit": len(REGISTERED_EXIT_FUNCTIONS),
         "precision": decimal.getcontext().prec,
         "variable": programs.VARIABLE.get(),
         "locale": locale.setlocale(locale.LC_ALL),
@@ -181,9 +181,9 @@ def visible_state() -> dict[str, Any]:
         "scheduled": len(getattr(programs.LOOP, "_ready")),  # noqa: B009
         "in memory": (dict(vars(programs.LOCAL)), bytes(programs.VIEW)),
         "enumeration": dict(vars(programs.Level.LOW)),
-        "marks": [getattr(marked, "calls", 0) for marked in (threading.current_thread(), programs.LOGGER)],
+        "marks": [getattr(owner, "calls", 0) for owner in (threading.current_thread(), programs.LOGGER)],
         "counts": [
-            repr(vars(marked)["counts"]) for marked in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
+            repr(vars(owner)["counts"]) for owner in (threading.current_thread(), programs.LOGGER, programs.HANDLER)
         ],
         "at addresses": (bytes(programs.BUFFER), programs.COUNTS.calls),
         "batches and shelf": (programs.BATCHES._num_yielded, len(programs.SHELF["calls"])),
@@ -254,26 +254,26 @@ def kinds_and_lines(result: Any) -> list[tuple[str, int | None]]:
 
 
 @pytest.mark.parametrize("function", EFFECTS)
-def test_function_with_an_effect_is_stopped_before_it(function: Callable[..., Any]) -> None:
-    before, frozen = visible_state(), gc.get_freeze_count()
+def test_a_function_is_stopped_before_its_effect(function: Callable[..., Any]) -> None:
+    state_before, freeze_count = visible_state(), gc.get_freeze_count()
     for call in SINGLE_CALLS:
         result = call(torch.compile(function, backend="eager"), torch.ones(3))
-        assert visible_state() == before, call.__name__
+        assert visible_state() == state_before, call.__name__
         assert kinds_and_lines(result)[:1] == [commented_effect(function)], f"{call.__name__}: {result.to_text()}"
         assert "run again" in " ".join(result.to_text().split())
-    assert gc.get_freeze_count() <= frozen
+    assert gc.get_freeze_count() <= freeze_count
 
 
-@pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_REAL])
-def test_function_with_an_observed_effect_is_not_run_again(function: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("function", [case for case in EFFECTS if case.id not in NEVER_CALLED_FOR_REAL])
+def test_a_function_with_an_observed_effect_is_not_run_again(function: Callable[..., Any]) -> None:
     compiled = torch.compile(function, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3))
-    once = visible_state()
+    state_after_run = visible_state()
     run.try_remedies()
     run.measure()
     report = run.check()
-    assert visible_state() == once
+    assert visible_state() == state_after_run
     assert commented_effect(function) in kinds_and_lines(report)
     assert not report.check
     assert all(remedy.verdict == "not tried" for remedy in report.remedies or [])
@@ -290,24 +290,24 @@ def two_processes() -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
-def reduces(x: torch.Tensor) -> torch.Tensor:
+def all_reduce(x: torch.Tensor) -> torch.Tensor:
     x = x.clone()
     torch.distributed.all_reduce(x)
     return x
 
 
-def reduces_functionally(x: torch.Tensor) -> torch.Tensor:
+def all_reduce_functionally(x: torch.Tensor) -> torch.Tensor:
     group: Any = torch.distributed.group.WORLD
     y: torch.Tensor = functional_collectives.all_reduce(x, "sum", group)
     return y
 
 
-def runs_in_parallel(x: torch.Tensor) -> torch.Tensor:
+def run_in_parallel(x: torch.Tensor) -> torch.Tensor:
     y: torch.Tensor = PARALLEL[0](x)
     return y
 
 
-def counts_processes(x: torch.Tensor) -> torch.Tensor:
+def multiply_by_world_size(x: torch.Tensor) -> torch.Tensor:
     y: torch.Tensor = x * torch.distributed.get_world_size()
     return y
 
@@ -318,19 +318,19 @@ PARALLEL: list[torch.nn.Module] = []
 @pytest.mark.usefixtures("two_processes")
 def test_a_trial_never_communicates_with_other_processes() -> None:
     PARALLEL[:] = [torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3))]
-    for function in (reduces, reduces_functionally, runs_in_parallel):
+    for function in (all_reduce, all_reduce_functionally, run_in_parallel):
         report = jupyter_graphbreak.check(torch.compile(function, backend="eager"), torch.ones(3))
         (effect,) = report.effects or []
         assert effect.kind == "network", function.__name__
         assert effect.location is not None
         assert effect.what == "communicates with other processes"
         assert not report.check
-    report = jupyter_graphbreak.check(torch.compile(counts_processes, backend="eager"), torch.ones(3))
+    report = jupyter_graphbreak.check(torch.compile(multiply_by_world_size, backend="eager"), torch.ones(3))
     assert [check.equal for check in report.check or []] == [True]
     PARALLEL.clear()
 
 
-def passes_work_to_a_library(x: torch.Tensor) -> torch.Tensor:
+def use_pool_of_library(x: torch.Tensor) -> torch.Tensor:
     pool: Any = vars(concurrent.futures)["a_pool"]
     pool.apply(write_row) if hasattr(pool, "apply") else pool.submit(write_row).result()
     y: torch.Tensor = programs.finish(x)
@@ -343,31 +343,31 @@ def write_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [concurrent.futures.ThreadPoolExecutor, pytest.param(ThreadPool, marks=pytest.mark.exhaustive)]
+    "make_pool", [concurrent.futures.ThreadPoolExecutor, pytest.param(ThreadPool, marks=pytest.mark.exhaustive)]
 )
 def test_work_for_a_pool_that_a_library_holds_is_an_effect(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[int], Any]
+    monkeypatch: pytest.MonkeyPatch, make_pool: Callable[[int], Any]
 ) -> None:
-    effect = ("process", inspect.getsourcelines(passes_work_to_a_library)[1] + 2)
-    with make(1) as pool:
+    effect = ("process", inspect.getsourcelines(use_pool_of_library)[1] + 2)
+    with make_pool(1) as pool:
         monkeypatch.setattr(concurrent.futures, "a_pool", pool, raising=False)
         pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
         for call in SINGLE_CALLS:
-            result = call(torch.compile(passes_work_to_a_library, backend="eager"), torch.ones(3))
+            result = call(torch.compile(use_pool_of_library, backend="eager"), torch.ones(3))
             assert kinds_and_lines(result)[:1] == [effect], call.__name__
         assert not Path("counted.txt").exists()
         with jupyter_graphbreak.capture(entries=True) as run:
-            torch.compile(passes_work_to_a_library, backend="eager")(torch.ones(3))
+            torch.compile(use_pool_of_library, backend="eager")(torch.ones(3))
         run.try_remedies()
         run.measure()
         assert effect in kinds_and_lines(run.check())
         assert Path("counted.txt").read_text() == "row"
 
 
-@pytest.mark.parametrize("make", [concurrent.futures.ThreadPoolExecutor, ThreadPool])
-def test_an_effect_on_the_thread_of_a_pool_is_observed(make: Callable[[int], Any]) -> None:
+@pytest.mark.parametrize("make_pool", [concurrent.futures.ThreadPoolExecutor, ThreadPool])
+def test_an_effect_on_the_thread_of_a_pool_is_observed(make_pool: Callable[[int], Any]) -> None:
     compiled = torch.compile(programs.appends_line, backend="eager")
-    with make(1) as pool:
+    with make_pool(1) as pool:
         pool.submit(int).result() if hasattr(pool, "submit") else pool.apply(int)  # now the thread is running
         with jupyter_graphbreak.capture(entries=True) as run:
             list(pool.map(compiled, [torch.ones(3)]))
@@ -375,16 +375,16 @@ def test_an_effect_on_the_thread_of_a_pool_is_observed(make: Callable[[int], Any
     assert Path("a.txt").read_text() == "row\n"
 
 
-def checkpointed(x: torch.Tensor) -> torch.Tensor:
+def sine_in_checkpoint(x: torch.Tensor) -> torch.Tensor:
     torch._dynamo.graph_break()
     y: torch.Tensor = checkpoint(torch.sin, x, use_reentrant=False)
     return y * 2
 
 
 @pytest.mark.exhaustive
-def test_monitor_of_a_progress_bar_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_monitor_of_a_progress_bar_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor", None)
-    compiled = torch.compile(checkpointed, backend="eager")
+    compiled = torch.compile(sine_in_checkpoint, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         compiled(torch.ones(3, requires_grad=True))
     monitor = tqdm.monitor
@@ -413,13 +413,13 @@ def test_recording_the_trace_is_not_an_effect_of_a_function_that_reads_a_level()
     assert [check.equal for check in report.check or []] == [True]
 
 
-def test_effect_that_an_outer_guard_refuses_is_named() -> None:
+def test_an_effect_that_an_outer_guard_refuses_is_named() -> None:
     effect = ObservedEffect("file", "writes to the file rows.csv")
     with pytest.raises(TrialStoppedError, match=re.escape(effect.description)), prevent_effects():
         raise EffectRefusedError(effect)
 
 
-def test_lock_of_progress_bars_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_of_progress_bars_is_not_an_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tqdm, "monitor_interval", 0)
     monkeypatch.delattr(tqdm, "_lock", raising=False)
     monkeypatch.delattr(TqdmDefaultWriteLock, "mp_lock", raising=False)
@@ -437,8 +437,8 @@ def test_lock_of_progress_bars_is_not_an_effect(monkeypatch: pytest.MonkeyPatch)
     ],
     ids=lambda function: function.__name__,
 )
-def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
-    before = visible_state()
+def test_a_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
+    state_before = visible_state()
     compiled = torch.compile(function, backend="eager")
     report = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
     assert report.effects is None
@@ -448,18 +448,18 @@ def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> 
     assert cost is not None
     assert cost.entries
     assert jupyter_graphbreak.compare_frontends(function, torch.ones(3)).verdicts
-    assert visible_state() == before
+    assert visible_state() == state_before
 
 
-class Copied:
+class CopiedObject:
     """An object that trials copy."""
 
 
-COPIED = Copied()
+COPIED_OBJECT = CopiedObject()
 
 
-def reads_copied(x: torch.Tensor) -> torch.Tensor:
-    if COPIED is not None:
+def read_copied_object(x: torch.Tensor) -> torch.Tensor:
+    if COPIED_OBJECT is not None:
         x = x + 1
     y: torch.Tensor = programs.finish(x)
     return y
@@ -472,9 +472,9 @@ def reads_copied(x: torch.Tensor) -> torch.Tensor:
 def test_no_copy_outlives_an_experiment() -> None:
     # Dynamo keeps backends, and the guards of code that was compiled for an object which is never deleted.
     for call in SINGLE_CALLS:
-        call(torch.compile(reads_copied, backend="eager"), torch.ones(3))
+        call(torch.compile(read_copied_object, backend="eager"), torch.ones(3))
         gc.collect()
-        copies = [item for item in gc.get_objects() if type(item) is Copied and item is not COPIED]
+        copies = [item for item in gc.get_objects() if type(item) is CopiedObject and item is not COPIED_OBJECT]
         assert not copies, call.__name__
 
 
@@ -516,7 +516,7 @@ def test_a_builtin_with_the_name_of_a_method_is_not_the_line_that_changes_the_st
     assert lines == [None, StackEntry(__file__, 1, "<module>", 1)]
 
 
-def test_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     class Deprecated:
         @property  # type: ignore[misc]
         def __class__(self) -> Any:

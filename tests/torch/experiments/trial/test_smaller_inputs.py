@@ -36,7 +36,7 @@ def double(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def large_only(x: torch.Tensor) -> torch.Tensor:
+def add_one_if_large(x: torch.Tensor) -> torch.Tensor:
     if x.numel() > 50:
         x = x + 1
     return x * 2
@@ -58,14 +58,14 @@ def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch
 
 
 def test_an_input_is_not_smaller_if_other_lines_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reference_of_slow_function(monkeypatch, large_only).base_input.arguments.args[0].numel() == 64
+    assert reference_of_slow_function(monkeypatch, add_one_if_large).base_input.arguments.args[0].numel() == 64
 
 
 def test_a_slow_function_is_called_again_only_if_other_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = reference_of_slow_function(monkeypatch, large_only)
+    reference = reference_of_slow_function(monkeypatch, add_one_if_large)
     run_input = Mock(wraps=reference._run_input)
     monkeypatch.setattr(reference, "_run_input", run_input)
     cases = list(reference.edge_cases())
     runs = [input_ for (input_,), _ in run_input.call_args_list]
-    repeated = [case for case in cases if sum(run is case.input for run in runs) == 2]
-    assert [case.input.arguments.args[0].numel() > 50 for case in repeated] == [False]
+    repeated_cases = [case for case in cases if sum(run is case.input for run in runs) == 2]
+    assert [case.input.arguments.args[0].numel() > 50 for case in repeated_cases] == [False]

@@ -29,9 +29,9 @@ STOPPED_CHANGES = {
     "a file type": ("mimetypes.add_type('x/y', '.zzz')", "mimetypes.guess_type('a.zzz')"),
     "a codec": ("codecs.register(find_codec)", "has_codec('own_codec')"),
     "a function imported by name": ("register_codec(find_codec)", "has_codec('own_codec')"),
-    "what replaces bad text": ("codecs.register_error('own', len)", "has_handler('own')"),
+    "an error handler for bad text": ("codecs.register_error('own', len)", "has_handler('own')"),
     "a way to pickle": ("copyreg.pickle(Own, len)", "Own in copyreg.dispatch_table"),
-    "a class with an abstract class": ("numbers.Complex.register(array.array)", "isinstance(ARRAY, numbers.Complex)"),
+    "a subclass of an abstract class": ("numbers.Complex.register(array.array)", "isinstance(ARRAY, numbers.Complex)"),
     "a dialect of CSV": ("csv.register_dialect('own', delimiter=';')", "csv.list_dialects()"),
     "a converter of a database": ("sqlite3.register_converter('own', bytes)", "'OWN' in sqlite3.converters"),
     "a namespace of XML": ("ElementTree.register_namespace('own', 'x')", "'x' in ElementTree._namespace_map"),
@@ -66,25 +66,25 @@ STOPPED_CHANGES = {
                                     "'made_here' in sys.modules"),
     "a mock of a module imported late": ("import unittest.mock as m; m.patch('own.Plain', 5).start()", "own.Plain"),
     "memory that is traced": ("tracemalloc.start()", "tracemalloc.is_tracing()"),
-    "how libraries are loaded": ("sys.setdlopenflags(sys.getdlopenflags() ^ 256)", "sys.getdlopenflags()"),
-    "where signals are noted": ("signal.set_wakeup_fd(-1)", "None"),
+    "the flags for loading libraries": ("sys.setdlopenflags(sys.getdlopenflags() ^ 256)", "sys.getdlopenflags()"),
+    "the descriptor for signals": ("signal.set_wakeup_fd(-1)", "None"),
     "the signal of an interrupt": ("_thread.interrupt_main(signal.SIGUSR1)", "SIGNALLED"),
     "a handler of signals by name": ("handle(signal.SIGUSR1, signal.SIG_IGN)", "signal.getsignal(signal.SIGUSR1)"),
     "a collector by name": ("collect_no_more()", "gc.isenabled()"),
     "a function at exit": ("atexit.unregister(len)", "None"),
     "another process": ("os.waitpid(-1, os.WNOHANG)", "None"),
-    "tracebacks": ("faulthandler.dump_traceback(OUT)", "written('out')"),
+    "tracebacks": ("faulthandler.dump_traceback(OUT)", "file_content('out')"),
     "tensors in a file": ("safetensors.torch.save_file({'x': x}, IN_FOLDER('a.st'))",
                           "os.path.exists(IN_FOLDER('a.st'))"),
     "a tensor that is a file": ("torch.from_file(OUT.name, True, 0)", "None"),
-    "a storage that is a file": ("torch.UntypedStorage.from_file(OUT.name, True, 4)", "written('out')"),
+    "a storage that is a file": ("torch.UntypedStorage.from_file(OUT.name, True, 4)", "file_content('out')"),
     "a store that is a file": ("torch.distributed.FileStore(IN_FOLDER('store'), 1).set('a', 'b')",
                                "os.path.exists(IN_FOLDER('store'))"),
     "a store on the network": ("torch.distributed.TCPStore('127.0.0.1', 0, 1, True, wait_for_workers=False)", "None"),
-    "a record for a handler": ("HANDLER.emit(logging.makeLogRecord({'msg': 'text'}))", "written('log')"),
+    "a record for a handler": ("HANDLER.emit(logging.makeLogRecord({'msg': 'text'}))", "file_content('log')"),
     "an open archive": ("ARCHIVE.writestr('a', 'b')", "ARCHIVE.namelist()"),
-    "an open compressed file": ("PACKED.write(b'a'); PACKED.flush()", "written('packed')"),
-    "a pickler": ("PICKLER.dump(1)", "written('out')"),
+    "an open compressed file": ("PACKED.write(b'a'); PACKED.flush()", "file_content('packed')"),
+    "a pickler": ("PICKLER.dump(1)", "file_content('out')"),
     "a socket as a file": ("SENDS.write(b'a')", "RECEIVES.recv(9, socket.MSG_DONTWAIT) if ready(RECEIVES) else b''"),
     "a PyTorch logger": ("logging.getLogger('torch.distributed').setLevel(10)",
                             "logging.getLogger('torch.distributed').level"),
@@ -92,7 +92,8 @@ STOPPED_CHANGES = {
                           "torch.sparse.check_sparse_tensor_invariants.is_enabled()"),
     "the precision of products": ("torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
                                   "torch.backends.mkldnn.matmul.fp32_precision"),
-    "what PyTorch logs": ("torch._logging.set_logs(graph_breaks=True)", "vars(torch._logging._internal.log_state)"),
+    "the artifacts that PyTorch logs": ("torch._logging.set_logs(graph_breaks=True)",
+                                       "vars(torch._logging._internal.log_state)"),
     "an object of a library": ("reprlib.aRepr.maxlist = 99", "reprlib.aRepr.maxlist"),
     "a pair of sockets": ("socket.socketpair()", "descriptors()"),
     "an event loop": ("asyncio.new_event_loop()", "descriptors()"),
@@ -143,10 +144,11 @@ UNDONE_CHANGES = {
     "code of a module without a file": ("MADE.bump()", "(MADE.n, MADE.items)"),
     "a module without a file, imported": ("import own_made; own_made.items.append(1)", "MADE.items"),
     "an implementation for a type": ("show.register(array.array, len)", "len(show.registry)"),
-    "one of a user module": ("own.show.register(array.array, len)", "len(own.show.registry)"),
-    "one of a method": ("Own.show.register(array.array)(len)", "len(vars(Own)['show'].dispatcher.registry)"),
+    "an implementation in a user module": ("own.show.register(array.array, len)", "len(own.show.registry)"),
+    "an implementation of a method": ("Own.show.register(array.array)(len)",
+                                    "len(vars(Own)['show'].dispatcher.registry)"),
     "a context": ("CONTEXT.run(VARIABLE.set, 1)", "CONTEXT.get(VARIABLE)"),
-    "behind a read-only mapping": ("VIEW['n'].append(1)", "VIEW['n']"),
+    "a list behind a read-only mapping": ("VIEW['n'].append(1)", "VIEW['n']"),
     "a bound method of a list": ("APPEND(1)", "APPEND.__self__"),
     "an attribute of a number": ("NUMBER.n = getattr(NUMBER, 'n', 0) + 1", "vars(NUMBER)"),
     "a property": ("OWN.read", "own.ITEMS"),
@@ -154,7 +156,7 @@ UNDONE_CHANGES = {
     "a descriptor of a class": ("OWN.described", "Described.hits"),
     "a class by a decorator": ("dataclasses.dataclass(own.Plain)", "hasattr(own.Plain, '__dataclass_fields__')"),
     "a global by its name": ("globals()['ITEMS'].append(1)", "ITEMS"),
-    "in a string of code": ("exec('ITEMS.append(1)')", "ITEMS"),
+    "a global in a string of code": ("exec('ITEMS.append(1)')", "ITEMS"),
     "an attribute by its name": ("getattr(own, 'IT' + 'EMS').append(1)", "own.ITEMS"),
     "an attribute that a module makes": ("own.made_when_asked", "own.ITEMS"),
     "a list of a module and its class": ("own.ITEMS.append(1); own.Adds().add()", "(own.ITEMS, own.ITEMS is KEPT)"),
@@ -266,7 +268,7 @@ def logger_and_parent(name):
 def descriptors():
     gc.collect(1)
     return len(os.listdir("/proc/self/fd"))
-def written(name):
+def file_content(name):
     with open(IN_FOLDER(name), "rb") as file:
         return file.read()
 def ready(end):
@@ -408,10 +410,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
     (folder / "own_defines.py").write_text(DEFINITIONS_TEXT)
     program_names: list[str] = []
 
-    def write_program(statement: str, changed: str) -> Any:
+    def write_program(statement: str, expression: str) -> Any:
         name = f"own_program_{len(program_names)}"
         program_names.append(name)
-        code = f"def step(x):\n    {statement}\n    return x * 2\ndef changed():\n    return repr({changed})\n"
+        code = f"def step(x):\n    {statement}\n    return x * 2\ndef read_state():\n    return repr({expression})\n"
         (folder / f"{name}.py").write_text(PROGRAM + code)
         importlib.invalidate_caches()
         return importlib.import_module(name)
@@ -445,22 +447,22 @@ def run_trial(step: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("case", STOPPED_CHANGES)
 def test_a_trial_is_stopped_before_the_change(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*STOPPED_CHANGES[case])
-    before = module.changed()
-    with pytest.raises(TrialStoppedError) as stopped:
+    state_before = module.read_state()
+    with pytest.raises(TrialStoppedError) as caught:
         run_trial(module.step)
-    effect = stopped.value.effect
-    assert module.changed() == before
+    effect = caught.value.effect
+    assert module.read_state() == state_before
     assert effect.kind == KINDS.get(case, "state")
     assert effect.location is not None
     assert effect.location.line == LINE
 
 
 @pytest.mark.parametrize("case", UNDONE_CHANGES)
-def test_change_is_undone(program: Callable[[str, str], Any], case: str) -> None:
+def test_a_change_is_undone(program: Callable[[str, str], Any], case: str) -> None:
     module = program(*UNDONE_CHANGES[case])
-    before = module.changed()
+    state_before = module.read_state()
     run_trial(module.step)
-    assert module.changed() == before
+    assert module.read_state() == state_before
 
 
 def test_a_trial_sets_no_monitor_of_the_interpreter(
@@ -469,19 +471,19 @@ def test_a_trial_sets_no_monitor_of_the_interpreter(
     tool_ids: list[int] = []
     monkeypatch.setattr(sys, "monitoring", types.SimpleNamespace(use_tool_id=tool_ids.append), raising=False)
     module = program("sys.monitoring.use_tool_id(3)", "None")
-    with pytest.raises(TrialStoppedError) as stopped:
+    with pytest.raises(TrialStoppedError) as caught:
         run_trial(module.step)
     assert tool_ids == []
-    assert stopped.value.effect.kind == "state"
+    assert caught.value.effect.kind == "state"
 
 
 def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[str, str], Any]) -> None:
     module = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
-    before = module.cv2.WRITTEN.copy()
+    paths_before = module.cv2.WRITTEN.copy()
     compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(module.step, backend="eager")
     with TRIAL_REPLACEMENTS.install():
         compiled(torch.ones(3))
-    assert [*before, "c"] == module.cv2.WRITTEN
+    assert [*paths_before, "c"] == module.cv2.WRITTEN
 
 
 def test_methods_of_immutable_types_are_replaced() -> None:
@@ -496,20 +498,22 @@ def test_an_object_of_an_extension_type_is_not_copied_without_its_memory() -> No
     assert clone(profile) is profile
 
 
-def test_state_of_a_module_that_a_trial_imports_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_of_a_module_that_a_trial_imports_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "counting_calls.py").write_text("CALLS = []\ndef up():\n    CALLS.append(1)\n    return len(CALLS)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "counting_calls", None)  # so that the module is unloaded after the test
     del sys.modules["counting_calls"]
 
-    def counts(x: torch.Tensor) -> torch.Tensor:
+    def multiply_by_calls(x: torch.Tensor) -> torch.Tensor:
         import counting_calls  # type: ignore[import-not-found]
 
         y: torch.Tensor = x * counting_calls.up()
         return y
 
     with sandbox_runs():
-        subject = Subject(counts)
+        subject = Subject(multiply_by_calls)
         results = []
         for _ in range(2):
             subject.restore()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NoReturn
 import pytest
 import torch
 
+from jupyter_graphbreak._torch_compat import operations
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
@@ -62,7 +63,7 @@ def test_a_compiled_module_calls_the_copy_of_its_module() -> None:
     assert int(net.num_batches_tracked) == 0  # type: ignore[arg-type]
 
 
-def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
+def test_a_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
     cache = torch.zeros(3)
 
     def f(x: torch.Tensor) -> torch.Tensor:
@@ -77,7 +78,7 @@ def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
     assert subject.uncopied_descriptions == []
 
 
-def test_view_of_a_global_is_a_view_of_the_copy() -> None:
+def test_a_view_of_a_global_is_a_view_of_the_copy() -> None:
     base = torch.zeros(4, 2)
 
     def f(row: torch.Tensor) -> torch.Tensor:
@@ -90,16 +91,16 @@ def test_view_of_a_global_is_a_view_of_the_copy() -> None:
     assert base.sum() == 0
 
 
-def test_tensor_passed_twice_stays_one_object() -> None:
+def test_a_tensor_passed_twice_stays_one_object() -> None:
     argument = torch.ones(2)
     _, (first, _) = run_repeatedly(lambda x, y: (x.add_(1), y * 1)[1], argument, argument)
     assert torch.equal(first.value, torch.full((2,), 2.0))
 
 
-def test_module_argument_is_the_module_of_a_global_optimizer() -> None:
+def test_a_module_argument_is_the_module_of_a_global_optimizer() -> None:
     model = torch.nn.Linear(2, 1, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
-    before = model.weight.detach().clone()
+    weight_before = model.weight.detach().clone()
 
     def step(net: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         optimizer.zero_grad()
@@ -109,8 +110,8 @@ def test_module_argument_is_the_module_of_a_global_optimizer() -> None:
         return result
 
     _, (first, _) = run_repeatedly(step, model, torch.ones(1, 2))
-    assert torch.allclose(first.value, (before - 0.5).sum())
-    assert torch.equal(model.weight, before)
+    assert torch.allclose(first.value, (weight_before - 0.5).sum())
+    assert torch.equal(model.weight, weight_before)
     assert model.weight.grad is None
     assert not optimizer.state
 
@@ -130,7 +131,7 @@ def test_tied_weights_stay_tied() -> None:
 def test_existing_grads_are_copied_and_restored() -> None:
     model = torch.nn.Linear(2, 1)
     model(torch.ones(1, 2)).sum().backward()
-    before = copy.deepcopy(model.weight.grad)
+    gradient_before = copy.deepcopy(model.weight.grad)
 
     def f(x: torch.Tensor) -> torch.Tensor:
         model(x).sum().backward()
@@ -139,21 +140,21 @@ def test_existing_grads_are_copied_and_restored() -> None:
     _, (first, _) = run_repeatedly(f, torch.ones(1, 2))
     assert torch.equal(first.value, torch.full((1, 2), 2.0))
     assert torch.equal(first.leaf_grads["the parameter model.weight"], first.value)  # type: ignore[arg-type]
-    assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
+    assert torch.equal(model.weight.grad, gradient_before)  # type: ignore[arg-type]
 
 
 OPERATOR_CALLS: list[int] = []
 
 
-@torch.library.custom_op("graphbreak_tests::counted", mutates_args=())
-def counted(x: torch.Tensor) -> torch.Tensor:
+@torch.library.custom_op("graphbreak_tests::double_and_count", mutates_args=())
+def double_and_count(x: torch.Tensor) -> torch.Tensor:
     OPERATOR_CALLS.append(1)
     return x * 2
 
 
 def test_a_custom_operator_changes_copies() -> None:
     def f(x: torch.Tensor) -> Any:
-        return counted(x) + torch.ops.graphbreak_tests.counted(x)
+        return double_and_count(x) + torch.ops.graphbreak_tests.double_and_count(x)
 
     _, (first, second) = run_repeatedly(f, torch.ones(2))
     assert torch.equal(first.value, second.value)
@@ -161,42 +162,52 @@ def test_a_custom_operator_changes_copies() -> None:
 
 
 LIBRARY = torch.library.Library("graphbreak_kernels", "DEF")
-LIBRARY.define("noted(Tensor x) -> Tensor")
+LIBRARY.define("double_and_note(Tensor x) -> Tensor")
 
 
 def _register_kernel() -> None:
-    def noted(x: torch.Tensor) -> torch.Tensor:
+    def double_and_note(x: torch.Tensor) -> torch.Tensor:
         OPERATOR_CALLS.append(2)
         return x * 2
 
-    LIBRARY.impl("noted", noted, "CPU")
+    LIBRARY.impl("double_and_note", double_and_note, "CPU")
 
 
 def test_a_kernel_that_only_the_dispatcher_refers_to_changes_copies() -> None:
     _register_kernel()
-    operator = torch.ops.graphbreak_kernels.noted.default
-    run_repeatedly(lambda x: operator(x) + torch.ops.graphbreak_kernels.noted(x), torch.ones(2))
+    operator = torch.ops.graphbreak_kernels.double_and_note.default
+    run_repeatedly(lambda x: operator(x) + torch.ops.graphbreak_kernels.double_and_note(x), torch.ones(2))
     assert OPERATOR_CALLS == []
 
 
-class CountsFunctionCalls(torch.Tensor):
+def test_a_function_that_is_running_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "_last_search", (-1, []))
+    _register_kernel()
+    kernels: list[Any] = []
+    code = compile("def search(): kernels.extend(python_kernels())\nsearch()", "script.py", "exec")
+    exec(code, {"kernels": kernels, "python_kernels": operations.python_kernels})  # noqa: S102 - the module of a running script
+    assert "double_and_note" in [kernel.__name__ for kernel in kernels]
+    assert not {"<module>", "search"} & {kernel.__name__ for kernel in kernels}
+
+
+class FunctionCallCounter(torch.Tensor):
     calls = 0
 
     @classmethod
     def __torch_function__(cls, *args: Any, **kwargs: Any) -> Any:
-        CountsFunctionCalls.calls += 1
+        FunctionCallCounter.calls += 1
         return super().__torch_function__(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
 def test_runs_on_a_tensor_of_a_users_class_call_copies_of_its_attributes_only() -> None:
-    noting, plain = torch.ones(3).as_subclass(CountsFunctionCalls), torch.zeros(4)
-    part = plain[1:].as_subclass(CountsFunctionCalls)
-    before = CountsFunctionCalls.calls
+    counting_tensor, plain_tensor = torch.ones(3).as_subclass(FunctionCallCounter), torch.zeros(4)
+    part = plain_tensor[1:].as_subclass(FunctionCallCounter)
+    calls_before = FunctionCallCounter.calls
     with share_run_setup(CallModes.now()):
-        subject, (first, _) = run_repeatedly(lambda x: x.mul_(2) + noting + plain.sum(), part)
-    assert (type(first.value), CountsFunctionCalls.calls) == (CountsFunctionCalls, before)
-    assert subject.initial_state["CountsFunctionCalls.calls"] == before
-    assert first.state["CountsFunctionCalls.calls"] > before
+        subject, (first, _) = run_repeatedly(lambda x: x.mul_(2) + counting_tensor + plain_tensor.sum(), part)
+    assert (type(first.value), FunctionCallCounter.calls) == (FunctionCallCounter, calls_before)
+    assert subject.initial_state["FunctionCallCounter.calls"] == calls_before
+    assert first.state["FunctionCallCounter.calls"] > calls_before
 
 
 class Ticking:
@@ -253,11 +264,11 @@ def test_a_grad_that_a_tensor_retains_is_copied() -> None:
     assert torch.equal(first.value, torch.full((3,), 4.0))
 
 
-def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
+def test_a_non_leaf_tensor_is_copied_as_a_leaf() -> None:
     weight = torch.ones(3, requires_grad=True)
     scaled = weight * 2
 
-    class Keeps(torch.nn.Module):
+    class StatefulModule(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.last = scaled.sum()
@@ -268,7 +279,7 @@ def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
             self.last = (x * scaled).sum()
             return self.last + 0
 
-    model = Keeps()
+    model = StatefulModule()
     subject, (first, _) = run_repeatedly(model, torch.ones(3))
     assert float(first.value) == float(model.last) == 6
     assert (model.seen, subject.uncopied_descriptions) == ([], [])
@@ -315,7 +326,7 @@ def test_parametrizations_and_closures_in_modules_change_copies() -> None:
     assert "the parameter parametrizations.weight.original" in (first.gradients or {})
 
 
-class CountsCalls(torch.nn.Module):
+class CallCounter(torch.nn.Module):
     """A module whose methods read and write globals and class attributes."""
 
     calls = 0
@@ -331,13 +342,13 @@ class CountsCalls(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    "fn", [CountsCalls(), lambda x: CountsCalls()(x + 0)], ids=["a module", "a function that makes one"]
+    "fn", [CallCounter(), lambda x: CallCounter()(x + 0)], ids=["a module", "a function that makes one"]
 )
 def test_globals_and_class_attributes_are_changed_only_during_the_run(fn: Any) -> None:
     _, (first, _) = run_repeatedly(fn, ONES)
-    assert (first.state["COUNT"], first.state["HISTORY"], first.state["CountsCalls.calls"]) == (1, [3.0], 1)
-    assert first.state["CountsCalls.sizes"] == [3]
-    assert (COUNT, HISTORY, CountsCalls.calls, CountsCalls.sizes) == (0, [], 0, [])
+    assert (first.state["COUNT"], first.state["HISTORY"], first.state["CallCounter.calls"]) == (1, [3.0], 1)
+    assert first.state["CallCounter.sizes"] == [3]
+    assert (COUNT, HISTORY, CallCounter.calls, CallCounter.sizes) == (0, [], 0, [])
 
 
 def test_defaults_and_attributes_of_functions_are_copied() -> None:
@@ -364,7 +375,7 @@ def test_iterators_and_queues_are_restored() -> None:
     assert (next(numbers), queue) == (0, deque([1]))
 
 
-def test_replaced_attribute_is_restored() -> None:
+def test_a_replaced_attribute_is_restored() -> None:
     class Holder:
         def __init__(self) -> None:
             self.last = torch.zeros(3)
@@ -384,7 +395,7 @@ def test_replaced_attribute_is_restored() -> None:
 # -- Objects that cannot be copied are reported.
 
 
-class Stubborn(torch.nn.Module):
+class UncopyableModule(torch.nn.Module):
     def __deepcopy__(self, _: Any) -> NoReturn:
         raise RuntimeError("not me")
 
@@ -392,7 +403,7 @@ class Stubborn(torch.nn.Module):
         return x
 
 
-class Locked(torch.nn.Module):
+class ModuleWithLock(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.lock = threading.Lock()
@@ -404,15 +415,15 @@ class Locked(torch.nn.Module):
 
 
 def test_objects_that_cannot_be_copied_are_named() -> None:
-    model = Stubborn()
+    model = UncopyableModule()
     because = "cannot be copied: RuntimeError: not me"
-    assert Subject(model).uncopied_descriptions == [f"`Stubborn` (Stubborn) {because}"]
-    assert Subject(lambda x: model(x + 1)).uncopied_descriptions == [f"`model` (Stubborn) {because}"]
-    assert Subject(lambda net: net, Arguments(model)).uncopied_descriptions == [f"`net` (Stubborn) {because}"]
+    assert Subject(model).uncopied_descriptions == [f"`UncopyableModule` (UncopyableModule) {because}"]
+    assert Subject(lambda x: model(x + 1)).uncopied_descriptions == [f"`model` (UncopyableModule) {because}"]
+    assert Subject(lambda net: net, Arguments(model)).uncopied_descriptions == [f"`net` (UncopyableModule) {because}"]
 
 
-def test_copied_lock_is_free() -> None:
-    model = Locked()
+def test_a_copied_lock_is_free() -> None:
+    model = ModuleWithLock()
     subject = Subject(model)
     assert subject.uncopied_descriptions == []
     assert subject.call.weight is not model.weight
@@ -444,7 +455,7 @@ def outermost_roots() -> list[str]:
     return [root for root in roots if not any(root.startswith(f"{other}{os.sep}") for other in roots)]
 
 
-def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
+def test_a_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     source_text = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {"__name__": "user_module"}
@@ -454,7 +465,7 @@ def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
         assert namespace["SEEN"] == []
 
 
-def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
+def test_an_endless_loop_in_a_folder_with_the_prefix_of_a_package_folder_is_stopped() -> None:
     source_text = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
@@ -463,7 +474,7 @@ def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
             namespace["f"]()
 
 
-class Generated(torch.nn.Module):
+class ModuleWithGraphModule(torch.nn.Module):
     """A module with a part whose class PyTorch generates, and would generate again for each copy."""
 
     def __init__(self) -> None:
@@ -475,29 +486,29 @@ class Generated(torch.nn.Module):
 
 
 def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> None:
-    module = Generated().train()
-    before = copy.deepcopy(module.state_dict())
+    module = ModuleWithGraphModule().train()
+    state_before = copy.deepcopy(module.state_dict())
     subject, results = run_repeatedly(module, torch.randn(4, 3))
     assert results[0].error is None
     traced = subject.call.traced
     assert type(traced) is type(module.traced)
     assert traced.graph is module.traced.graph
     assert traced is not module.traced
-    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(torch.equal(value, state_before[name]) for name, value in module.state_dict().items())
     assert not torch.equal(
-        results[0].state["self"].traced.get_buffer("1.running_mean"), before["traced.1.running_mean"]
+        results[0].state["self"].traced.get_buffer("1.running_mean"), state_before["traced.1.running_mean"]
     )
 
 
 TOTAL = torch.zeros(2)
 
 
-def adds_to_total(x: torch.Tensor) -> torch.Tensor:
+def add_to_total(x: torch.Tensor) -> torch.Tensor:
     return TOTAL.add_(x)
 
 
 def test_runs_do_not_change_an_assigned_tensor() -> None:
-    subject, other = Subject(adds_to_total, Arguments(torch.ones(2))), torch.zeros(2)
+    subject, other = Subject(add_to_total, Arguments(torch.ones(2))), torch.zeros(2)
     subject.set_variables({"TOTAL": other})
     with subject.activate():
         assert torch.equal(subject.call(torch.ones(2)), torch.ones(2))
@@ -523,11 +534,11 @@ class SharedState:
         self.__dict__ = Runner.shared
 
 
-class Slotted:
+class SlottedObject:
     __slots__ = ("calls",)
     calls: int
 
-    def __deepcopy__(self, _: Any) -> Slotted:
+    def __deepcopy__(self, _: Any) -> SlottedObject:
         return self
 
 
@@ -536,11 +547,11 @@ class Table(dict[str, int]):
         return self
 
 
-RUNNER, SLOTTED, TABLE = Runner(), Slotted(), Table(calls=0)
+RUNNER, SLOTTED, TABLE = Runner(), SlottedObject(), Table(calls=0)
 SLOTTED.calls = 0
 
 
-def test_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> None:
+def test_an_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> None:
     runner = Runner()
 
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -566,12 +577,12 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
         return y
 
     subject = Subject(step)
-    before = subject.state()
+    state_before = subject.state()
     with subject.activate():
         assert subject.call(torch.ones(())) == 3
     assert (RUNNER.steps, SLOTTED.calls, TABLE["calls"]) == (0, 0, 0)
-    after = subject.state()
-    assert [before[name] is after[name] for name in ("RUNNER", "SLOTTED", "TABLE")] == [False] * 3
+    state_after = subject.state()
+    assert [state_before[name] is state_after[name] for name in ("RUNNER", "SLOTTED", "TABLE")] == [False] * 3
     subject.restore()
     assert subject.call(torch.ones(())) == 3
 
@@ -599,22 +610,22 @@ def test_an_object_that_a_class_shares_with_its_copies_is_copied() -> None:
     assert items == []
 
 
-def test_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_constant_of_a_library_that_its_class_copies_as_itself_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     constant = type("Constant", (Runner,), {"__module__": pytest.__name__})()
     assert clone(constant) is not constant
     monkeypatch.setattr(pytest, "CONSTANT", constant, raising=False)
     assert clone(constant) is constant
 
 
-def test_tensor_that_its_class_copies_as_itself_is_copied() -> None:
-    class CopiedAsItself(torch.Tensor):
-        def __deepcopy__(self, _: Any) -> CopiedAsItself:
+def test_a_tensor_that_its_class_copies_as_itself_is_copied() -> None:
+    class SelfCopyingTensor(torch.Tensor):
+        def __deepcopy__(self, _: Any) -> SelfCopyingTensor:
             return self
 
-    kept = torch.zeros(1).as_subclass(CopiedAsItself)
-    copied = clone(kept)
-    copied.add_(1)
-    assert (type(copied), kept.item()) == (CopiedAsItself, 0.0)
+    original = torch.zeros(1).as_subclass(SelfCopyingTensor)
+    tensor_copy = clone(original)
+    tensor_copy.add_(1)
+    assert (type(tensor_copy), original.item()) == (SelfCopyingTensor, 0.0)
 
 
 def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run() -> None:
@@ -627,13 +638,13 @@ def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run()
     scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)  # it wraps `step`, which refers to the optimizer weakly
     subject = Subject(train, Arguments(model, optimizer, scheduler))
     assert subject.arguments is not None
-    before = model.weight.detach().clone()
+    weight_before = model.weight.detach().clone()
     for _ in range(2):
         arguments = subject.copy_arguments(subject.arguments)
         subject.call(*arguments.args)
-        assert not torch.equal(arguments.args[0].weight, before)
-        assert torch.equal(subject.arguments.args[0].weight, before)
-    assert torch.equal(model.weight, before)
+        assert not torch.equal(arguments.args[0].weight, weight_before)
+        assert torch.equal(subject.arguments.args[0].weight, weight_before)
+    assert torch.equal(model.weight, weight_before)
 
 
 class OptimizerWithoutState(torch.optim.Optimizer):

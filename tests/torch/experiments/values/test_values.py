@@ -1,4 +1,4 @@
-"""Values inside compiled code: where NaN and Inf arise, forward and backward, and what lines compute."""
+"""Values inside compiled code: the operations at which NaN and Inf arise, and the values that lines compute."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def divide_zero(x: torch.Tensor) -> torch.Tensor:
     return (x - x) / (x - x)
 
 
-def with_breaks(x: torch.Tensor) -> torch.Tensor:
+def activate_with_breaks(x: torch.Tensor) -> torch.Tensor:
     y = x.sigmoid() * 2
     y = y + divide_zero(y)
     torch._dynamo.graph_break()
@@ -58,12 +58,12 @@ def with_breaks(x: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly() -> None:
+def test_values_of_a_model_with_breaks_keep_its_graphs_and_include_eager_code() -> None:
     x = torch.zeros(3, requires_grad=True)
-    report = jupyter_graphbreak.values(compile_with(with_breaks), x)
-    plain = jupyter_graphbreak.explain(compile_with(with_breaks), x)
-    assert report.summary.graphs == plain.summary.graphs == 3
-    assert report.summary.breaks == plain.summary.breaks == 2
+    report = jupyter_graphbreak.values(compile_with(activate_with_breaks), x)
+    plain_report = jupyter_graphbreak.explain(compile_with(activate_with_breaks), x)
+    assert report.summary.graphs == plain_report.summary.graphs == 3
+    assert report.summary.breaks == plain_report.summary.breaks == 2
     values = only_entry(report)
     line = line_of(divide_zero, "x - x")
     assert findings(values)[0] == ("forward", "nan", "div", line, None)
@@ -72,11 +72,11 @@ def test_a_model_with_breaks_has_the_same_graphs_and_values_of_what_runs_eagerly
     )
     by_line = {value.location.line: value for value in values.lines}
     assert by_line[line].graph is None
-    first = by_line[line_of(with_breaks, "sigmoid")]
+    first = by_line[line_of(activate_with_breaks, "sigmoid")]
     assert (first.op, first.graph) == ("operator.mul", "A")
     assert (first.forward.shape, first.forward.dtype) == ([3], "float32")
     assert (first.forward.low, first.forward.high, first.forward.mean) == (1.0, 1.0, 1.0)
-    assert by_line[line_of(with_breaks, "y.cos")].forward.nan == 1
+    assert by_line[line_of(activate_with_breaks, "y.cos")].forward.nan == 1
     assert x.grad is None
 
 
@@ -93,14 +93,14 @@ def test_inf_that_appears_only_in_the_backward_pass_is_found() -> None:
     assert findings(values) == [("backward", "inf", "sqrt", line_of(root, "sqrt"), "A")]
     assert values.first[0].eager == "same"
     assert values.results[0].gradient_inf == 1
-    scaled = next(value for value in values.lines if value.location.line == line_of(root, "x * 2"))
-    assert scaled.backward is not None
-    assert (scaled.forward.inf, scaled.backward.inf, scaled.backward.elements) == (0, 1, 3)
+    scaled_line = next(value for value in values.lines if value.location.line == line_of(root, "x * 2"))
+    assert scaled_line.backward is not None
+    assert (scaled_line.forward.inf, scaled_line.backward.inf, scaled_line.backward.elements) == (0, 1, 3)
     assert sentences(report)[0].startswith("In the backward pass, Inf first appears at test_values.py:")
     assert "the gradient that reaches the operation has no Inf; eager also has Inf there" in sentences(report)[0]
 
 
-def own_backward(x: torch.Tensor) -> torch.Tensor:
+def run_backward_pass(x: torch.Tensor) -> torch.Tensor:
     (x - x).sqrt().mul(0).sum().backward()
     assert x.grad is not None
     return x.grad + 1
@@ -108,8 +108,8 @@ def own_backward(x: torch.Tensor) -> torch.Tensor:
 
 def test_nan_in_a_backward_pass_within_the_call_is_found() -> None:
     x = torch.ones(2, requires_grad=True)
-    values = only_entry(jupyter_graphbreak.values(compile_with(own_backward), x))
-    assert ("backward", "nan", "sqrt", line_of(own_backward, "sqrt"), "A") in findings(values)
+    values = only_entry(jupyter_graphbreak.values(compile_with(run_backward_pass), x))
+    assert ("backward", "nan", "sqrt", line_of(run_backward_pass, "sqrt"), "A") in findings(values)
     assert x.grad is None
 
 
@@ -139,29 +139,29 @@ def scale_up(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_half_precision_overflows_where_fused_code_does_not() -> None:
-    def fused(module: Any, _: Any) -> Any:
+    def compute_in_float32(module: Any, _: Any) -> Any:
         return lambda *args: tuple(part.half() for part in module(*(arg.float() for arg in args)))
 
     x = torch.full((4,), 200.0, dtype=torch.float16)
-    report = jupyter_graphbreak.values(compile_with(scale_up, fused), x)
+    report = jupyter_graphbreak.values(compile_with(scale_up, compute_in_float32), x)
     values = only_entry(report)
     second = line_of(scale_up, "y * 300")
     assert findings(values) == [("forward", "inf", "mul", second, "A")]
     assert values.first[0].eager == "same"
     assert "the largest float16 is 65504" in sentences(report)[0]
-    assert sentences(report)[1].startswith("The code of fused gives neither NaN nor Inf in the results")
+    assert sentences(report)[1].startswith("The code of compute_in_float32 gives neither NaN nor Inf in the results")
     assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
 
 
 def test_nan_that_only_the_backend_creates_is_attributed_to_it() -> None:
-    def broken(module: Any, _: Any) -> Any:
+    def return_nan(module: Any, _: Any) -> Any:
         return lambda *args: tuple(part * math.nan for part in module(*args))
 
-    report = jupyter_graphbreak.values(compile_with(root, broken), torch.ones(3))
+    report = jupyter_graphbreak.values(compile_with(root, return_nan), torch.ones(3))
     assert only_entry(report).first == []
     assert sentences(report)[1] == (
-        "Only the code of broken gives NaN in the result: the operations one by one do not; `--check` names the first "
-        "one that differs"
+        "Only the code of return_nan gives NaN in the result: the operations one by one do not; `--check` names the "
+        "first one that differs"
     )
 
 
@@ -195,7 +195,7 @@ def test_inf_in_a_parameter_before_the_call_is_named() -> None:
     assert "inner" not in redacted.to_json().decode()
 
 
-class Warming(torch.nn.Module):
+class LogModule(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(2, 2)
@@ -209,7 +209,7 @@ class Warming(torch.nn.Module):
 
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="torch before 2.12 has no variable with the result of a call")
 def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
-    net = Warming()
+    net = LogModule()
     program = torch.compile(net, backend="eager")
     with jupyter_graphbreak.capture(entries=True) as run:
         for number in range(1, 41):
@@ -217,9 +217,9 @@ def test_a_later_call_is_shown_if_its_result_is_the_first_with_nan() -> None:
     report = run.values()
     values = only_entry(report)
     assert (values.call, values.calls) == (37, 40)
-    assert findings(values) == [("forward", "nan", "log", line_of(Warming, "torch.log"), "A")]
+    assert findings(values) == [("forward", "nan", "log", line_of(LogModule, "torch.log"), "A")]
     assert (
-        "The values are those of call 37 of 40 calls of Warming, the first whose result had NaN; "
+        "The values are those of call 37 of 40 calls of LogModule, the first whose result had NaN; "
         "its arguments have the values that they had after the call"
     ) in sentences(report)
     with jupyter_graphbreak.capture(entries=True) as run:
@@ -236,11 +236,11 @@ def test_values_of_a_graph_that_runs_several_times_are_combined() -> None:
         program = torch.compile(net, backend="eager")
         for _ in range(5):
             program(torch.ones(1, 2))
-    before = [parameter.clone() for parameter in net.parameters()]
+    parameters_before = [parameter.clone() for parameter in net.parameters()]
     state = torch.get_rng_state()
     report = run.values()
     assert torch.equal(state, torch.get_rng_state())
-    assert all(map(torch.equal, before, net.parameters()))
+    assert all(map(torch.equal, parameters_before, net.parameters()))
     values = only_entry(report)
     assert values.calls == 5
     assert "The values are those of the first of 5 calls of Net; to see another call, run only that call in a cell" in (
@@ -257,9 +257,9 @@ def test_values_of_a_graph_that_runs_several_times_are_combined() -> None:
 
 def test_the_operations_of_one_line_are_listed() -> None:
     line = line_of(scale_up, "y * 300")
-    sigmoid = line_of(with_breaks, "sigmoid")
+    sigmoid = line_of(activate_with_breaks, "sigmoid")
     report = jupyter_graphbreak.values(
-        compile_with(with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
+        compile_with(activate_with_breaks), torch.zeros(2), at=[f"test_values.py:{sigmoid}", str(line)]
     )
     values = only_entry(report)
     assert [(value.location.line, value.op.rpartition(".")[2]) for value in values.lines] == [
@@ -268,10 +268,10 @@ def test_the_operations_of_one_line_are_listed() -> None:
     ]
     assert [note.message for note in report.diagnostics] == [f"Line {line} computed no tensor in the examined calls."]
     with pytest.raises(ValueError, match=r"'model\.py' is not a line: use, for example, 12 or model\.py:12"):
-        jupyter_graphbreak.values(with_breaks, torch.zeros(2), at=["model.py"])
+        jupyter_graphbreak.values(activate_with_breaks, torch.zeros(2), at=["model.py"])
 
 
-def fails(x: torch.Tensor) -> torch.Tensor:
+def raise_if_not_finite(x: torch.Tensor) -> torch.Tensor:
     y = x.log()
     if not torch.isfinite(y).all():
         raise ArithmeticError("not finite")
@@ -279,12 +279,12 @@ def fails(x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_call_that_raises_because_of_nan_has_findings() -> None:
-    report = jupyter_graphbreak.values(compile_with(fails), torch.tensor([-1.0]))
-    assert findings(only_entry(report)) == [("forward", "nan", "log", line_of(fails, "x.log"), "A")]
+    report = jupyter_graphbreak.values(compile_with(raise_if_not_finite), torch.tensor([-1.0]))
+    assert findings(only_entry(report)) == [("forward", "nan", "log", line_of(raise_if_not_finite, "x.log"), "A")]
     assert any("raises ArithmeticError" in sentence for sentence in sentences(report))
 
 
-def writes(x: torch.Tensor) -> torch.Tensor:
+def write_file(x: torch.Tensor) -> torch.Tensor:
     with open("graphbreak-values.txt", "w") as file:  # noqa: PTH123
         file.write("x")
     return x + 1
@@ -292,13 +292,13 @@ def writes(x: torch.Tensor) -> torch.Tensor:
 
 def test_a_function_with_effects_is_stopped_before_them(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    report = jupyter_graphbreak.values(compile_with(writes), torch.ones(2))
+    report = jupyter_graphbreak.values(compile_with(write_file), torch.ones(2))
     assert report.values == []
     assert [effect.kind for effect in report.effects or []] == ["file"]
     assert list(tmp_path.iterdir()) == []
 
 
-def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
+def make_tensor_kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
     cast = x.to(torch.float8_e5m2)
     wave = torch.fft.fft(x)
     unsigned = integers.to(torch.uint16)
@@ -308,7 +308,7 @@ def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
 
 
 def test_tensors_of_every_kind_have_values() -> None:
-    values = only_entry(jupyter_graphbreak.values(compile_with(kinds), torch.ones(4), torch.arange(3)))
+    values = only_entry(jupyter_graphbreak.values(compile_with(make_tensor_kinds), torch.ones(4), torch.arange(3)))
     by_type = {value.forward.dtype: value.forward for value in values.lines}
     assert values.first == []
     assert (by_type["float8_e5m2"].low, by_type["float8_e5m2"].high) == (1.0, 1.0)

@@ -34,7 +34,7 @@ def test_device_activities_cover_only_the_call_and_write_nothing(capfd: pytest.C
         second.sum()
 
     activities = record_device_activities(call, device=None)
-    memory = [activity.nbytes for activity in activities if activity.memory == "cpu"]
+    memory = [activity.nbytes for activity in activities if activity.memory_device == "cpu"]
     assert {4000, -4000} <= set(memory)
     assert sum(memory) == 0
     assert {"aten::ones", "aten::add", "aten::sum"} <= {activity.name for activity in activities}

@@ -23,8 +23,8 @@ COST = EntryCost("f", "0/0", settled=True, eager=TIME, compiled=TIME)
 MEMORY = MemoryCost(4, 3, 2, 1)
 
 
-class SlowToCompile:
-    """Stands for the reports of a program that took 40 seconds to compile."""
+class SlowProgram:
+    """A stand-in for the reports of a program that took 40 seconds to compile."""
 
     def compile_seconds(self) -> float:
         return 40.0
@@ -33,7 +33,7 @@ class SlowToCompile:
 def measure(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
     monkeypatch.setattr(entry_cost, "MEASUREMENTS", rows)
     steady_state = cast("Any", SteadyState)(
-        "the entry", eager=None, compiled=None, correspondence=SlowToCompile(), locate=None
+        "the entry", eager=None, compiled=None, correspondence=SlowProgram(), locate=None
     )
     return with_further_measurements(COST, steady_state, elapsed_s=seconds, deadline=time.monotonic() + 1000.0)
 
@@ -70,7 +70,7 @@ def test_unused_time_of_a_row_goes_to_the_next(monkeypatch: pytest.MonkeyPatch) 
     measure(monkeypatch, rows)
     assert seconds_available == [pytest.approx(50.0, abs=5.0), pytest.approx(150.0, abs=5.0)]
     seconds_available.clear()
-    measure(monkeypatch, rows, seconds=0.0)  # little was spent before
+    measure(monkeypatch, rows, seconds=0.0)  # little time was spent before
     assert seconds_available == [pytest.approx(0.5 * MIN_BASIS_S, abs=4.0), pytest.approx(1.5 * MIN_BASIS_S, abs=4.0)]
     seconds_available.clear()
     compiling_row = FurtherMeasurement(

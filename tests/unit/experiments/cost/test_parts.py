@@ -174,7 +174,7 @@ class SimulatedDevice:
         return Event()
 
 
-def test_device_is_synchronized_once_after_all_marks() -> None:
+def test_the_device_is_synchronized_once_after_all_marks() -> None:
     device = SimulatedDevice(5.0, 6.0, 8.5)
     clock = CudaClock(device)
     marks = [clock.mark() for _ in range(3)]

@@ -38,7 +38,7 @@ def call_that_logs(log: list[str], name: str) -> Callable[[], CallTime]:
     return run
 
 
-def test_variants_take_turns_and_the_first_of_a_round_alternates() -> None:
+def test_variants_take_turns_and_each_round_starts_with_the_next_variant() -> None:
     log: list[str] = []
     times = time_in_turn([call_that_logs(log, "a"), call_that_logs(log, "b"), call_that_logs(log, "c")], Budget(0.0, 1))
     assert "".join(log[:9]) == "abcbcacab"
@@ -75,7 +75,7 @@ def test_waiting_for_a_processor_is_not_part_of_a_call() -> None:
     assert call.without_waiting(2000.0) is call  # the two clocks disagree
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports waiting times")
 def test_the_time_without_a_processor_is_measured() -> None:
     def compete() -> None:
         os.sched_setaffinity(0, {processor})
@@ -117,7 +117,7 @@ def test_processor_time_is_reported_if_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])
-def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, same: bool) -> None:
+def test_medians_differ_only_if_many_runs_show_a_clear_difference(median: float, runs: int, *, same: bool) -> None:
     first, second = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
     assert may_be_equal(first, second) is may_be_equal(second, first) is same
     assert gain_us(second, first) == (None if same else median - 100.0)

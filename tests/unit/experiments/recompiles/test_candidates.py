@@ -16,10 +16,8 @@ X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
 
 
 def test_a_candidate_includes_those_whose_marks_it_repeats_but_no_code_change() -> None:
-    x_marked, both_marked = (
-        marking_candidate([X], "mark_dynamic", "model"),
-        marking_candidate([X, Y], "mark_dynamic", "model"),
-    )
+    x_marked = marking_candidate([X], "mark_dynamic", "model")
+    both_marked = marking_candidate([X, Y], "mark_dynamic", "model")
     assert both_marked.includes(x_marked)
     assert not x_marked.includes(both_marked)
     for family in ("hoisting", "branch"):

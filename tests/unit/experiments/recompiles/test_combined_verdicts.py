@@ -16,7 +16,7 @@ from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
     ("counts", "is_enough"),
     [((4, 0, 3, 2), False), ((4, 0, 3, 0), True), ((17, 1, 9, 9), False), ((1, 1, 0, 0), True), ((4, -1, 3, 0), False)],
 )
-def test_a_change_that_leaves_recompiles_avoids_many_or_makes_new_sizes_free(
+def test_a_change_that_leaves_recompiles_must_avoid_many_or_all_those_of_unseen_sizes(
     counts: tuple[int, int, int, int], is_enough: bool
 ) -> None:
     assert avoids_enough_compilations(*counts) is is_enough

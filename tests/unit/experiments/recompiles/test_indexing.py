@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.indexing import propose_selecting
         ("y = cache[:, i, 1:]\n    z = keys[:, i]", "y = cache.select(1, i)[:, 1:]\n    z = keys.select(1, i)"),
     ],
 )
-def test_a_number_is_selected(line: str, expected: str) -> None:
+def test_an_index_next_to_slices_becomes_a_selection(line: str, expected: str) -> None:
     text = f"def f(self, cache, x, i):\n    {line}\n"
     proposal = propose_selecting("s1", text, 2)
     assert proposal is not None
@@ -28,5 +28,5 @@ def test_a_number_is_selected(line: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["y = x[i]", "y = x[:, [i]]", "y = x[:, 3]", "y = x[None, i]", "y = x[:, f(i)]"])
-def test_other_indices_stay(line: str) -> None:
+def test_other_indices_are_not_replaced(line: str) -> None:
     assert propose_selecting("s1", f"def f(x, i):\n    {line}\n", 2) is None

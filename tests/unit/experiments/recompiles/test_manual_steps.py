@@ -77,13 +77,13 @@ def test_a_condition_on_a_size_may_need_padding() -> None:
     assert "padding" not in manual_step(Variations(), Variations(), [], line)
 
 
-def test_each_optimizer_has_its_own_graph() -> None:
+def test_one_graph_for_each_optimizer_is_expected() -> None:
     guard = GuardFailure("___check_obj_id(args[0], 139), type=<class 'torch.optim.adam.Adam'>")
     ((step, _),) = manual_steps(Variations(), [Recompile("7/1", "7/0", "wrapper", None, [guard], id="r1")])
     assert step == "`args[0]` is a different optimizer in some calls, and each has its own graph, as expected."
 
 
-def test_every_function_that_is_passed_has_its_own_graph() -> None:
+def test_one_graph_for_each_passed_function_is_expected() -> None:
     guards = [
         "___check_obj_id(L['kernel'].__code__, 140), type=<class 'code'>",
         "CodeGuardAccessor: Not a function on L['kernel'].__code__",
@@ -102,7 +102,7 @@ def test_every_function_that_is_passed_has_its_own_graph() -> None:
     assert guard.variation == "`kernel` is a different function"
 
 
-def test_training_and_evaluation_need_different_graphs() -> None:
+def test_recompiles_for_training_and_evaluation_are_expected() -> None:
     recompile = Recompile("0/1", "0/0", "forward", None, [GuardFailure("GLOBAL_STATE changed: grad_mode ")])
     assert are_recompiles_expected(Variations(), [recompile])
     other = replace(recompile, reasons=[GuardFailure("GLOBAL_STATE changed: grad_mode num_threads ")])
@@ -137,10 +137,10 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
         Recompile("0/2", "0/0", "step", None, [first, later], id="r2"),
     ]
     steps = dict(manual_steps(Variations(numbers=(count,), other_variations=(keys,)), recompiles))
-    (created, counted) = sorted(steps, key=lambda step: steps[step])
-    assert created.startswith("The first call creates the optimizer's state")
-    assert counted.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
-    assert "leave `step()` of this optimizer out of the compiled function" in counted
+    (state_step, number_step) = sorted(steps, key=lambda step: steps[step])
+    assert state_step.startswith("The first call creates the optimizer's state")
+    assert number_step.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
+    assert "leave `step()` of this optimizer out of the compiled function" in number_step
 
 
 def test_a_number_of_an_optimizer_is_the_cause_even_if_a_flag_varies_and_the_guard_names_the_optimizer_self() -> None:
@@ -200,7 +200,7 @@ def test_a_name_that_is_none_in_the_first_call_needs_no_tensor() -> None:
     assert step.endswith("If it is None only until the first call sets it, set it before that call.")
 
 
-def test_different_memory_layouts_are_not_expected() -> None:
+def test_recompiles_for_different_memory_layouts_are_not_expected() -> None:
     guard = GuardFailure("tensor 'L['x']' stride mismatch at index 0. expected 4, actual 1")
     recompile = Recompile("0/1", "0/0", "f", None, [guard], id="r1")
     gradients = OtherVariation(Path(Root("argument", "x")), "requires_grad", (False, True))
@@ -213,12 +213,12 @@ def test_the_step_says_whether_values_share_a_graph() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")
-    ((shared, _),) = manual_steps(Variations(numbers=(position,)), [recompile], [line])
-    assert shared.startswith("Line 7, `cache[position] = x`, treats some values of `position` separately")
-    assert "the 4 values of this run need 2 graphs" in shared
-    ((separate, _),) = manual_steps(Variations(numbers=(position,)), [recompile] * 3, [line])
-    assert "each value has its own graph" in separate
-    assert "Compute with the number itself or a tensor" in separate
+    ((shared_graph_step, _),) = manual_steps(Variations(numbers=(position,)), [recompile], [line])
+    assert shared_graph_step.startswith("Line 7, `cache[position] = x`, treats some values of `position` separately")
+    assert "the 4 values of this run need 2 graphs" in shared_graph_step
+    ((separate_graphs_step, _),) = manual_steps(Variations(numbers=(position,)), [recompile] * 3, [line])
+    assert "each value has its own graph" in separate_graphs_step
+    assert "Compute with the number itself or a tensor" in separate_graphs_step
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,10 @@ def test_each_cause_has_its_own_sentence() -> None:
 
 
 def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
-    tracked = "CPU, BackendSelect, ADInplaceOrView, AutogradCPU"
-    guard = f"tensor 'x' dispatch key set mismatch. expected DispatchKeySet({tracked}), actual DispatchKeySet(CPU)"
+    dispatch_keys = "CPU, BackendSelect, ADInplaceOrView, AutogradCPU"
+    guard = (
+        f"tensor 'x' dispatch key set mismatch. expected DispatchKeySet({dispatch_keys}), actual DispatchKeySet(CPU)"
+    )
     reasons = [GuardFailure(guard), GuardFailure("GLOBAL_STATE changed: grad_mode ")]
     recompiles = [
         Recompile("0/1", "0/0", "f", None, reasons[1:], id="r1"),
@@ -278,7 +280,7 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
         ("The function is called with and without ", ["r1"]),
         ("`x` is an inference tensor (from `torch.", ["r2"]),
     ]
-    assert not [sentence for sentence, _ in steps if "two graphs" in sentence], "there are three"
+    assert not [sentence for sentence, _ in steps if "two graphs" in sentence], "the function has three graphs"
     other = guard.replace("ADInplaceOrView, ", "Conjugate, ")
     ((step, _),) = manual_steps(Variations(), [replace(recompiles[0], reasons=[GuardFailure(other)])])
     assert step == GENERAL_STEP

@@ -26,13 +26,15 @@ def call_site_in(text: str, **options: Any) -> CallSite:
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
     end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
     visible_names = frozenset(options.get("visible", {"torch"}))
-    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names)
+    return CallSite(
+        "cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names, frozenset()
+    )
 
 
 def insert_preparations(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
     """Return source text with preparations inserted before the call to ``f``."""
     return insert_lines_before_calls(
-        text, [call_site_in(text, **options)], f, preparations, reserved_names=options.get("taken", ())
+        text, [call_site_in(text, **options)], f, preparations, reserved_names=options.get("reserved", ())
     )
 
 
@@ -66,7 +68,7 @@ def test_a_mark_is_inserted_before_the_statement_of_the_call(text: str, expected
     ],
 )
 def test_no_variable_of_a_different_cell_is_overwritten(text: str, expected: str) -> None:
-    assert insert_preparations(text, MARK, taken={"x"}) == expected
+    assert insert_preparations(text, MARK, reserved={"x"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,13 +132,13 @@ def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_or
 
 def test_an_argument_that_becomes_a_tensor_keeps_its_position_in_the_evaluation_order() -> None:
     mark = CallPreparation(Path(Root("argument", "k")), "mark(NAME, 0)")
-    as_tensor = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
+    tensor_conversion = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
     expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"
-    assert insert_preparations("f(n + 1, make(m))", mark, as_tensor) == expected
-    assert insert_preparations("f(n + 1, make(m))", as_tensor, mark) is None
+    assert insert_preparations("f(n + 1, make(m))", mark, tensor_conversion) == expected
+    assert insert_preparations("f(n + 1, make(m))", tensor_conversion, mark) is None
 
 
-def forwarding(*args: Any, **kwargs: Any) -> None:
+def forward_arguments(*args: Any, **kwargs: Any) -> None:
     """Do nothing; a placeholder for a function that passes all arguments on."""
 
 
@@ -151,7 +153,7 @@ def forwarding(*args: Any, **kwargs: Any) -> None:
 )
 def test_an_item_of_variadic_arguments_is_marked(text: str, parameter: str, key: Any, expected: str | None) -> None:
     mark = CallPreparation(Path(Root("argument", parameter)).child("item", key), "mark(NAME, 0)")
-    assert insert_lines_before_calls(text, [call_site_in(text)], forwarding, [mark]) == expected
+    assert insert_lines_before_calls(text, [call_site_in(text)], forward_arguments, [mark]) == expected
 
 
 def test_a_number_becomes_a_tensor_in_the_call_itself() -> None:
@@ -180,19 +182,19 @@ def test_torch_is_imported_if_the_code_has_not_imported_it() -> None:
     ],
 )
 def test_a_global_is_assigned_before_the_call_if_the_function_can_assign_it(text: str, expected: str | None) -> None:
-    before = CallPreparation(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
-    assert insert_preparations(text, before, visible={"torch", "N"}) == expected
+    preparation = CallPreparation(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
+    assert insert_preparations(text, preparation, visible={"torch", "N"}) == expected
 
 
 def test_a_global_of_a_module_is_assigned_as_an_attribute_of_the_module() -> None:
-    before = CallPreparation(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
+    preparation = CallPreparation(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
     text = "def run(b):\n    f(a)"
     site = call_site_in(text)
     assert (
-        insert_lines_before_calls(text, [site], f, [before]) is None
+        insert_lines_before_calls(text, [site], f, [preparation]) is None
     )  # a variable N of this source would be a different one
     site = site._replace(modules=frozenset({("lib.settings", "st")}))
-    assert insert_lines_before_calls(text, [site], f, [before]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
+    assert insert_lines_before_calls(text, [site], f, [preparation]) == "def run(b):\n    st.N = tensor(st.N)\n    f(a)"
 
 
 @pytest.mark.parametrize(
@@ -210,8 +212,8 @@ def test_a_global_of_a_module_is_assigned_as_an_attribute_of_the_module() -> Non
     ],
 )
 def test_dynamic_true_is_added_to_the_call_that_compiles_the_function(text: str, expected: str | None) -> None:
-    changed = add_dynamic_argument({"s1": text}, CompiledDefinition("f"), None)
-    assert (changed["s1"] if changed is not None else None) == expected
+    new_texts = add_dynamic_argument({"s1": text}, CompiledDefinition("f"), None)
+    assert (new_texts["s1"] if new_texts is not None else None) == expected
 
 
 SAME_NAME_TWICE = """
@@ -272,15 +274,15 @@ b = torch.compile(f)
 def test_dynamic_true_is_added_only_to_calls_that_compile_this_function(
     text: str, name: str, line: int, lines_with_dynamic: list[int]
 ) -> None:
-    changed = add_dynamic_argument({"s1": text}, CompiledDefinition(name, "s1", line), None)
-    lines = zip(text.split("\n"), (changed or {"s1": text})["s1"].split("\n"), strict=True)
+    new_texts = add_dynamic_argument({"s1": text}, CompiledDefinition(name, "s1", line), None)
+    lines = zip(text.split("\n"), (new_texts or {"s1": text})["s1"].split("\n"), strict=True)
     changed_lines = [number for number, (old, new) in enumerate(lines, 1) if old != new and "dynamic=True" in new]
     assert changed_lines == lines_with_dynamic
 
 
 def test_functions_with_the_same_name_in_two_cells_are_distinguished() -> None:
     cell = "@torch.compile\ndef f(x):\n    return x"
-    changed = add_dynamic_argument({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
-    assert changed == {"s2": cell.replace("compile", "compile(dynamic=True)")}
-    defined = {"s1": "def f(x): pass", "s2": "c = torch.compile(f)", "s3": "d = torch.compile(h)"}
-    assert list(add_dynamic_argument(defined, CompiledDefinition("f", "s1", 1), None) or {}) == ["s2"]
+    new_texts = add_dynamic_argument({"s1": cell, "s2": cell}, CompiledDefinition("f", "s2", 1), None)
+    assert new_texts == {"s2": cell.replace("compile", "compile(dynamic=True)")}
+    texts = {"s1": "def f(x): pass", "s2": "c = torch.compile(f)", "s3": "d = torch.compile(h)"}
+    assert list(add_dynamic_argument(texts, CompiledDefinition("f", "s1", 1), None) or {}) == ["s2"]

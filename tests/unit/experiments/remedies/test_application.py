@@ -30,7 +30,7 @@ class SourceModule:
     """A module that is created from source text, which is also written to a file."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        self.path = folder / f"made_{next(MODULE_NUMBERS)}.py"
+        self.path = folder / f"module_{next(MODULE_NUMBERS)}.py"
         self.text = textwrap.dedent(text).strip("\n")
         self.path.write_text(self.text + "\n", encoding="utf-8")
         self.module = types.ModuleType(self.path.stem)
@@ -107,19 +107,19 @@ def test_methods_of_all_kinds_are_changed(tmp_path: Path) -> None:
                 return 1
 
             @classmethod
-            def made(cls):
+            def create(cls):
                 return cls(5)
 
             @staticmethod
-            def fixed():
+            def constant():
                 return 7
         """)  # fmt: skip
     instance = module.C(2)
-    bound = instance.call
-    check_change(module, "return super().call() + self.more", "return super().call() - self.more", bound, 3, 1)
+    bound_call = instance.call
+    check_change(module, "return super().call() + self.more", "return super().call() - self.more", bound_call, 3, 1)
     check_change(module, "return 1", "return 2", instance.call, 3, 4)
-    check_change(module, "cls(5)", "cls(6)", lambda: module.C.made().x, 5, 6)
-    check_change(module, "return 7", "return 8", instance.fixed, 7, 8)
+    check_change(module, "cls(5)", "cls(6)", lambda: module.C.create().x, 5, 6)
+    check_change(module, "return 7", "return 8", instance.constant, 7, 8)
     check_change(module, "self.x = x", "self.x = -x", lambda: module.C(2).x, 2, -2)
 
 
@@ -244,34 +244,34 @@ def test_new_functions_are_defined_in_their_scopes(tmp_path: Path) -> None:
         def f(x):
             return x + 1
 
-        def untouched():
+        def call_f():
             return f(1)
         """)  # fmt: skip
     scope = vars(module.module)
-    before = dict(scope)
-    new = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
+    scope_before = dict(scope)
+    new_text = "def _inner(x):\n    return x * 10\n\n\ndef f(x):\n    return _inner(x)"
     change: Application
-    with module.apply("def f(x):\n    return x + 1", new) as change:
+    with module.apply("def f(x):\n    return x + 1", new_text) as change:
         assert [definition.name for definition in change.definitions] == ["_inner"]
         with change.add_definitions(scope):
             assert module.f(2) == 20
-            assert module.untouched() == 10
-        assert scope.keys() == before.keys()
-    assert scope == before
+            assert module.call_f() == 10
+        assert scope.keys() == scope_before.keys()
+    assert scope == scope_before
 
 
 def test_definitions_are_restored_when_one_of_them_raises(tmp_path: Path) -> None:
     module = SourceModule(tmp_path, """
-        def loud(f):
+        def failing_decorator(f):
             raise ValueError("no")
 
         def f(x):
             return x
         """)  # fmt: skip
     scope, f = vars(module.module), module.f
-    new = "def g(x):\n    return x\n\n\n@loud\ndef f(x):"
+    new_text = "def g(x):\n    return x\n\n\n@failing_decorator\ndef f(x):"
     with (
-        module.apply("def f(x):", new) as change,
+        module.apply("def f(x):", new_text) as change,
         pytest.raises(ValueError, match="no"),
         change.add_definitions(scope),
     ):
@@ -296,7 +296,7 @@ def test_a_function_with_changed_decorators_is_redefined(tmp_path: Path) -> None
     assert f(1) == -1
 
 
-def test_only_functions_of_the_source_change(tmp_path: Path) -> None:
+def test_functions_with_the_same_text_in_a_different_source_are_not_changed(tmp_path: Path) -> None:
     text = "def f(x):\n    return x"
     first, second = SourceModule(tmp_path, text), SourceModule(tmp_path, text)
     with first.apply("return x", "return -x"):
@@ -326,8 +326,10 @@ def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
         def f(x):
             return x
         """)  # fmt: skip
-    new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
-    with replace_functions(module.program, {"s1": new}) as change:
+    new_text = (
+        "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
+    )
+    with replace_functions(module.program, {"s1": new_text}) as change:
         assert change.defined_names == {"functools", "inner"}
         with change.add_definitions():
             assert module.f(2) == 20

@@ -49,7 +49,7 @@ def test_the_edits_of_a_change_produce_the_changed_text(old: str, new: str) -> N
 
 @given(TEXTS, TEXTS)
 def test_only_an_empty_new_text_deletes_lines(old: str, new: str) -> None:
-    """JupyterLab applies edits too, and knows only the fields that the report contains."""
+    """JupyterLab also applies edits, and knows only the fields of the report."""
     lines = old.split("\n")
     for edit in reversed(edits_of({"s1": old}, Change({"s1": new}))):
         lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n") if edit.new else []
@@ -71,15 +71,15 @@ def test_an_edit_of_a_different_text_cannot_be_applied() -> None:
 def test_changes_to_different_lines_are_merged(old: str, first: str, second: str) -> None:
     original = {"s1": old}
     first_change, second_change = Change({"s1": first}), Change({"s1": second})
-    merged = merge_changes(original, first_change, second_change)
-    if merged is None:
+    merged_change = merge_changes(original, first_change, second_change)
+    if merged_change is None:
         return
     edits = {*edits_of(original, first_change), *edits_of(original, second_change)}
-    ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
-    assert merged.texts["s1"] == apply_edits(old, ordered)
+    ordered_edits = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
+    assert merged_change.texts["s1"] == apply_edits(old, ordered_edits)
     merged_in_reverse = merge_changes(original, second_change, first_change)
     assert merged_in_reverse is not None
-    assert merged_in_reverse.texts == merged.texts
+    assert merged_in_reverse.texts == merged_change.texts
 
 
 def test_changes_to_the_same_lines_are_not_merged() -> None:
@@ -92,8 +92,8 @@ def test_changes_to_the_same_lines_are_not_merged() -> None:
 
 
 def test_settings_are_merged_unless_they_contradict_each_other() -> None:
-    flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
-    assert merge_changes({}, flag, off) is None
+    flag_on, flag_off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
+    assert merge_changes({}, flag_on, flag_off) is None
     both = merge_changes(
         {}, Change(settings={SETTING: ["builtins.print"]}), Change(settings={SETTING: ["warnings.warn"]})
     )
@@ -158,19 +158,19 @@ def test_an_absolute_path_loses_its_root() -> None:
 
 def test_subsumed_settings_are_dropped() -> None:
     switch = Proposal("switch", "off", code="model.off = True")
-    first_change, both = (
+    one_setting, both_settings = (
         Proposal("s", "one", settings={FLAG: True}),
         Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]}),
     )
-    assert _without_subsumed_settings([first_change, switch, both]) == [switch, both]
-    assert _without_subsumed_settings([first_change, switch]) == [first_change, switch]
+    assert _without_subsumed_settings([one_setting, switch, both_settings]) == [switch, both_settings]
+    assert _without_subsumed_settings([one_setting, switch]) == [one_setting, switch]
 
 
 def test_larger_combinations_of_working_settings_are_not_tried() -> None:
-    both = Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]})
-    assert _only_extends_settings(both, Change(settings={FLAG: True}))
-    assert not _only_extends_settings(both, Change(settings={FLAG: False}))
-    assert not _only_extends_settings(both, Change({"s1": "x"}))
+    both_settings = Proposal("s", "both", settings={FLAG: True, SETTING: ["f"]})
+    assert _only_extends_settings(both_settings, Change(settings={FLAG: True}))
+    assert not _only_extends_settings(both_settings, Change(settings={FLAG: False}))
+    assert not _only_extends_settings(both_settings, Change({"s1": "x"}))
     assert not _only_extends_settings(
         Proposal("r", "edit", {"s1": "y"}, {FLAG: True, SETTING: []}), Change(settings={FLAG: True})
     )

@@ -92,7 +92,7 @@ def test_code_that_runs_in_a_context_only_after_the_change_must_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("crossed", "code"),
+    ("crossed_code", "code"),
     [
         ("for hook in hooks:\n        hook(state)", "hook(state)"),
         ("try:\n        y = x[k]\n    except KeyError:\n        state.n += 1", "1"),
@@ -100,9 +100,9 @@ def test_code_that_runs_in_a_context_only_after_the_change_must_run() -> None:
         ("refresh(state)", "state.reset()"),
     ],
 )
-def test_code_in_loops_handlers_cases_and_callees_must_run(crossed: str, code: str) -> None:
+def test_code_in_loops_handlers_cases_and_callees_must_run(crossed_code: str, code: str) -> None:
     helper = "import torch\ndef refresh(given):\n    for _ in given.steps:\n        state.reset()\n"
-    text = f"{helper}def f(x, k):\n    print(state.n)\n    {crossed}\n    return x\n"
+    text = f"{helper}def f(x, k):\n    print(state.n)\n    {crossed_code}\n    return x\n"
     assert conditions("output", text, "print(state.n)", "GB0059") == [(code, ())]
 
 
@@ -128,8 +128,8 @@ def test_an_augmented_assignment_calls_a_method() -> None:
     [
         ("def bump(by):\n    state.n += by", "bump(1)", True),
         ("def twice(by):\n    total = by\n    total += by\n    return total", "twice(1)", False),
-        ("class Made:\n    def __init__(self, n):\n        Made.count = n", "y = Made(1)", True),
-        ("class Made:\n    def __init__(self, n):\n        self.count = n", "y = Made(1)", False),
+        ("class Sample:\n    def __init__(self, n):\n        Sample.count = n", "y = Sample(1)", True),
+        ("class Sample:\n    def __init__(self, n):\n        self.count = n", "y = Sample(1)", False),
         ("class Clock:\n    @property\n    def now(self):\n        self.n += 1\n        return 1", "y = k.now", True),
         ("class Total:\n    def __add__(self, x):\n        self.n += x", "y = k + 1", True),
     ],

@@ -10,13 +10,13 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, as_o
 
 
 def parse_draft(text: str) -> Draft:
-    parsed = Draft.parse(text)
-    assert parsed is not None
-    return parsed
+    draft = Draft.parse(text)
+    assert draft is not None
+    return draft
 
 
-def first_node(parsed: Draft, kind: type[ast.stmt]) -> ast.stmt:
-    return next(node for node in ast.walk(parsed.tree) if isinstance(node, kind))
+def first_node(draft: Draft, kind: type[ast.stmt]) -> ast.stmt:
+    return next(node for node in ast.walk(draft.tree) if isinstance(node, kind))
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def first_node(parsed: Draft, kind: type[ast.stmt]) -> ast.stmt:
     ],
 )
 def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> None:
-    parsed = parse_draft(text)
-    assert parsed.apply_splices([parsed.deletion(first_node(parsed, ast.Delete))]) == expected
+    draft = parse_draft(text)
+    assert draft.apply_splices([draft.deletion(first_node(draft, ast.Delete))]) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,64 +49,62 @@ def test_a_statement_is_deleted_with_its_own_lines(text: str, expected: str) -> 
     ],
 )  # fmt: skip
 def test_a_replacement_keeps_the_comments(text: str, expected: str | None) -> None:
-    parsed = parse_draft(text)
+    draft = parse_draft(text)
     for kind in (ast.If, ast.Expr):
-        if any(isinstance(node, kind) for node in ast.walk(parsed.tree)):
-            assert (
-                parsed.apply_splices([parsed.statement_replacement(first_node(parsed, kind), ["x", "y"])]) == expected
-            )
+        if any(isinstance(node, kind) for node in ast.walk(draft.tree)):
+            assert draft.apply_splices([draft.statement_replacement(first_node(draft, kind), ["x", "y"])]) == expected
             return
 
 
 def test_an_elif_becomes_an_else() -> None:
     text = "if a:\n  b\nelif c:\n  d\nelse:\n  e\n"
-    parsed = parse_draft(text)
-    inner = next(node for node in ast.walk(parsed.tree) if isinstance(node, ast.If) and parsed.is_elif(node))
-    assert parsed.apply_splices([parsed.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
+    draft = parse_draft(text)
+    inner = next(node for node in ast.walk(draft.tree) if isinstance(node, ast.If) and draft.is_elif(node))
+    assert draft.apply_splices([draft.statement_replacement(inner, ["x"])]) == "if a:\n  b\nelse:\n  x\n"
 
 
 def test_columns_after_multibyte_characters_are_right() -> None:
     text = 's = "äöü😀"; t = f(s)\n'
-    parsed = parse_draft(text)
-    call = parsed.find_node(1, text.index("f("), 1, text.index("f(") + 4)
+    draft = parse_draft(text)
+    call = draft.find_node(1, text.index("f("), 1, text.index("f(") + 4)
     assert isinstance(call, ast.Call)
-    assert parsed.apply_splices([parsed.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
+    assert draft.apply_splices([draft.replacement(call, "g()")]) == 's = "äöü😀"; t = g()\n'
 
 
 def test_a_cell_with_magics_is_preserved() -> None:
     text = '%%compile_explain --try\n%time f(x)\n!ls\ns = """\n%d\n"""\ny = g(x)  # why?\n'
-    parsed = parse_draft(text)
-    call = parsed.find_node(7, 4, 7, 8)
+    draft = parse_draft(text)
+    call = draft.find_node(7, 4, 7, 8)
     assert isinstance(call, ast.Call)
-    assert parsed.apply_splices([parsed.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
+    assert draft.apply_splices([draft.replacement(call, "h(x)")]) == text.replace("g(x)", "h(x)")
 
 
 def test_a_result_that_is_not_python_is_none() -> None:
     assert Draft.parse("def f(:\n") is None
     assert Draft.parse("a = 1\rb = 2\n") is None
-    parsed = parse_draft("a = 1\n")
-    assert parsed.apply_splices([Splice(4, 5, "(")]) is None
-    assert parsed.apply_splices([Splice(4, 5, "2"), None]) is None
-    assert parsed.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
+    draft = parse_draft("a = 1\n")
+    assert draft.apply_splices([Splice(4, 5, "(")]) is None
+    assert draft.apply_splices([Splice(4, 5, "2"), None]) is None
+    assert draft.apply_splices([Splice(0, 3, "b"), Splice(2, 5, "c")]) is None
 
 
 def test_a_new_name_occurs_neither_in_the_text_nor_in_other_cells() -> None:
-    parsed = Draft.parse("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
-    assert parsed is not None
-    assert [fresh_name(parsed, wanted_name) for wanted_name in ("later", "skip")] == ["later_4", "skip"]
+    draft = Draft.parse("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
+    assert draft is not None
+    assert [fresh_name(draft, wanted_name) for wanted_name in ("later", "skip")] == ["later_4", "skip"]
 
 
 def test_the_range_of_a_jump_selects_its_test() -> None:
-    parsed = parse_draft("if x > 3:\n    y = 1\n")
-    node = parsed.find_node(1, 0, 1, 8)
+    draft = parse_draft("if x > 3:\n    y = 1\n")
+    node = draft.find_node(1, 0, 1, 8)
     assert isinstance(node, ast.Compare)
 
 
 def test_expressions_in_an_f_string_are_replaced() -> None:
-    parsed = parse_draft('print(f"é {a.b:.2f} {c}")\n')
-    statement = parsed.tree.body[0]
+    draft = parse_draft('print(f"é {a.b:.2f} {c}")\n')
+    statement = draft.tree.body[0]
     a = next(node for node in ast.walk(statement) if isinstance(node, ast.Attribute))
-    assert parsed.text_with_changes(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
+    assert draft.text_with_changes(statement, {a: "value"}) == "print(f'é {value:.2f} {c}')"
 
 
 def test_operands_get_parentheses_and_new_names_are_not_in_use() -> None:
@@ -115,9 +113,9 @@ def test_operands_get_parentheses_and_new_names_are_not_in_use() -> None:
 
 
 def test_lines_at_the_start_of_a_function_follow_its_docstring() -> None:
-    parsed = parse_draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
-    function = parsed.tree.body[0]
+    draft = parse_draft('def f():\n    """Doc.\n\n    More.\n    """\n    return 1\n')
+    function = draft.tree.body[0]
     assert isinstance(function, ast.FunctionDef)
-    assert parsed.apply_splices([parsed.insertion_at_start(function, ["import torch"])]) == parsed.text.replace(
+    assert draft.apply_splices([draft.insertion_at_start(function, ["import torch"])]) == draft.text.replace(
         "    return", "    import torch\n    return"
     )

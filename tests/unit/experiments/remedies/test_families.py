@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.analysis.redaction import FAMILY_NAMES
 from jupyter_graphbreak.experiments.families import rewrites
@@ -271,10 +271,10 @@ def test_a_call_independent_of_the_function_moves_before_it() -> None:
 def test_random_numbers_are_drawn_before_the_call() -> None:
     body = "    y = x.sin()\n    y = y[top : top + k]\n    if random.random() < k:\n        y = -y\n    return y\n"
     text = f"import torch\ndef f(x, k=2):\n    top = random.randint(0, len(x) - k)\n{body}"
-    (only,) = proposals_of("hoisting", problem(text, "top + k", "GB0213", entry="def f("))
+    (proposal,) = proposals_of("hoisting", problem(text, "top + k", "GB0213", entry="def f("))
     new_body = body.replace("random.random() < k", "drawn")
     lines = "    top = random.randint(0, len(x) - k)\n    drawn = random.random() < k\n"
-    assert only.texts["s1"] == (
+    assert proposal.texts["s1"] == (
         f"import torch\n@torch.compile\ndef _f_compiled(top, drawn, x, k=2):\n{new_body}\n\n"
         f"def f(x, k=2):\n{lines}    return _f_compiled(top, drawn, x, k)\n"
     )
@@ -298,8 +298,8 @@ def test_random_numbers_that_depend_on_the_function_stay_in_it(lines: str, code:
 
 def test_a_context_moves_around_the_call() -> None:
     text = "import torch\ndef f(x):\n    with lock:\n        y = x * 2\n        # then\n    return y\n"
-    (only,) = proposals_of("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
-    assert only.texts["s1"] == (
+    (proposal,) = proposals_of("hoisting", problem(text, "with lock:", "GB0142", entry="def f("))
+    assert proposal.texts["s1"] == (
         "import torch\n@torch.compile\ndef _f_compiled(x):\n    y = x * 2\n        # then\n    return y\n\n\n"
         "def f(x):\n    with lock:\n        return _f_compiled(x)\n"
     )
@@ -344,31 +344,34 @@ def test_code_that_depends_on_the_function_stays_in_it(lines: str, code: str) ->
 )
 def test_a_switch_is_proposed_for_its_library(path: str, code: str, part: str, assumption: str | None) -> None:
     break_problem = problem(f"x = 0\n{code}\n", code, "GB0170")
-    library = replace(
-        break_problem, report=changed(break_problem.report, sources=[Source("s1", "x.py", "library", path)])
+    library_problem = replace(
+        break_problem, report=replace_fields(break_problem.report, sources=[Source("s1", "x.py", "library", path)])
     )
-    (only,) = proposals_of("switch", library)
-    assert part in (only.code or "")
-    assert bool(only.assumptions) is (assumption is not None)
-    assert all(assumption in text for text in only.assumptions if assumption is not None)
+    (proposal,) = proposals_of("switch", library_problem)
+    assert part in (proposal.code or "")
+    assert bool(proposal.assumptions) is (assumption is not None)
+    assert all(assumption in text for text in proposal.assumptions if assumption is not None)
     assert proposals_of("switch", break_problem) == []
 
 
 def test_a_switch_that_only_the_user_can_set_is_not_proposed() -> None:
     break_problem = problem("x = 0\nint(index.max())\n", "int(index.max())", "GB0124")
     source = Source("s1", "_scatter.py", "library", "torch_geometric/utils/_scatter.py")
-    assert proposals_of("switch", replace(break_problem, report=changed(break_problem.report, sources=[source]))) == []
+    assert (
+        proposals_of("switch", replace(break_problem, report=replace_fields(break_problem.report, sources=[source])))
+        == []
+    )
 
 
-def test_a_break_inside_python_is_fixed_at_the_call() -> None:
+def test_a_break_inside_the_standard_library_is_fixed_at_the_call() -> None:
     text = "import copy, torch\ny = copy.deepcopy(x)\n"
     break_problem = problem(text, "copy.deepcopy(x)", "GB4198")
-    inside = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
+    inner_location = Location("s2", 153, 153, 12, 24, "deepcopy", "copier(memo)")
     (break_,) = break_problem.report.breaks
     assert break_.location is not None
-    moved_break = changed(break_, location=inside, stack=[break_.location, inside])
+    moved_break = replace_fields(break_, location=inner_location, stack=[break_.location, inner_location])
     sources = [*break_problem.report.sources, Source("s2", "copy.py", "library", "copy.py")]
-    report = changed(break_problem.report, breaks=[moved_break], sources=sources)
+    report = replace_fields(break_problem.report, breaks=[moved_break], sources=sources)
     assert proposed_texts("rewrite", replace(break_problem, report=report, break_=moved_break))[0].endswith(
         "x.requires_grad)\n"
     )
@@ -442,5 +445,5 @@ def test_an_assumption_says_that_code_whose_errors_are_handled_raises_nothing(bl
     break_problem = problem(text, "int(x)", "GB0124", entry="def f(")
     proposals = proposals_for(break_problem, reraise)
     assert {proposal.family for proposal in proposals} >= {"setting", "scalar"}
-    handled = "it assumes that int(x), whose errors the code around it handles, never raises"
-    assert all((handled in proposal.assumptions) is is_handled for proposal in proposals)
+    assumption = "it assumes that int(x), whose errors the code around it handles, never raises"
+    assert all((assumption in proposal.assumptions) is is_handled for proposal in proposals)

@@ -46,9 +46,9 @@ def test_the_results_of_several_runs_are_recorded() -> None:
 
 
 def test_instrumented_text_keeps_its_lines() -> None:
-    changed = instrument_text(TEXT, conditions(TEXT))
-    assert len(changed.splitlines()) == len(TEXT.splitlines())
-    assert changed.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
+    instrumented_text = instrument_text(TEXT, conditions(TEXT))
+    assert len(instrumented_text.splitlines()) == len(TEXT.splitlines())
+    assert instrumented_text.splitlines()[2] == f'    if {RECORDER_NAME}(0, (x > 3 and ä)): y = "big"  # ü before'
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_instrumented_text_keeps_its_lines() -> None:
     ],
 )
 def test_nested_conditions_are_recorded(text: str, tests: list[Condition]) -> None:
-    changed = instrument_text(text, dict(enumerate(tests)))
+    instrumented_text = instrument_text(text, dict(enumerate(tests)))
     with record_test_results() as results:
-        value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
+        value = eval(instrumented_text, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
     assert set(results) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
@@ -83,20 +83,20 @@ def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
             raise ValueError("ambiguous")
 
     counting_bool = CountingBool()
-    changed = instrument_text("1 if value else 2", {0: condition(5, 10)})
+    instrumented_text = instrument_text("1 if value else 2", {0: condition(5, 10)})
     with record_test_results() as results:
-        assert eval(changed, {"value": counting_bool}) == 2  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"value": counting_bool}) == 2  # noqa: S307 - our own text
     with record_test_results(), pytest.raises(ValueError, match="ambiguous"):
-        eval(changed, {"value": FailingBool()})  # noqa: S307 - our own text
+        eval(instrumented_text, {"value": FailingBool()})  # noqa: S307 - our own text
     assert (counting_bool.times, dict(results)) == (1, {0: {False}})
 
 
 def test_code_that_is_not_a_test_is_recorded_if_it_is_evaluated() -> None:
-    changed = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, required_results=())})
+    instrumented_text = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, required_results=())})
     with record_test_results() as results:
-        assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
         assert not results
-        assert eval(changed, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
     assert dict(results) == {0: {None}}
 
 

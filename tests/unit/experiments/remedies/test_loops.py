@@ -28,8 +28,10 @@ def test_statements_before_a_break_run_once() -> None:
         f"{HEAD}    found = x * 0\n    for i in range(5):\n        if x.sum() > i:\n            found = x * i\n"
         "            break\n    return found\n"
     )
-    (only,) = proposed_texts("loops", problem(text, "x.sum() > i"))
-    assert "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in only
+    (proposed_text,) = proposed_texts("loops", problem(text, "x.sum() > i"))
+    assert (
+        "found = torch.where(stop & torch.logical_not(over), x * i, found)\n        over = over | stop" in proposed_text
+    )
 
 
 def test_an_augmented_assignment_before_the_break_uses_the_earlier_value() -> None:
@@ -46,8 +48,8 @@ def test_the_result_of_an_early_return_is_selected_at_the_end() -> None:
         f"{HEAD}    for i in range(3):\n        if x.sum() > 3:\n            return x * i\n        x = x + 1\n"
         "    return x - 1\n"
     )
-    (only,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
-    assert only == (
+    (proposed_text,) = proposed_texts("loops", problem(text, "x.sum() > 3"))
+    assert proposed_text == (
         f"{HEAD}    over, early = False, None\n    for i in range(3):\n        stop = x.sum() > 3\n"
         "        early = x * i if early is None else torch.where(over, early, x * i)\n        over = over | stop\n"
         "        x = x + 1\n    return torch.where(over, early, x - 1)\n"
@@ -66,8 +68,8 @@ def test_a_while_loop_with_a_counter_is_bounded_by_it() -> None:
 
 def test_a_loop_without_a_counter_becomes_a_while_loop() -> None:
     text = f"{HEAD}    a, b = x, x + 1\n    while a.sum() < 20:\n        a, b = b, a + b\n    return b\n"
-    (only,) = proposed_texts("loops", problem(text, "a.sum() < 20"))
-    assert only == (
+    (proposed_text,) = proposed_texts("loops", problem(text, "a.sum() < 20"))
+    assert proposed_text == (
         f"{HEAD}    a, b = x, x + 1\n    def cond_fn(a, b):\n        return a.sum() < 20\n"
         "    def body_fn(a, b):\n        a, b = b, a + b\n        return a.clone(), b.clone()\n"
         "    a, b = torch.while_loop(cond_fn, body_fn, (a, b))\n    return b\n"
@@ -127,13 +129,13 @@ def test_the_counter_of_a_while_loop_is_kept_as_a_tensor_or_as_a_number() -> Non
     ("items", "item", "is_assumed"),
     [("range(4)", "x[i]", True), ("range(len(x))", "x[i]", False), ("range(4)", "table[i]", False), ("x", "i", False)],
 )
-def test_an_item_that_may_not_exist_after_an_early_exit_is_an_assumption(
+def test_an_item_that_may_not_exist_after_an_early_exit_is_assumed_to_exist(
     items: str, item: str, *, is_assumed: bool
 ) -> None:
     loop = f"    for i in {items}:\n        if y.sum() > 3: break\n        y = y + {item}\n"
     text = f"{HEAD}    y = x * 1\n{loop}    return y\n"
-    (only,) = proposals_of("loops", problem(text, "y.sum() > 3"))
-    assert bool(only.assumptions) is is_assumed
+    (proposal,) = proposals_of("loops", problem(text, "y.sum() > 3"))
+    assert bool(proposal.assumptions) is is_assumed
 
 
 @pytest.mark.parametrize(
@@ -155,22 +157,22 @@ def test_an_item_that_may_not_exist_after_an_early_exit_is_an_assumption(
     ],
 )
 @pytest.mark.parametrize("exit_first", [False, True])
-def test_a_loop_that_may_stop_before_it_makes_a_new_tensor_is_an_assumption(
+def test_an_assumption_says_that_the_loop_makes_a_new_tensor_before_it_stops(
     before: str, after: str, *, exit_first: bool, is_assumed: bool
 ) -> None:
     body = ["if (y - 2).abs().max() < 1e-3: break", "y = (y + 2 / y) / 2"]
     lines = "".join(f"        {line}\n" for line in (body if exit_first else reversed(body)))
     text = f"import torch\ndef f(self, x, y):\n    {before}\n    for _ in range(5):\n{lines}    {after}\n"
-    (only,) = proposals_of("loops", problem(text, "(y - 2).abs().max() < 1e-3"))
-    assert bool(only.assumptions) is (is_assumed and exit_first)
+    (proposal,) = proposals_of("loops", problem(text, "(y - 2).abs().max() < 1e-3"))
+    assert bool(proposal.assumptions) is (is_assumed and exit_first)
 
 
-def test_an_early_return_of_an_argument_is_an_assumption() -> None:
+def test_an_early_return_of_an_argument_needs_an_assumption() -> None:
     text = (
         f"{HEAD}    for i in range(3):\n        if (x - 2).abs().max() < 1e-3:\n            return x\n"
         "        x = x + 1\n    return x - 1\n"
     )
-    (only,) = proposals_of("loops", problem(text, "(x - 2).abs().max() < 1e-3"))
-    assert only.assumptions == (
+    (proposal,) = proposals_of("loops", problem(text, "(x - 2).abs().max() < 1e-3"))
+    assert proposal.assumptions == (
         "it assumes that the loop never stops before it assigns to x, which then is a new tensor",
     )

@@ -52,8 +52,8 @@ def test_the_step_names_the_decision(code: str, gb_id: str | None, words: str) -
 def test_the_cause_determines_the_step_on_a_line_of_pytorch_without_a_users_caller() -> None:
     hook = Break("b1", "GB0083", "type", Location("s1", 1, 1, code="BackwardHook(self)"), "resumed", owner="torch")
     assert "remove the backward hook" in manual_step_of_break(EMPTY_REPORT, hook)
-    unknown = replace(hook, gb_id="GB0007")
-    assert manual_step_of_break(EMPTY_REPORT, unknown).endswith("the line is PyTorch's.")
+    unknown_cause = replace(hook, gb_id="GB0007")
+    assert manual_step_of_break(EMPTY_REPORT, unknown_cause).endswith("the line is PyTorch's.")
 
 
 def test_every_break_has_a_short_sentence() -> None:
@@ -96,7 +96,7 @@ def test_the_step_of_a_branch_depends_on_its_use(use: BranchUse, part: str) -> N
     assert part in manual_step_of_break(EMPTY_REPORT, branch)
 
 
-def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
+def test_a_switch_that_changes_results_on_purpose_is_the_users_decision() -> None:
     report = Report(
         "ok", Device("cpu", "cpu"), breaks=[Break("b1", "GB0170", "type", None, "resumed", owner="library")]
     )
@@ -105,8 +105,8 @@ def test_a_switch_that_changes_results_on_purpose_is_a_decision() -> None:
     assert decision.person == (
         "Decide whether to turn off SpecAugment: that removes the break, but features are no longer masked in training."
     )
-    failed = replace(switch, verdict="fails")
-    assert [step.person for step in _manual_steps(report, [failed], [], [])] == [
+    failed_switch = replace(switch, verdict="fails")
+    assert [step.person for step in _manual_steps(report, [failed_switch], [], [])] == [
         manual_step_of_break(report, report.breaks[0])
     ]
 
@@ -135,7 +135,7 @@ def test_the_step_for_a_library_proposes_no_rewrite() -> None:
     ],
 )
 def test_the_step_for_a_library_names_the_users_call(outcome: Literal["resumed", "error"], step: str) -> None:
-    compiled = Location("s1", 7, 7, function="training_step")
+    function_location = Location("s1", 7, 7, function="training_step")
     stack = [
         Location("s1", 15, 15, function="<module>", code="trainer.fit(model)"),
         Location("s2", 391, 391, function="wrapper", code="forward(x)"),
@@ -146,15 +146,15 @@ def test_the_step_for_a_library_names_the_users_call(outcome: Literal["resumed",
     report = replace(
         EMPTY_REPORT,
         sources=[Source("s1", "cell", "cell"), Source("s2", "x.py", "library")],
-        frames=[Frame("0/0", "training_step", compiled, "entry", "compiled")],
+        frames=[Frame("0/0", "training_step", function_location, "entry", "compiled")],
         breaks=[break_],
     )
     assert manual_step_of_break(report, break_) == step
-    in_lambda = replace(
+    lambda_location = replace(
         stack[-2], function="<lambda>", code="step = torch.compile(lambda x: self.log(loss), backend='eager')"
     )
-    of_lambda = replace(break_, stack=[stack[0], in_lambda, stack[-1]])
-    frames = [Frame("0/0", "<lambda>", in_lambda, "entry", "compiled")]
-    assert manual_step_of_break(replace(report, frames=frames), of_lambda) == step
+    lambda_break = replace(break_, stack=[stack[0], lambda_location, stack[-1]])
+    frames = [Frame("0/0", "<lambda>", lambda_location, "entry", "compiled")]
+    assert manual_step_of_break(replace(report, frames=frames), lambda_break) == step
     # Without the frame, the user's call is not inside compiled code.
     assert "Decide whether to compile a part" in manual_step_of_break(replace(report, frames=[]), break_)

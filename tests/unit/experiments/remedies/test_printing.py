@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.experiments.families import printing
 from jupyter_graphbreak.report.location import Source
@@ -64,8 +64,10 @@ def test_a_call_in_a_default_runs_once_and_a_registered_function_keeps_its_name(
     (first, *_) = proposed_texts("output", problem(text, "print(x.sum())", "GB0059", entry="def f("))
     assert "def _f_compiled(later, x, n: int, *, k):" in first
     assert "def f(x, n: int = make(), *, k=2):" in first
-    registered = problem(text.replace("def f", "@registry.add\ndef f"), "print(x.sum())", "GB0059", entry="def f(")
-    assert not any("_f_compiled" in changed_text for changed_text in proposed_texts("output", registered))
+    registered_problem = problem(
+        text.replace("def f", "@registry.add\ndef f"), "print(x.sum())", "GB0059", entry="def f("
+    )
+    assert not any("_f_compiled" in changed_text for changed_text in proposed_texts("output", registered_problem))
 
 
 @pytest.mark.parametrize(
@@ -98,24 +100,26 @@ def test_the_compile_call_moves_to_the_inner_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compile_statement", "changed"),
+    ("compile_statement", "expected_ending"),
     [
         ("h = f\ng = torch.compile(h, backend='eager')\n", "h = f\ng = h\n"),
         ("g = [torch.compile(h) for h in (f, abs)]\n", None),
         ("g = torch.compile(lambda x: f(x))\n", None),
     ],
 )
-def test_a_function_with_a_second_name_is_compiled_only_once(compile_statement: str, changed: str | None) -> None:
+def test_a_function_with_a_second_name_is_compiled_only_once(
+    compile_statement: str, expected_ending: str | None
+) -> None:
     text = f"import torch\ndef f(x):\n    print(x)\n    return x\n{compile_statement}"
     texts_after_move = [
         text
         for text in proposed_texts("output", problem(text, "print(x)", "GB0059", entry="def f("))
         if "later" in text
     ]
-    if changed is None:
+    if expected_ending is None:
         assert not texts_after_move
     else:
-        assert texts_after_move[0].endswith(changed)
+        assert texts_after_move[0].endswith(expected_ending)
         assert "@torch.compile(backend='eager')\ndef _f_compiled(" in texts_after_move[0]
 
 
@@ -189,12 +193,12 @@ def test_a_method_calls_a_top_level_function() -> None:
     break_problem = problem(METHOD, "print(y.sum())", "GB0059", entry="def forward(")
     assert proposed_texts("output", break_problem)[0] == METHOD_AFTER
     library = Source("s1", "modeling.py", "library", "models/modeling.py")
-    break_problem = replace(break_problem, report=changed(break_problem.report, sources=[library]))
+    break_problem = replace(break_problem, report=replace_fields(break_problem.report, sources=[library]))
     assert not any(proposal.compiles_inner_function for proposal in proposals_of("output", break_problem))
 
 
 @pytest.mark.parametrize(
-    ("compile_statement", "changed"),
+    ("compile_statement", "expected_ending"),
     [
         ("net.compile(dynamic=True)", ""),
         ("net.forward = torch.compile(net.forward, dynamic=True)", ""),
@@ -204,10 +208,12 @@ def test_a_method_calls_a_top_level_function() -> None:
         ("net.compile()\nfast = torch.compile(net, dynamic=True)", None),
     ],
 )
-def test_a_method_that_is_compiled_in_place_is_compiled_only_once(compile_statement: str, changed: str | None) -> None:
+def test_a_method_that_is_compiled_in_place_is_compiled_only_once(
+    compile_statement: str, expected_ending: str | None
+) -> None:
     text = METHOD.replace("fast = torch.compile(net, dynamic=True)", compile_statement)
     texts_after_move = proposed_texts("output", problem(text, "print(y.sum())", "GB0059", entry="def forward("))
-    expected = None if changed is None else METHOD_AFTER.replace("fast = net\n", changed)
+    expected = None if expected_ending is None else METHOD_AFTER.replace("fast = net\n", expected_ending)
     assert next((after for after in texts_after_move if "later" in after), None) == expected
 
 
@@ -235,9 +241,9 @@ def test_output_of_an_inner_function_is_only_skipped() -> None:
     text = text.replace("if 1: print(x)", "print(x)  # here")
     (proposal,) = proposals_of("output", problem(text, "print(x)", "GB0059", entry="def f("))
     assert proposal.title == "Print only when not compiling"
-    guarded = "    if not torch.compiler.is_compiling():\n        print({})"
+    guarded_print = "    if not torch.compiler.is_compiling():\n        print({})"
     assert proposal.texts["s1"].startswith(
-        "import torch\ndef inner(x):\n" + guarded.format("x") + "  # here\n" + guarded.format("1")
+        "import torch\ndef inner(x):\n" + guarded_print.format("x") + "  # here\n" + guarded_print.format("1")
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.break_problems import problem, proposals_of, proposed_texts
 
 
-def make_function(*lines: str, before: str = "") -> str:
+def function_text(*lines: str, before: str = "") -> str:
     return f"import torch\n{before}def f(x, n, i):\n" + "".join(f"    {line}\n" for line in lines)
 
 
@@ -31,11 +31,11 @@ def make_function(*lines: str, before: str = "") -> str:
     ],
 )  # fmt: skip
 def test_conditions_on_sizes_stay_in_python(lines: list[str], code: str, after: list[str]) -> None:
-    assert make_function(*after) in proposed_texts("branch", problem(make_function(*lines), code))
+    assert function_text(*after) in proposed_texts("branch", problem(function_text(*lines), code))
 
 
 @pytest.mark.parametrize(
-    ("lines", "code", "assumed"),
+    ("lines", "code", "assumed_code"),
     [
         (["if x.any() and check(x):", "    x = x + 1", "return x"], "x.any()", "check(x)"),
         (["if x.any() or x[i].sum() > 0:", "    x = x + 1", "return x"], "x.any()", "x[i]"),
@@ -55,14 +55,16 @@ def test_conditions_on_sizes_stay_in_python(lines: list[str], code: str, after: 
         (["if i.max() < 8:", "    x = n[i > 0] + i[:2]", "return x"], "i.max() < 8", None),
     ],
 )  # fmt: skip
-def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, assumed: str | None) -> None:
+def test_protected_code_that_may_raise_is_assumed_not_to_raise(
+    lines: list[str], code: str, assumed_code: str | None
+) -> None:
     helper = (
         "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
         "def looks_up(k):\n    return torch.one_hot(k, 8)\ntable = torch.nn.Embedding(8, 2)\n"
     )
-    first = proposals_of("branch", problem(make_function(*lines, before=helper), code))[0]
-    expected = [] if assumed is None else [
-        f"it assumes that {assumed}, which a condition protects, never raises and has no effect"
+    first = proposals_of("branch", problem(function_text(*lines, before=helper), code))[0]
+    expected = [] if assumed_code is None else [
+        f"it assumes that {assumed_code}, which a condition protects, never raises and has no effect"
     ]  # fmt: skip
     assert list(first.assumptions) == expected
 
@@ -71,7 +73,7 @@ OPTIONAL_PARAMETER = "import torch\ndef f(x, n=None):\n"
 
 
 @pytest.mark.parametrize(
-    ("lines", "assumed"),
+    ("lines", "assumed_code"),
     [
         (["if x.sum() > 0 and x.sum() < n:", "    x = x + 1"], "x.sum() < n"),
         (["if x.sum() > 0:", "    x = x * n"], "x * n"),
@@ -82,27 +84,27 @@ OPTIONAL_PARAMETER = "import torch\ndef f(x, n=None):\n"
         (["if n is not None:", "    if x.sum() > 0:", "        x = x + n"], None),
     ],
 )
-def test_a_value_that_may_be_none_stays_protected(lines: list[str], assumed: str | None) -> None:
+def test_code_that_cannot_use_none_is_assumed_not_to_raise(lines: list[str], assumed_code: str | None) -> None:
     text = OPTIONAL_PARAMETER + "".join(f"    {line}\n" for line in [*lines, "return x"])
     tests = (line.strip().removeprefix("if ").removesuffix(":") for line in lines if "x.sum()" in line)
     code = next(tests)
     first = proposals_of("branch", problem(text, code, entry="def f(x"))[0]
-    expected = [] if assumed is None else [f"it assumes that {assumed}, which"]
+    expected = [] if assumed_code is None else [f"it assumes that {assumed_code}, which"]
     assert [text.partition(" a condition")[0] for text in first.assumptions] == expected
 
 
-def test_an_attribute_that_may_be_none_stays_protected() -> None:
+def test_code_that_cannot_use_an_attribute_that_is_none_is_assumed_not_to_raise() -> None:
     text = (
         "import torch\nclass Net(torch.nn.Module):\n    def __init__(self, limit=None):\n        self.limit = limit\n"
         "    def forward(self, x):\n        if x.sum() > 0 and x.sum() < self.limit:\n            x = x + 1\n"
         "        return x\n"
     )
-    broken = problem(text, "x.sum() > 0 and x.sum() < self.limit", entry="    def forward(self, x")
-    assert "x.sum() < self.limit" in proposals_of("branch", broken)[0].assumptions[0]
+    break_problem = problem(text, "x.sum() > 0 and x.sum() < self.limit", entry="    def forward(self, x")
+    assert "x.sum() < self.limit" in proposals_of("branch", break_problem)[0].assumptions[0]
 
 
 def test_values_of_a_message_are_computed_after_its_condition() -> None:
-    text = make_function("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
+    text = function_text("y = x * 2", "if (y > 3).any():", "    print(y.max().item(), 10 // n)", "return y")
     (after,) = [
         new for new in proposed_texts("output", problem(text, "(y > 3).any()", entry="def f(x")) if "later" in new
     ][:1]
@@ -111,10 +113,10 @@ def test_values_of_a_message_are_computed_after_its_condition() -> None:
 
 
 def test_a_protected_call_does_not_move_before_its_condition() -> None:
-    unprotected = make_function("k = setting()", "return x * k")
-    assert proposed_texts("hoisting", problem(unprotected, "setting()", "GB0007", entry="def f(x"))
+    unprotected_text = function_text("k = setting()", "return x * k")
+    assert proposed_texts("hoisting", problem(unprotected_text, "setting()", "GB0007", entry="def f(x"))
     for line in ("k = n and setting()", "k = setting() if n else 1", "k = [setting() for _ in range(n)]"):
-        protected = make_function(line, "return x * k")
-        assert not proposed_texts("hoisting", problem(protected, "setting()", "GB0007", entry="def f(x"))
-    after_return = make_function("if n is None:", "    return x", "k = setting()", "return x * k")
-    assert not proposed_texts("hoisting", problem(after_return, "setting()", "GB0007", entry="def f(x"))
+        protected_text = function_text(line, "return x * k")
+        assert not proposed_texts("hoisting", problem(protected_text, "setting()", "GB0007", entry="def f(x"))
+    text_after_return = function_text("if n is None:", "    return x", "k = setting()", "return x * k")
+    assert not proposed_texts("hoisting", problem(text_after_return, "setting()", "GB0007", entry="def f(x"))

@@ -29,11 +29,11 @@ FILES = {"s1": "f.py"}
 
 def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
     """Return a run of a program with breaks; each break is a piece of its code and a cause."""
-    reported = [
+    reported_breaks = [
         Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
         for number, (code, gb_type) in enumerate(breaks, start=1)
     ]
-    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=reported), FILES)
+    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=reported_breaks), FILES)
 
 
 REPORT_BEFORE = run(OLD_TEXT, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
@@ -96,23 +96,23 @@ def test_lines_that_are_replaced_together_count_as_one() -> None:
 
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
-    break_here, break_elsewhere = (
+    cell_break, library_break = (
         Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code=code), "resumed")
         for source, line, code in (("s1", 4, "x > 0"), ("s2", 1388, f"f(\n    x,\n    {'y' * 60}) > 0"))
     )
-    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[break_here, break_elsewhere])
-    run = RunBreaks(report, {})
+    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[cell_break, library_break])
+    run_breaks = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    summary = break_summary(break_elsewhere, [run], {})
+    summary = break_summary(library_break, [run_breaks], {})
     assert summary == f"on line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    assert break_summary(break_here, [run], {}) == "on line 4, x > 0: branch on a tensor's value"
+    assert break_summary(cell_break, [run_breaks], {}) == "on line 4, x > 0: branch on a tensor's value"
 
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:
     cells = [Source("s1", "Cell In[1]", "cell"), Source("s2", "Cell In[2]", "cell")]
     break_ = Break("b1", None, "UnknownError", Location("s1", 25, 25, code="info == 0"), "resumed")
-    run = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[break_]), {})
-    assert break_summary(break_, [run], {}) == "on line 25 of Cell In[1], info == 0: UnknownError"
+    run_breaks = RunBreaks(Report("ok", Device("cpu", "cpu"), sources=cells, breaks=[break_]), {})
+    assert break_summary(break_, [run_breaks], {}) == "on line 25 of Cell In[1], info == 0: UnknownError"
 
 
 def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_original() -> None:
@@ -131,9 +131,7 @@ def test_a_break_on_an_unchanged_line_is_described_with_its_number_in_the_origin
 @pytest.mark.parametrize(
     ("kind", "note"), [("zero gradient", "it differs with x requiring gradients"), ("sign of zero", None)]
 )
-def test_a_gradient_of_zeros_is_noted_for_tensors_without_gradients_before(
-    kind: DifferenceKind, note: str | None
-) -> None:
+def test_a_zero_gradient_is_noted_but_a_different_sign_of_zero_is_not(kind: DifferenceKind, note: str | None) -> None:
     case: Any = SimpleNamespace(
         input=SimpleNamespace(description="x requiring gradients", different_kind="x requiring gradients", state={})
     )
@@ -170,8 +168,8 @@ def test_an_edge_input_that_an_operation_of_the_original_refuses_may_be_accepted
     case: Any = SimpleNamespace(
         expected_result=expected, input=SimpleNamespace(compares_errors_only=False, different_kind=different_kind)
     )
-    diffs = [Difference("exception", "returns 1, but the original raises")]
-    assert without_expected_edge_differences(diffs, case, Result(1)) == (diffs if is_difference else [])
+    differences = [Difference("exception", "returns 1, but the original raises")]
+    assert without_expected_edge_differences(differences, case, Result(1)) == (differences if is_difference else [])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace as changed
+from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.report.location import Location, Source
@@ -28,16 +28,21 @@ def test_sizes_are_read_before_the_call() -> None:
 
 def test_an_unknown_output_size_is_passed() -> None:
     text = f"{HEAD}def f(x, n):\n    return torch.repeat_interleave(x, n)\n"
-    (only,) = proposed_texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
-    assert "return torch.repeat_interleave(x, n, output_size=given * (x.numel() if n.numel() == 1 else 1))" in only
-    assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in only
+    (proposed_text,) = proposed_texts("sizes", problem(text, "torch.repeat_interleave(x, n)", "GB0036", entry="def f("))
+    assert (
+        "return torch.repeat_interleave(x, n, output_size=given * (x.numel() if n.numel() == 1 else 1))"
+        in proposed_text
+    )
+    assert "    given = int(n.sum())\n    return _f_compiled(given, x, n)" in proposed_text
 
 
 def test_an_output_size_along_a_dimension_counts_its_elements() -> None:
     text = f"{HEAD}def f(x, n):\n    return x[1:].repeat_interleave(n, dim=-1)\n"
-    (only,) = proposed_texts("sizes", problem(text, "x[1:].repeat_interleave(n, dim=-1)", "GB0036", entry="def f("))
+    (proposed_text,) = proposed_texts(
+        "sizes", problem(text, "x[1:].repeat_interleave(n, dim=-1)", "GB0036", entry="def f(")
+    )
     size = "given * (x[1:].size(-1) if n.numel() == 1 else 1)"
-    assert f"return x[1:].repeat_interleave(n, dim=-1, output_size={size})" in only
+    assert f"return x[1:].repeat_interleave(n, dim=-1, output_size={size})" in proposed_text
 
 
 def test_an_expression_with_a_call_is_not_repeated_in_an_output_size() -> None:
@@ -48,9 +53,9 @@ def test_an_expression_with_a_call_is_not_repeated_in_an_output_size() -> None:
 def test_new_names_differ_from_existing_names() -> None:
     text = f"{HEAD}def f(x, given):\n    return x[: given[0].item()], x[given[1].item() :]\n"
     expressions = ["given[0].item()", "given[1].item()"]
-    (only,) = proposed_texts("sizes", problem(text, expressions, "GB0124", entry="def f("))
-    assert "    given_2 = given[0].item()\n    given_3 = given[1].item()\n" in only
-    assert "return x[: given_2], x[given_3 :]" in only
+    (proposed_text,) = proposed_texts("sizes", problem(text, expressions, "GB0124", entry="def f("))
+    assert "    given_2 = given[0].item()\n    given_3 = given[1].item()\n" in proposed_text
+    assert "return x[: given_2], x[given_3 :]" in proposed_text
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,7 @@ def test_other_products_are_not_changed(code: str) -> None:
 def library_problem(text: str, code: str, gb_id: str) -> Problem:
     break_problem = problem(text, code, gb_id)
     source = Source("s1", "modeling_x.py", "library", "transformers/models/x/modeling_x.py")
-    return replace(break_problem, report=changed(break_problem.report, sources=[source]))
+    return replace(break_problem, report=replace_fields(break_problem.report, sources=[source]))
 
 
 @pytest.mark.parametrize(
@@ -106,10 +111,10 @@ def library_problem(text: str, code: str, gb_id: str) -> Problem:
     ],
 )
 def test_sizes_are_passed_to_library_models_by_hooks(text: str, code: str, gb_id: str, part: str) -> None:
-    (only,) = proposals_of("sizes", library_problem(text, code, gb_id))
-    assert only.kind == "switch"
-    assert part in (only.code or "")
-    compile(only.code or "", "switch", "exec")
+    (proposal,) = proposals_of("sizes", library_problem(text, code, gb_id))
+    assert proposal.kind == "switch"
+    assert part in (proposal.code or "")
+    compile(proposal.code or "", "switch", "exec")
     assert proposals_of("sizes", problem(text, code, gb_id)) == []
 
 
@@ -117,11 +122,13 @@ def test_a_signature_break_in_the_standard_library_belongs_to_its_caller() -> No
     break_problem = library_problem("bound = signature.bind(self, x)\n", "signature.bind(self, x)", "GB0198")
     (break_,) = break_problem.report.breaks
     assert break_.location is not None
-    inside = changed(break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location])
-    assert len(proposals_of("sizes", replace(break_problem, break_=inside))) == 1
+    inner_break = replace_fields(
+        break_, location=Location("s2", 9, 9, code="self.parameters.values()"), stack=[break_.location]
+    )
+    assert len(proposals_of("sizes", replace(break_problem, break_=inner_break))) == 1
 
 
 def test_the_title_names_the_only_number() -> None:
     text = f"{HEAD}def f(x, n):\n    return x.split(n.tolist())\n"
-    (only,) = proposals_of("sizes", problem(text, "n.tolist()", "GB0033", entry="def f("))
-    assert only.title == "Read `n.tolist()` before the call, and pass it"
+    (proposal,) = proposals_of("sizes", problem(text, "n.tolist()", "GB0033", entry="def f("))
+    assert proposal.title == "Read `n.tolist()` before the call, and pass it"

@@ -8,13 +8,13 @@ from jupyter_graphbreak.experiments.reproducer.finding import issue_text
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "expected"),
     [
         ('  File "/home/ann/env/lib/python3.12/site-packages/torch/nn/x.py", line 3', '  File "torch/nn/x.py", line 3'),
         (r'  File "C:\Users\ann\Lib\site-packages\torch\x.py", line 3', r'  File "torch\x.py", line 3'),
         ("/usr/lib/python3/dist-packages/torch/x.py:3: UserWarning: slow", "torch/x.py:3: UserWarning: slow"),
     ],
 )
-def test_paths_begin_with_the_package(line: str, shown: str) -> None:
+def test_paths_begin_with_the_package(line: str, expected: str) -> None:
     text = issue_text("a title", "import torch", f"first\n{line}\nlast", [])
-    assert f"\nfirst\n{shown}\nlast\n" in text
+    assert f"\nfirst\n{expected}\nlast\n" in text

@@ -27,8 +27,8 @@ def break_in(code: str) -> Break:
     ],
 )
 def test_code_is_recognized_after_unparsing(code: str) -> None:
-    unparsed = ast.unparse(ast.parse(code))
-    assert comparable_code_of(break_in(code)) == comparable_code_of(break_in(unparsed))
+    unparsed_code = ast.unparse(ast.parse(code))
+    assert comparable_code_of(break_in(code)) == comparable_code_of(break_in(unparsed_code))
     assert comparable_code_of(break_in(f"if {code}:")).startswith("if")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 SELECTED_CLASS = re.compile(r"\bgb-selected\b")
-HIGHLIGHTED_CLASS = re.compile(r"\bgb-with\b")
+HIGHLIGHTED_CLASS = re.compile(r"\bgb-related\b")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -46,7 +46,7 @@ def test_each_report_of_a_page_is_interactive_independently(open_page: Open, sit
     expect(first.locator(".gb-item").first).to_have_class(SELECTED_CLASS)
     expect(first.locator(".gb-line[id$='l0-8']")).to_have_class(HIGHLIGHTED_CLASS)
     expect(first.locator(".gb-line[id$='l0-9']")).to_have_class(HIGHLIGHTED_CLASS)
-    assert second.locator(".gb-selected, .gb-with").count() == 0
+    assert second.locator(".gb-selected, .gb-related").count() == 0
     first.get_by_role("tab", name="Graphs").click()
     first.get_by_label("Filter the pane").fill("truediv")
     expect(first.locator(".gb-item").filter(visible=True)).to_have_count(1)

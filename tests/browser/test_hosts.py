@@ -40,8 +40,8 @@ window.model = {{
   on: (event, act) => {{ (listeners[event] ??= []).push(act); }},
   off: (event, act) => {{ listeners[event] = (listeners[event] ?? []).filter(each => each !== act); }},
   send: message => {{
-    window.requests.push(message.ask);
-    (listeners['msg:custom'] ?? []).forEach(each => each({{ ...message, asked: message.ask, answer: {rest} }}));
+    window.requests.push(message.request);
+    (listeners['msg:custom'] ?? []).forEach(each => each({{ ...message, answer: {rest} }}));
   }},
   save_changes: () => undefined
 }};
@@ -85,7 +85,7 @@ def test_a_report_in_a_webview_of_vs_code_follows_its_theme(open_page: Open, tmp
     assert tested_page.serious_violations() == []
     page.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
-    expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
+    expect(page.locator(".gb-line[id].gb-broken.gb-related")).to_have_count(1)
     assert tested_page.errors == []
 
 

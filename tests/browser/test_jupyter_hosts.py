@@ -92,7 +92,7 @@ def test_jupyter_notebook_shows_saved_reports(open_page: Open, lab: Lab) -> None
     expect(report).to_have_count(1, timeout=30_000)
     report.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
-    expect(report.locator(".gb-line[id].gb-broken.gb-with")).to_have_count(1)
+    expect(report.locator(".gb-line[id].gb-broken.gb-related")).to_have_count(1)
     tested_page.save_screenshot("notebook7")
 
 

@@ -57,8 +57,8 @@ def test_a_live_report_is_used_by_keyboard_saved_and_reopened_without_a_kernel(o
     cells = page.locator(".jp-Notebook .jp-Cell").count()
     report.get_by_role("tab", name="Breaks").focus()
     page.keyboard.press("n")
-    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
-    expect(report.locator(".gb-line[id$='l0-7']")).to_have_class(re.compile("gb-with"))  # where it resumes
+    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-related"))
+    expect(report.locator(".gb-line[id$='l0-7']")).to_have_class(re.compile("gb-related"))  # where it resumes
     tested_page.save_screenshot("lab-live-selected")
     page.keyboard.press("b")
     page.keyboard.press("c")
@@ -91,7 +91,7 @@ def test_a_live_report_is_used_by_keyboard_saved_and_reopened_without_a_kernel(o
     report.scroll_into_view_if_needed()
     tested_page.save_screenshot("lab-dead-kernel")
     report.locator(".gb-strip .gb-tick a").first.click()
-    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-with"))
+    expect(report.locator(".gb-line[id$='l0-6']")).to_have_class(re.compile("gb-related"))
     assert tested_page.serious_violations() == []
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Open = Callable[..., PageUnderTest]
 
 SELECTED_CLASS = re.compile(r"\bgb-selected\b")
-HIGHLIGHTED_CLASS = re.compile(r"\bgb-with\b")
+HIGHLIGHTED_CLASS = re.compile(r"\bgb-related\b")
 
 
 def source_line(tested_page: PageUnderTest, number: int) -> Any:
@@ -271,7 +271,7 @@ def test_keys_move_between_breaks(open_report: Open) -> None:
     press("Escape")
     expect(page.locator(".gb-item").filter(visible=True)).to_have_count(2)
     press("Escape")
-    expect(page.locator(".gb-selected, .gb-with")).to_have_count(0)
+    expect(page.locator(".gb-selected, .gb-related")).to_have_count(0)
     press("Escape")
     assert page.evaluate("document.activeElement === document.body")
     press("?")

@@ -105,7 +105,7 @@ def test_a_break_and_its_line_are_in_view_together(open_report: Open) -> None:
         page.keyboard.press("n")
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_be_in_viewport()
         expect(page.locator(f".gb-item[id$='-b{number}']")).to_have_class(SELECTED_CLASS)
-        expect(page.locator(".gb-line[id].gb-broken.gb-with")).to_be_in_viewport(ratio=1)
+        expect(page.locator(".gb-line[id].gb-broken.gb-related")).to_be_in_viewport(ratio=1)
 
 
 def test_a_report_adds_no_landmarks_and_its_texts_can_be_focused(open_report: Open) -> None:

@@ -132,7 +132,7 @@ def test_keys_go_from_break_to_break(page: Page) -> None:
     for key, break_ in (("n", "b1"), ("n", "b2"), ("n", "b3"), ("p", "b2")):
         page.press(key)
         assert page.wait_for(f"({selected_id}) === '{break_}'")
-        line = "document.querySelector('.gb-line.gb-with.gb-broken').getBoundingClientRect()"
+        line = "document.querySelector('.gb-line.gb-related.gb-broken').getBoundingClientRect()"
         assert page.evaluate(f"{line}.top > 0 && {line}.bottom < innerHeight")
 
 

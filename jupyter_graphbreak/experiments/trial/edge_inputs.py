@@ -225,6 +225,12 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     yield from _optional_argument_changes(call)
     yield from _gradients_of_one_argument(call, values)
     yield from _dtypes_of_one_argument(call)
+    # An operation for integers, such as `//`, may have no gradient.
+    if torch.is_grad_enabled() and any(contains_numbers(tensor, is_floating=False) for tensor in call.tensors):
+        kind = "float32 tensors that require gradients"
+        for suffix, make_values in values.items():
+            change = functools.partial(_as_floats_with_requires_grad, make_values)
+            yield f"{kind}{suffix}", kind, call.map_numbers(change)
 
 
 def _dtypes_of_one_argument(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -623,9 +629,6 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
         for dtype in small_dtypes if present_dtypes else ():
             description = f"{ZERO_DIMENSIONAL} {str(dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(as_scalar, dtype=dtype, is_floating=is_floating)
-    # An operation for integers, such as `//`, may have no gradient.
-    if torch.is_grad_enabled() and any(contains_numbers(tensor, is_floating=False) for tensor in tensors):
-        yield "float32 tensors that require gradients", _as_floats_with_requires_grad
 
 
 def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:

@@ -77,14 +77,14 @@ class ReportWidget(anywidget.AnyWidget):
         return str(self._html) if self._report is report else None
 
     def _answer_request(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:
-        request, name = message.get("ask"), message.get("list")
+        request, name = message.get("request"), message.get("list")
         answers: dict[str, Callable[[Report], Any]] = {
             "rest": lambda report: render_rest(report, name),
             "text": render_text,
             "json": lambda report: report.to_json().decode(),
         }
         if self._report is not None and request in answers:
-            self.send({"asked": request, "list": name, "answer": answers[request](self._report)})
+            self.send({"request": request, "list": name, "answer": answers[request](self._report)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         widget_bundle = super()._repr_mimebundle_(**kwargs)

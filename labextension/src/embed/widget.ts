@@ -14,7 +14,7 @@ interface IModel {
 }
 
 interface IAnswer<T> {
-  asked?: string;
+  request?: string;
   list?: string | null;
   answer?: T;
 }
@@ -84,14 +84,14 @@ function render({ model, el }: RenderProps<IModel>): () => void {
 }
 
 function dataOf(model: Model): IReportData {
-  const ask = <T>(what: string, list: string | null = null): Promise<T> =>
+  const request = <T>(kind: string, list: string | null = null): Promise<T> =>
     new Promise((resolve, reject) => {
       const end = (): void => {
         clearTimeout(timer);
         model.off('msg:custom', onAnswer);
       };
       const onAnswer = (message: IAnswer<T>): void => {
-        if (message.asked === what && (message.list ?? null) === list) {
+        if (message.request === kind && (message.list ?? null) === list) {
           end();
           resolve(message.answer as T);
         }
@@ -101,12 +101,12 @@ function dataOf(model: Model): IReportData {
         reject(new Error('the kernel is busy or gone'));
       }, PATIENCE_MS);
       model.on('msg:custom', onAnswer);
-      model.send({ ask: what, list });
+      model.send({ request: kind, list });
     });
   return {
-    omittedItems: name => ask<OmittedItems>('rest', name),
-    text: () => ask<string>('text'),
-    json: () => ask<string>('json')
+    omittedItems: name => request<OmittedItems>('rest', name),
+    text: () => request<string>('text'),
+    json: () => request<string>('json')
   };
 }
 

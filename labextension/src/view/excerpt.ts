@@ -44,7 +44,7 @@ export function showExcerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   )) {
     const copy = row.cloneNode(true) as HTMLElement;
     copy.removeAttribute('id');
-    copy.classList.remove('gb-with', 'gb-selected');
+    copy.classList.remove('gb-related', 'gb-selected');
     if (row === line) {
       shownLine = copy;
       copy.classList.add('gb-selected');

@@ -187,11 +187,11 @@ export class RemedyButtons {
     this._options.announce(result);
     const message = typeof result === 'string' ? result : result.message;
     this._root
-      .querySelectorAll('.gb-told')
+      .querySelectorAll('.gb-nearby-message')
       .forEach(nearMessage => nearMessage.remove());
     const foot = this._root.querySelector('.gb-foot');
     if (button !== undefined && message !== '' && !(foot && isInView(foot))) {
-      const nearMessage = makeElement('span', 'gb-told');
+      const nearMessage = makeElement('span', 'gb-nearby-message');
       nearMessage.textContent = message;
       nearMessage.setAttribute('aria-hidden', 'true');
       button.parentElement!.append(nearMessage);

@@ -112,12 +112,12 @@ export class Selection {
     }
     this._reference = reference;
     const related = this._relatedElements(target, reference);
-    related.forEach(element => element.classList.add('gb-with'));
+    related.forEach(element => element.classList.add('gb-related'));
     const boxes = this._boxes().filter(
       box => this.referenceOf(box) === reference
     );
     for (const element of [target, ...boxes]) {
-      element.classList.remove('gb-with');
+      element.classList.remove('gb-related');
       element.classList.add('gb-selected');
     }
     target.setAttribute('aria-current', 'true');
@@ -135,9 +135,9 @@ export class Selection {
 
   /** Remove all highlights. */
   clear(): void {
-    const highlights = this._root.querySelectorAll('.gb-selected, .gb-with');
+    const highlights = this._root.querySelectorAll('.gb-selected, .gb-related');
     for (const element of highlights) {
-      element.classList.remove('gb-selected', 'gb-with');
+      element.classList.remove('gb-selected', 'gb-related');
       element.removeAttribute('aria-current');
     }
     this._reference = '';

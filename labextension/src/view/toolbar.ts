@@ -174,7 +174,7 @@ export class Toolbar {
   private _isFollowing = false;
   private _isColumn = false;
   private _undo: INextStep | null = null;
-  private readonly _status = makeElement('span', 'gb-said');
+  private readonly _status = makeElement('span', 'gb-status');
   private readonly _mainAction = makeElement('span', 'gb-main-action');
   /** The buttons for the steps that are possible after the announced action. */
   private readonly _steps = makeElement('span', 'gb-steps');

@@ -62,7 +62,8 @@ def test_a_training_loop_has_the_same_result_and_its_break_is_reported() -> None
 
 
 def test_graphs_of_a_module_that_the_program_compiles_are_not_compiled_again() -> None:
-    model: Any = torch.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5)), backend="aot_eager")
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
+    model: Any = torch.compile(layers, backend="aot_eager")
     with capture(compile=True) as run:
         train(model, 2)
     assert not run.report.compiled

@@ -98,13 +98,13 @@ def test_progress_after_the_end_is_dropped() -> None:
 
 def test_the_widget_answers_requests_from_the_front_end(sent_messages: list[Any]) -> None:
     widget = ReportWidget()
-    widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": "rest"}}}, "buffers": []})
+    widget._handle_msg({"content": {"data": {"method": "custom", "content": {"request": "rest"}}}, "buffers": []})
     assert sent_messages == []
     report = big_report(breaks=30, ops=60)
     widget.finish(report)
-    for ask in ("rest", "text", "json", "__class__", None):
-        widget._handle_msg({"content": {"data": {"method": "custom", "content": {"ask": ask}}}, "buffers": []})
-    assert [message["asked"] for message in sent_messages] == ["rest", "text", "json"]
+    for request in ("rest", "text", "json", "__class__", None):
+        widget._handle_msg({"content": {"data": {"method": "custom", "content": {"request": request}}}, "buffers": []})
+    assert [message["request"] for message in sent_messages] == ["rest", "text", "json"]
     assert len(sent_messages[0]["answer"]["places-0"]) == 20
     assert sent_messages[1]["answer"] == report.to_text()
     assert Report.from_json(sent_messages[2]["answer"]) == report

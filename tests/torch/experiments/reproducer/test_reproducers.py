@@ -173,7 +173,7 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.exhaustive
-def test_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
+def test_a_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
     reproducer = reproduce_finding(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
@@ -201,7 +201,7 @@ def test_a_script_is_stopped_before_it_has_an_effect(runner: ScriptRunner, tmp_p
     assert not file.exists()
 
 
-def test_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
+def test_the_reason_names_the_object_that_cannot_be_written(runner: ScriptRunner) -> None:
     reproducer = reproduce_finding(capture_case("locked"), "b1", runner)
     assert reproducer.script is None
     assert reproducer.reason is not None

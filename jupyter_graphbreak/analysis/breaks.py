@@ -227,11 +227,11 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
+            stack = shown_stack(self._sources, event.context.whole_stack or event.message.stack)
             name, filename, line = frame.code
-            if event.conditions.stack:
+            if event.context.stack:
                 is_branch = message.cause.gb_type == _BRANCHING
-                location = self._sources.entry_location(self._innermost_entry(event.conditions), is_branch=is_branch)
+                location = self._sources.entry_location(self._innermost_entry(event.context), is_branch=is_branch)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
@@ -244,7 +244,7 @@ class BreakTable:
                 stack=stack or ([location] if location else []),
                 outcome=outcome,
                 consequence=_reason_of_cause(message.consequence),
-                setting=self._setting_at(event.conditions, location),
+                setting=self._setting_at(event.context, location),
             )
             folded_break = self._add_occurrence(
                 event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
@@ -298,7 +298,7 @@ class BreakTable:
         is_in_library_call = True  # the entry is in the library, or on the user's line that calls the library
         for entry in reversed(refusal.above):
             for event, ident in earlier_events:
-                stack = event.conditions.whole_stack or event.message.stack
+                stack = event.context.whole_stack or event.message.stack
                 # Further out, a call runs eagerly only if it broke the graph itself, not if a break occurred inside it.
                 if any(_is_on_lines_of(entry, caller) for caller in (stack if is_in_library_call else stack[-1:])):
                     return by_id[ident]
@@ -356,9 +356,9 @@ class BreakTable:
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:
             # Scopes opened inside the compiled function stay inside a scope put around it.
-            inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
+            inner_scopes = [scope for scope in event.context.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
-            is_refusal = isinstance(event.conditions, additions.FrameRefused)
+            is_refusal = isinstance(event.context, additions.FrameRefused)
             if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in ids_of_errors:
                 ids_of_errors.append(ident)
         captured_breaks, error = _fullgraph_outcome(
@@ -366,8 +366,8 @@ class BreakTable:
         )
         return WhatIf(ids_of_errors, error, captured_breaks)
 
-    def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
-        setting, disagreement = self._scopes.setting_in_force(conditions, location)
+    def _setting_at(self, context: additions.EventContext, location: Location | None) -> Setting | None:
+        setting, disagreement = self._scopes.setting_in_force(context, location)
         if disagreement is not None:
             place = (
                 f"On {self._sources.name_by_id(location.source)} line {location.line}"
@@ -380,13 +380,13 @@ class BreakTable:
         return setting
 
     @staticmethod
-    def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
+    def _innermost_entry(context: additions.EventContext) -> StackEntry:
         """Return the innermost stack entry of a break that has source code.
 
         IPython's wrapper of ``open`` and frozen modules, such as the module of ``os.path.exists``, have none: the
         result is then the entry that calls them.
         """
-        entries = [*conditions.whole_stack, *conditions.stack]
+        entries = [*context.whole_stack, *context.stack]
         with_source = (
             entry
             for entry in reversed(entries)
@@ -493,10 +493,10 @@ def _fullgraph_outcome(
 
 def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
     """Return an event's stack including the break; for a refused function, the stack ends with that function."""
-    conditions = event.conditions
-    stack = conditions.whole_stack or event.message.stack
-    if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
-        return [*stack, StackEntry(conditions.filename, conditions.firstlineno, conditions.name or "")]
+    context = event.context
+    stack = context.whole_stack or event.message.stack
+    if isinstance(context, additions.FrameRefused) and context.filename is not None:
+        return [*stack, StackEntry(context.filename, context.firstlineno, context.name or "")]
     return stack
 
 

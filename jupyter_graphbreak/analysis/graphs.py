@@ -57,7 +57,7 @@ class GraphTable:
         return self._ids_by_frame.get(frame, [])
 
     def add(self, frame: FrameLedger, ending_break: FoldedBreak | None) -> None:
-        """Add the graphs of a frame, which end at the given break, or at a return if there is none."""
+        """Add the graphs of a frame that end at the given break, or at a return if there is none."""
         for captured_graph in frame.lasting_graphs:
             parsed_graph = parse_graph(captured_graph.code)
             if frame.start is not None and captured_graph.stacks is None and not parsed_graph.ops:

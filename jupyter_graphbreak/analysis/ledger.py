@@ -50,7 +50,7 @@ class BreakEvent:
 
     message: messages.BreakMessage
     attempt: int
-    conditions: additions.Conditions
+    context: additions.EventContext
     order: int = 0
     gave_up: bool = False
     reached_user: bool = False
@@ -132,8 +132,8 @@ class FrameLedger:
 
         In a log, functions of the same name in one file that call each other cannot be told apart.
         """
-        if event.conditions.stack:
-            return list(event.conditions.stack)
+        if event.context.stack:
+            return list(event.context.stack)
         stack = event.message.stack
         start = 0
         for caller in self.trace_stack[:-1]:
@@ -356,7 +356,7 @@ class _LedgerReader:
                 pass
 
     def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackEntry]:
-        """Return a stack of PyTorch's trace with the names of the files, which the trace gives as numbers."""
+        """Return a stack of PyTorch's trace with file names in place of the trace's numbers."""
         return [
             StackEntry(self._file_names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
             for entry in stack
@@ -458,7 +458,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         )
         message = msgspec.structs.replace(message, cause=cause)
     frame.events.append(
-        BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.record_count)
+        BreakEvent(message, record.attempt, hooked_break or additions.EventContext(), ledger.record_count)
     )
 
 
@@ -489,12 +489,12 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     if hooked_failure is None and last is not None and is_same_attempt:
         last.gave_up = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
         return
-    conditions = hooked_failure or additions.Conditions()
+    context = hooked_failure or additions.EventContext()
     frame.events.append(
         BreakEvent(
             message,
             record.attempt,
-            conditions,
+            context,
             ledger.record_count,
             gave_up=True,
             reached_user=reached_user or hooked_failure is None,
@@ -503,7 +503,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
 
 
 def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
-    """Return an error's message in which the stack, which begins at the frame, also contains the frame's callers."""
+    """Return an error's message with the frame's callers at the beginning of the stack."""
     if not (frame.trace_stack and message.stack):
         return message
     *callers, own_entry = frame.trace_stack

@@ -626,7 +626,7 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 def is_machinery(module_path: str | None, function: str) -> bool:
     """Return whether a frame is machinery.
 
-    The path of the user's own files, which are never machinery, is ``None``. If the function's name is empty, only the
+    The path is ``None`` for the user's own files: they are never machinery. If the function's name is empty, only the
     file counts.
     """
     if module_path is None:

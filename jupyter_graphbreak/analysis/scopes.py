@@ -140,15 +140,15 @@ class ScopeTable:
         return self._add_scope("call", location, value=True, setting="fullgraph")
 
     def setting_in_force(
-        self, conditions: additions.Conditions, location: Location | None
+        self, context: additions.EventContext, location: Location | None
     ) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source."""
-        in_force = conditions.error_on_graph_break
-        if in_force is None and not conditions.fullgraph:
+        in_force = context.error_on_graph_break
+        if in_force is None and not context.fullgraph:
             return None, None
-        chain = self._scope_chain(conditions.scopes, conditions.whole_stack)
-        if conditions.fullgraph:
-            ident = self.add_fullgraph(conditions.fullgraph_site)
+        chain = self._scope_chain(context.scopes, context.whole_stack)
+        if context.fullgraph:
+            ident = self.add_fullgraph(context.fullgraph_site)
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None

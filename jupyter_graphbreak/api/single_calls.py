@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.frontends import CopiedCalls
+    from jupyter_graphbreak.experiments.frontends import ComparisonCopies
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -408,7 +408,7 @@ def compare_on_inputs(
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
     seconds: float | None = None,
-    copies: CopiedCalls | None = None,
+    copies: ComparisonCopies | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -417,7 +417,7 @@ def compare_on_inputs(
     ----------
     first_arguments, further_arguments : Arguments
         The arguments for capturing the function, and further inputs.
-    copies : CopiedCalls or None
+    copies : ComparisonCopies or None
         The copied calls that ``fn`` belongs to, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.

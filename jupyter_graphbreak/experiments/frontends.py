@@ -368,10 +368,10 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[diagnostic])
 
 
-class CopiedCalls(NamedTuple):
+class ComparisonCopies(NamedTuple):
     """Copies of a function, its inputs, the memory of large tensors, and the objects that uncopied code refers to."""
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     inputs: list[Arguments]
     storage_copies: tuple[StorageCopy, ...]
     name_snapshot: NameSnapshot
@@ -379,9 +379,9 @@ class CopiedCalls(NamedTuple):
 
 def copy_for_comparison(
     fn: Callable[..., Any], first_arguments: Arguments, further_arguments: Sequence[Arguments]
-) -> CopiedCalls:
+) -> ComparisonCopies:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
     subject = Subject(uncompiled_callable(fn), first_arguments, memory)
     inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
+    return ComparisonCopies(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())

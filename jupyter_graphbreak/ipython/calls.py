@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.experiments.frontends import CopiedCalls
+    from jupyter_graphbreak.experiments.frontends import ComparisonCopies
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
@@ -60,10 +60,10 @@ class FrontendComparison:
 
         first, *others = _as_arguments(calls)
         copies = copy_for_comparison(calls[0][0], first, others)
-        return lambda effects: self._compare(copies.call, copies.inputs, effects, copies)
+        return lambda effects: self._compare(copies.function, copies.inputs, effects, copies)
 
     def _compare(
-        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: CopiedCalls | None = None
+        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: ComparisonCopies | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare_on_inputs
 

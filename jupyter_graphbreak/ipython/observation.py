@@ -82,7 +82,7 @@ class Observation:
         self.options = options
         #: The texts, before and after, of cells that were edited but not run, to try as remedies.
         self.edited_cells: Sequence[tuple[str, str]] = ()
-        #: Compares the front ends after the run, whose effects it receives.
+        #: Compares the front ends after the run; it receives the run's effects.
         self.compare: Callable[[RunEffects | None], Frontends] | None = None
         #: The report on the previous run of the cell, and the remedies of this run.
         self.previous_report: Report | None = None

@@ -150,7 +150,7 @@ def _unwrap_functools(value: Any) -> Any:
 
 
 def _proxied_objects(value: Any) -> Iterator[Any]:
-    """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
+    """Yield the object that a proxy stands for, and the function that a ``wrapt`` wrapper calls in its place."""
     if (target := proxy_target(value)) is not None:
         yield target
         yield attribute_of(value, "_self_wrapper")
@@ -323,7 +323,7 @@ def may_be_user_defined(value: Any) -> bool:
 
 
 def is_user_class(class_: type) -> bool:
-    """Return whether a class is defined in the user's code, which excludes installed packages and Python."""
+    """Return whether a class is defined in the user's code, not in an installed package or in Python."""
     file = getattr(sys.modules.get(class_.__module__), "__file__", None)
     return may_be_user_defined(class_) and not is_library(file or "")
 

@@ -23,7 +23,7 @@ class Addition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """The identity of a code object; ``id`` is its number in the process that recorded it, which is never reused."""
+    """The identity of a code object; ``id`` is its number in the recording process, which never reuses numbers."""
 
     name: str
     filename: str
@@ -100,7 +100,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
     fullgraph_site: FullgraphSite | None = None
 
 
-class Conditions(Addition, frozen=True, kw_only=True):
+class EventContext(Addition, frozen=True, kw_only=True):
     """The location of an event, and the settings in force at that moment.
 
     Parameters
@@ -130,7 +130,7 @@ class Conditions(Addition, frozen=True, kw_only=True):
         return [*self.above, *self.stack]
 
 
-class BreakLogged(Conditions, frozen=True, kw_only=True):
+class BreakLogged(EventContext, frozen=True, kw_only=True):
     """Dynamo logs a graph break.
 
     Parameters
@@ -149,7 +149,7 @@ class BreakLogged(Conditions, frozen=True, kw_only=True):
     gb_id: str | None = None
 
 
-class FrameFailed(Conditions, frozen=True, kw_only=True):
+class FrameFailed(EventContext, frozen=True, kw_only=True):
     """An exception stops the compilation of a frame; if ``raised`` is true, the exception reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
@@ -177,7 +177,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
     hints: list[str] = []
 
 
-class FrameRefused(Conditions, frozen=True, kw_only=True):
+class FrameRefused(EventContext, frozen=True, kw_only=True):
     """Dynamo refuses to compile a frame, without even beginning.
 
     Parameters

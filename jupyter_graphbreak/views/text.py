@@ -196,7 +196,7 @@ def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[st
 
 
 def compatible_remedy_lines(report: Report) -> list[str]:
-    """Return lines on the remedies that can be applied together; none for a single one, which the verdict mentions."""
+    """Return lines on the remedies that can be applied together; none for one remedy, because the verdict mentions it."""
     chosen_remedies = compatible_remedies(report)
     if len(chosen_remedies) < 2:  # noqa: PLR2004
         return []
@@ -342,7 +342,7 @@ def summary_line(report: Report) -> str:
 
 
 def _figures_line(report: Report) -> list[str]:
-    """Return the line of figures in a list, which is empty if there is nothing to count."""
+    """Return a list with the line of figures; an empty list if there is nothing to count."""
     return wrap("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 

@@ -95,8 +95,8 @@ def watch_entries(
     A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code. An
     exception in ``on_entry`` never reaches PyTorch. ``on_compiling`` is called before Dynamo compiles a frame.
     ``on_start`` receives every call from eager code, before it runs, and ``on_end`` such a call and its result, after
-    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12,
-    whose wrapper has no variable for the result.
+    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12:
+    its wrapper has no variable for the result.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)

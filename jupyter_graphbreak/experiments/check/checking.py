@@ -348,7 +348,7 @@ def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) ->
 
 
 def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return the differences between compiled and eager code in the last of several calls, which change the state."""
+    """Return the differences between compiled and eager code in the last of several calls that change the state."""
     differences = _differences(
         entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
     )

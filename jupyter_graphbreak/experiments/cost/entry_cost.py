@@ -359,7 +359,7 @@ class FurtherMeasurement(NamedTuple):
 
 
 def _memory_cost(cost: EntryCost) -> MemoryCost:
-    """Return the memory cost of an entry, which an earlier measurement of the table has filled in."""
+    """Return the memory cost of an entry; an earlier measurement of the table has filled it in."""
     if cost.memory is None:
         raise LookupError
     return cost.memory

@@ -222,7 +222,7 @@ def _timer_of(variant: Variant) -> Callable[[], Any]:
 def _as_nested_region(function: Any) -> Any:
     """Return a copy of a method that is marked to be compiled only once for all modules that are alike.
 
-    The method itself is not marked, because the mark is an attribute, which would stay.
+    The method itself is not marked, because the mark is an attribute that would stay.
     """
     code = function.__code__.replace()
     copy = types.FunctionType(

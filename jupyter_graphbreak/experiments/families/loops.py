@@ -43,7 +43,7 @@ _INTEGER_COUNT_TITLE = (
 )
 #: The setting with which a tensor's value becomes a number without a graph break.
 _CAPTURE_SCALARS = {"torch._dynamo.config.capture_scalar_outputs": True}
-#: Methods, and functions of modules such as torch, whose results share no memory with their arguments.
+#: Methods, and functions in modules such as torch: their results share no memory with their arguments.
 _COMPUTING_METHODS = frozenset({
     "abs", "all", "any", "argmax", "argmin", "clone", "cos", "exp", "full", "full_like", "item", "log", "max", "mean",
     "min", "norm", "numel", "ones", "ones_like", "pow", "rand", "rand_like", "randn", "randn_like", "sigmoid", "sin",

@@ -209,7 +209,7 @@ def compile_options(draft: Draft, node: ast.expr) -> str:
 
 
 def has_constant_options(node: ast.expr) -> bool:
-    """Return whether the options of a call to ``torch.compile`` are constants, which mean the same in any source."""
+    """Return whether the options of a call to ``torch.compile`` are constants and so mean the same in any source."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 

@@ -249,7 +249,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _propose_without_numpy(site: Site) -> Iterator[Proposal]:
-    """Yield a change that multiplies the sizes of a shape without NumPy, whose numbers become tensors."""
+    """Yield a change that multiplies the sizes of a shape without NumPy, because NumPy's numbers become tensors."""
     for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
         name = dotted_name(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)

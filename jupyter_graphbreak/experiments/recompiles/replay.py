@@ -39,7 +39,7 @@ DEFAULT_OWNER = "model"
 class RepeatedCall:
     """A call to repeat. It is unseen if the run did not make it.
 
-    ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
+    ``arguments`` contains the specs by path; ``None`` for the first call: its arguments were copied. ``state``
     contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
     """
 

@@ -362,5 +362,5 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
-    """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
+    """Return a sort key that prefers remedies for few breaks, because their effect is clear, then better verdicts."""
     return len(candidate.breaks), candidate.rank

@@ -135,7 +135,7 @@ class UncompiledOriginal:
         first_input = Input(entry.arguments, example_of("the first input", entry.arguments, entry.call))
         with sandbox_runs():
             self._reference = Reference(entry.call, first_input)
-            # Every trial compiles the program for the usual inputs, which may take long for inputs of a further size.
+            # Every trial compiles the program for the usual inputs. For inputs of a further size, this may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
@@ -192,7 +192,7 @@ class UncompiledOriginal:
             choice, _MAX_DIFFERENT_KINDS
         )
         # While tracing, Dynamo computes with numbers that it treats as constants, and cannot convert NaN. It assumes
-        # that a captured number equals itself, which NaN does not. It captures a second size as a symbol, except for
+        # that a captured number equals itself, but NaN does not. It captures a second size as a symbol, except for
         # sizes 0 and 1, and a symbol can break the graph where a constant does not.
         important_cases = [
             accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"

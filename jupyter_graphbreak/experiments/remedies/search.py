@@ -62,7 +62,7 @@ _SUFFICIENT_SHARE = 0.5
 _OWN_EDIT_FAMILY = "own"
 #: The time in seconds that an edit by the user may take even if no time is left.
 OWN_EDIT_S = 60.0
-#: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
+#: This setting makes sizes unknown while tracing, so the code can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}

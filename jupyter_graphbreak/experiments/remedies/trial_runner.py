@@ -467,7 +467,7 @@ class TrialRunner:
             for case in edge_cases:
                 if time_budget.is_over:
                     return
-                # PyTorch compiles the bodies of its control flow operators, which runs many lines.
+                # When PyTorch compiles the bodies of its control flow operators, it runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else limit_lines():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield (

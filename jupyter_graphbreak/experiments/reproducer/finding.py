@@ -39,7 +39,7 @@ _SHARE_OF_REDUCTION = 0.6
 _MAX_SCRIPTS = 24
 #: The time limit, in seconds, for one run of a script.
 _MAX_RUN_S = 60.0
-#: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
+#: The minimum time limit for the last run, in seconds: loading PyTorch takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT_LENGTH = 6_000
 #: The time, the process and the source location at the beginning of each line of PyTorch's logs.

@@ -134,7 +134,7 @@ class _CallText(NamedTuple):
 def _call_texts(
     writer: ScriptWriter, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
-    """Return the source text of calls. The first one, which is always returned, has the arguments of the entry."""
+    """Return the source text of calls. The first one is always returned and has the entry's arguments."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
     if len(calls) > 1:
         _define_dataclass_variables(writer, entry.arguments)
@@ -181,7 +181,7 @@ def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return the files, lines and names of a function's code and of functions in its closure, which identify it."""
+    """Return the identity of a function: files, lines and names of its code and of functions in its closure."""
     code_objects = [
         code
         for part in (function, *closure_values(function))
@@ -197,7 +197,7 @@ def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], argu
 
 
 def _define_dataclass_variables(writer: ScriptWriter, arguments: Arguments) -> None:
-    """Define variables for dataclasses, whose attributes may change between two calls."""
+    """Define variables for dataclasses, because their attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
             writer.bind(value, variable_name_for(type(value).__name__))

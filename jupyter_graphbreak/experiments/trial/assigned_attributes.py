@@ -84,7 +84,7 @@ LibraryPart: TypeAlias = (
 
 
 class LibraryObjects(NamedTuple):
-    """The objects among the globals of packages, whose attributes a package may set, for example on first use.
+    """Objects in the globals of packages. A package may set their attributes, for example on first use.
 
     If an eager run set them permanently, compiled code would not reach the error that setting them raises in Dynamo.
     """

@@ -49,7 +49,7 @@ _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
 _MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
-#: The function that makes the lock of all progress bars, which Python's resource tracker registers.
+#: The function that creates the lock of all progress bars; Python's resource tracker registers this lock.
 _LOCK_MAKER = "create_mp_lock"
 
 

@@ -268,7 +268,7 @@ class RecordedEntries:
     def calls_to(self, entry: Entry) -> list[CallSpec]:
         """Return the different calls to an entry, the copied one first, then those to modules like it.
 
-        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
+        The result includes the calls in other modes, such as those without gradients: they cause recompiles. Modules
         of one class share their code, so the state of one module can cause recompiles in calls to another one. If
         the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """

@@ -124,7 +124,7 @@ _OPTIONAL_MODULES = (
 
 @functools.lru_cache(maxsize=4)
 def _cached_parts(*_: object) -> tuple[StatePart, ...]:
-    """Return the parts of the process's state, which depend on the loaded modules. They are cached for later trials."""
+    """Return the parts of the process's state. They depend on the loaded modules; they are cached for later trials."""
     return tuple(_parts())
 
 
@@ -419,7 +419,7 @@ def set_environment(values: dict[str, str]) -> None:
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-#: ``signal.getsignal`` makes an enumeration member of each number, which takes ten times as long.
+#: ``signal.getsignal`` creates an enumeration member for each number and so takes ten times as long.
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
@@ -571,7 +571,7 @@ _LEFTOVER_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__en
 
 @contextlib.contextmanager
 def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
-    """Release copied locks, which are free when the context starts, if code in the context leaves them locked.
+    """Release copied locks that are free when the context starts, if code in the context leaves them locked.
 
     The code of ``fn`` is searched for the line that acquires a lock. A TrialStoppedError is raised if a lock was left
     locked, or if the code waited for a lock that only the code itself could release.

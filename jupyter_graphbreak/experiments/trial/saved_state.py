@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SavedState:
-    """The content of all objects that are reachable from the given roots, which can be restored in place.
+    """The content of all objects that are reachable from the given roots. It can be restored in place.
 
     The content of excluded objects, and of storages that are saved elsewhere, is not saved.
     """

@@ -195,7 +195,7 @@ def _audit_hook(event: str, args: tuple[Any, ...]) -> None:
 
 @disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
-    """Pass an audit event to the listeners. Dynamo skips this function, which runs inside compiled calls."""
+    """Pass an audit event to the listeners. Dynamo skips this function, because it runs inside compiled calls."""
     if event == _IMPORT_EVENT:
         if is_in_trial():
             handle_import(args[0], frame)
@@ -311,7 +311,7 @@ def _description_with_first_argument(verb: str) -> Describe:
 
 
 def _describe_attribute(args: tuple[Any, ...]) -> str | None:
-    """Return the effect of setting the base classes of a class, which copies share; ``None`` for other attributes."""
+    """Return the effect of setting base classes, because copies share the class; ``None`` for other attributes."""
     owner, name = args[:2]
     return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
 

@@ -66,7 +66,7 @@ class HandlerAttributes(AttributesByObject):
     """The attributes of handlers. Code that sets one has an effect, because it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
-        """Return the names of the attributes that differ, and the public names of private ones, which code may use."""
+        """Return the names of differing attributes, with the public names of private ones, because code may use those."""
         names: set[str] = set()
         for item, state in self.items():
             before, after = state.as_dict(), other.get(item, state).as_dict()
@@ -138,7 +138,7 @@ class Identities:
 
 
 class Attributes(Identities):
-    """The attributes of an object, without those to ignore, which are filtered out only if an attribute has changed."""
+    """An object's attributes, without those to ignore. These are filtered out only if an attribute has changed."""
 
     def __init__(self, item: Any, ignored_names: frozenset[str]) -> None:
         super().__init__(itertools.chain.from_iterable(vars(item).items()))
@@ -297,7 +297,7 @@ def _handler_attributes() -> HandlerAttributes:
 
 
 def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
-    """Remove the loggers that user code has created, except those of modules, which refer to their loggers."""
+    """Remove the loggers that user code has created, except those of modules, because modules refer to them."""
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
     for name, logger in by_name.copy().items():

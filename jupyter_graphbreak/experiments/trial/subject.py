@@ -173,7 +173,7 @@ class Subject:
         self.initial_state = self.state() if own_memory is None else {}
 
     def save_state(self) -> None:
-        """Save the current state, which :meth:`restore` restores, except for shared memory."""
+        """Save the current state for :meth:`restore`, except for shared memory."""
         self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
 
@@ -301,7 +301,7 @@ class Subject:
 
     @contextlib.contextmanager
     def restore_on_exit(self) -> Iterator[None]:
-        """Restore the subject when the context is closed, which frees what the last run has created."""
+        """Restore the subject when the context is closed, to free the objects that the last run has created."""
         try:
             yield
         finally:

@@ -69,7 +69,7 @@ class ValueRecorder:
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
     origins: dict[tuple[Hashable, str, str], NonfiniteOrigin] = field(default_factory=dict)
     _executions: Counter[Hashable] = field(default_factory=Counter)
-    #: The gradient functions of the operations so far, which are kept alive so that none of their ids is used again.
+    #: The gradient functions of the operations so far, kept alive so that none of their ids is used again.
     _gradient_functions: set[Any] = field(default_factory=set)
     _known_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
 

@@ -306,7 +306,7 @@ _REPAIRS: dict[type, Callable[[Any], Any]] = {
 
 
 def _remove_dangling_references(report: Report) -> Report:
-    """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
+    """Return a report without cycles of scopes or frames; its settings and error refer only to existing parts."""
     changed_fields: dict[str, Any] = {}
     scope_ids = {scope.id for scope in report.scopes}
     cyclic_scope_ids = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})

@@ -128,7 +128,7 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 #: The methods that make a container grow.
 _FILLING_METHODS = ("append", "extend", "insert")
-#: The advice for a value that code on the line of a break computes, which has no name.
+#: The advice for a value without a name that code on a break's line computes.
 _ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
 #: The advice for code after a break that ends a loop early.
 _ADVICE_ON_STEPS_LEFT = (

@@ -60,7 +60,7 @@ export interface IShownChange {
   readonly groups: readonly (readonly IDiffLine[])[];
 }
 
-/** The undo history of a shared cell, which its interface lacks. */
+/** The undo history of a shared cell; the cell's interface lacks it. */
 interface IUndoable {
   undoManager?: { stopCapturing?(): void } | null;
 }
@@ -197,7 +197,7 @@ export class RemedyApplier {
     if (isUndone) {
       return trans.__('Already undone');
     }
-    const isSame =
+    const isUnchanged =
       !panel.isDisposed &&
       edits.every(
         ({ cell, before, changes }) =>
@@ -207,7 +207,7 @@ export class RemedyApplier {
       (inserted === null ||
         (!inserted.isDisposed &&
           inserted.model.sharedModel.getSource() === code));
-    if (!isSame) {
+    if (!isUnchanged) {
       throw new Error(
         trans.__('Not undone: the notebook has changed in the meantime.')
       );
@@ -429,13 +429,13 @@ export class RemedyApplier {
   private _checkUnchanged({ edits }: IPlan, run: IRun): void {
     const { reports, trans } = this._options;
     const cells = new Set(reports.cells);
-    const isSame =
+    const isUnchanged =
       cells.has(run.cell) &&
       edits.every(
         ({ cell, before }) =>
           cells.has(cell) && cell.sharedModel.getSource() === before
       );
-    if (!isSame) {
+    if (!isUnchanged) {
       throw new Error(
         trans.__(
           'Not applied: the notebook has changed in the meantime. Explain the cell again.'

@@ -128,7 +128,7 @@ export class List {
   }
 
   private _render(): number {
-    const matching = this._matching();
+    const matching = this._matchingItems();
     const visible = matching.slice(0, this._limit);
     this._box.replaceChildren(this._elements(visible));
     this._options.onItemsChanged?.();
@@ -138,7 +138,7 @@ export class List {
 
   /** Show more items without changing those on the page. */
   private _extend(): void {
-    const matching = this._matching();
+    const matching = this._matchingItems();
     const visible = matching.slice(0, this._limit);
     this._box.append(
       this._elements(visible.slice(this._box.childElementCount))
@@ -147,7 +147,7 @@ export class List {
     this._showMore(matching.length - visible.length);
   }
 
-  private _matching(): readonly IItem[] {
+  private _matchingItems(): readonly IItem[] {
     return this._query === ''
       ? this._items
       : this._items.filter((_, index) =>
@@ -155,7 +155,7 @@ export class List {
         );
   }
 
-  /** A fragment with the elements of items, which may be too many for the arguments of one call. */
+  /** A fragment with the elements of items: they may be too many for the arguments of one call. */
   private _elements(items: readonly IItem[]): DocumentFragment {
     const fragment = document.createDocumentFragment();
     items.forEach(item => fragment.append(this._element(item)));

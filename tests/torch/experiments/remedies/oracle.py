@@ -74,7 +74,7 @@ def record_break_lines(path: Path) -> Iterator[list[int]]:
     from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
-    # In torch 2.9, this is a function of the module, which receives the exception's stack instead of the exception.
+    # In torch 2.9, this is a module-level function that receives the exception's stack instead of the exception.
     owner: Any = symbolic_convert if hasattr(symbolic_convert, "log_graph_break") else None
     owner = owner or symbolic_convert.InstructionTranslatorBase
     log = owner.log_graph_break

@@ -37,7 +37,7 @@ def runner() -> Iterator[ScriptRunner]:
 
 @pytest.fixture
 def forking_runner(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
-    """Run the final script in a fork as well, which saves the time for loading PyTorch."""
+    """Run the final script in a fork as well, to save the time for loading PyTorch."""
 
     def run_alone(script: str, seconds: float) -> FinalRun:
         report, reason = runner.run(script, seconds)

@@ -127,7 +127,7 @@ class FrontendExamination:
         self._subject = Subject(eager.fn, eager.first_input.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        code_objects = [*user_code_objects(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
+        code_objects = [*user_code_objects(self._subject.function), _wrap_in_module(self._subject.function).forward.__code__]
         with separate_cache(code_objects), capture_effects() as effects, self._subject.restore_on_exit():
             try:
                 program = self._run_first_input(capture, find_cell)
@@ -147,10 +147,10 @@ class FrontendExamination:
         try:
             with (
                 self._subject.activate(),
-                prevent_effects(self._subject.call, changeable_parts=self._subject.changeable_parts),
+                prevent_effects(self._subject.function, changeable_parts=self._subject.changeable_parts),
             ):
                 arguments = self._subject.replace_with_copies(eager.first_input.arguments)
-                program = capture(self._subject.call, self._subject.copy_arguments(arguments))
+                program = capture(self._subject.function, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised_error = describe_raised(error, "capture")
             return None
@@ -384,4 +384,4 @@ def copy_for_comparison(
     memory = StorageRecorder()
     subject = Subject(uncompiled_callable(fn), first_arguments, memory)
     inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
-    return ComparisonCopies(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
+    return ComparisonCopies(subject.function, inputs, tuple(memory.storage_copies), subject.name_snapshot())

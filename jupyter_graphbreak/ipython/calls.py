@@ -90,8 +90,8 @@ class FrontendComparison:
         try:
             with sandbox_runs():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with prevent_effects(subject.call, changeable_parts=subject.changeable_parts), subject.activate():
-                    args, kwargs = subject.call()
+                with prevent_effects(subject.function, changeable_parts=subject.changeable_parts), subject.activate():
+                    args, kwargs = subject.function()
         except TrialStoppedError as stopped:
             raise UsageError(
                 f"--frontends: the arguments of {ast.unparse(call.func)} were not evaluated again, because that "

@@ -49,12 +49,12 @@ _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_i
 class EnteredCall(NamedTuple):
     """A call to a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
+    ``function`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
     ``frame_id`` is the id of its frame, if known; ``callable_id`` is the id that :func:`watch_call_boundaries` reports;
     ``modes`` are those of the call; ``reuses`` is true if the call may use code compiled for an earlier call.
     """
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     frame_id: str | None
@@ -67,11 +67,11 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call to a compiled callable from eager code, before it runs.
 
-    ``call`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
+    ``function`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
     ``modes`` and ``compile_arguments`` are as in :class:`EnteredCall`.
     """
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     callable_id: int
@@ -105,7 +105,7 @@ def watch_entries(
     running_calls = threading.local()
 
     def report_first(code: Any, entered_call: EnteredCall) -> None:
-        call = entered_call.call
+        call = entered_call.function
         owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
         key = id(code), id(owner), entered_call.modes
         if key not in reported_calls:
@@ -220,7 +220,7 @@ def _is_machinery(filename: str) -> bool:
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
-    call: Any = started_call.call
+    call: Any = started_call.function
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
@@ -250,7 +250,7 @@ def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType)
     if getattr(original, "__code__", None) is code:  # a later call may leave out an argument
         function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
     args, kwargs = _arguments(code, variables)
-    call: Callable[..., Any] = function
+    function: Callable[..., Any] = function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
         call = closure[0].cell_contents  # Dynamo's wrapper around a library's module
     elif _is_method(function, args):

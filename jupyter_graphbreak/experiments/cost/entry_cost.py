@@ -165,7 +165,7 @@ def measure_entry(
     with entry.set_up(), sandbox_runs(), contextlib.ExitStack() as exit_stack:
         variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
-            exit_stack.enter_context(compile_separately(variant.subject.call))
+            exit_stack.enter_context(compile_separately(variant.subject.function))
         restore_objects = exit_stack.enter_context(restore_library_objects(variants.compiled.subject.changeable_parts))
         variants.eager.warm_up()
         restore_objects()  # so that the compiled call starts from the same state as in the run
@@ -189,7 +189,7 @@ def measure_entry(
         )
         compiled_time, parts = _divide_time(variants.compiled, calls, profiles, report_on_copies)
         cost = EntryCost(
-            function=entry.function,
+            function=entry.name,
             frame=frame,
             settled=is_settled,
             eager=spread_of_calls(calls.eager),

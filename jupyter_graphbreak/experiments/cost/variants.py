@@ -132,17 +132,17 @@ class Variant:
         context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
-        self.subject = Subject(entry.call, entry.arguments)
+        self.subject = Subject(entry.function, entry.arguments)
         self._seeds, self._seeds_with_marks = itertools.cycle(range(SEED_COUNT)), itertools.cycle(range(SEED_COUNT))
         self.is_compiled = compiled
         self._records_marks = records_marks
         self._context = context
-        self._code = PrivateCode(self.subject.call, self.subject.functions())
+        self._code = PrivateCode(self.subject.function, self.subject.functions())
         self._original_arguments = self.subject.arguments or entry.arguments
         self._arguments = self.subject.copy_arguments(self._original_arguments)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
-        self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
+        self._program = entry.compile(self.subject.function, self.timer) if compiled else self.subject.function
         self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
         #: Whether calls change their arguments or their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
@@ -333,7 +333,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -382,7 +382,7 @@ class Variant:
                 _run_backward(roots)
 
         try:
-            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -415,7 +415,7 @@ class Variant:
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
         seed_all(seed)
         guard = (
-            prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts)
+            prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts)
             if is_guarded
             else contextlib.nullcontext()
         )

@@ -424,7 +424,7 @@ class EntrySearch:
             sites_by_source[source].append(shown_site)
         if candidate.preparations and not sites_by_source:
             return candidate, change
-        call, reserved_names, statements = self._entry.call, top_level_names(), settings_statements(change.settings)
+        call, reserved_names, statements = self._entry.function, top_level_names(), settings_statements(change.settings)
         for source, sites in sites_by_source.items():
             original_text = self._texts.text(source)
             text = texts.get(source, original_text)

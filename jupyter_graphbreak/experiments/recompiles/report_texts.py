@@ -93,13 +93,13 @@ class ReportTexts:
 
     def definition_of(self, entry: Entry) -> CompiledDefinition:
         """Return the definition of an entry's function, as far as it is known."""
-        code = _code_of(entry.call)
+        code = _code_of(entry.function)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
-            return CompiledDefinition(entry.function)
+            return CompiledDefinition(entry.name)
         cell = self._find_cell(code.co_filename)
         line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
-        return CompiledDefinition(entry.function, source, line)
+        return CompiledDefinition(entry.name, source, line)
 
     def is_own(self, source: str) -> bool:
         """Return whether a source belongs to the user."""

@@ -185,7 +185,7 @@ class CallTrials:
         #: The time in seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         calls_near_constants = calls_around_constants(
-            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
+            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.function)
         )
         self._assigned_paths = assigned_paths
         self._calls_near_constants = self._run_further_calls(

@@ -97,20 +97,20 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
 @contextlib.contextmanager
 def _prepare_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
-    namespace = globals_of(subject.call)
+    namespace = globals_of(subject.function)
     names = application.defined_names
     with apply_settings(change.settings), application.add_definitions(namespace):
         subject.keep_definitions(names)
-        if namespace is not None and subject.call.__name__ in names:
+        if namespace is not None and subject.function.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function
-            yield namespace[subject.call.__name__]
+            yield namespace[subject.function.__name__]
         else:
-            yield subject.call
+            yield subject.function
 
 
 def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     """Return a copy of an entry after running the switches of a change. Each run starts from that state."""
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
     for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
     statements = [
@@ -118,10 +118,10 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     ]
     if not statements:
         return subject
-    model = outermost_module(subject.call, subject.arguments or entry.arguments)
+    model = outermost_module(subject.function, subject.arguments or entry.arguments)
     for statement in statements:
         exec(statement, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
+    return Subject(subject.function, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

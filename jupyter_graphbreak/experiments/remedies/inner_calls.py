@@ -100,7 +100,7 @@ def find_inner_calls(
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
-        subject = Subject(original.entry.call, original.entry.arguments)
+        subject = Subject(original.entry.function, original.entry.arguments)
         ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
         def call_and_note_paths(*args: Any, **kwargs: Any) -> Any:
@@ -108,7 +108,7 @@ def find_inner_calls(
             counts = Counter(path for path, _ in modules)
             # An attribute of the entry's own object and a global variable may have the same path.
             paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
-            return subject.call(*args, **kwargs)
+            return subject.function(*args, **kwargs)
 
         with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
             original.run(program, subject, original.cases[0])
@@ -460,7 +460,7 @@ def is_framework_file(filename: str) -> bool:
 
 def describe_entry(entry: Entry) -> CompiledEntry:
     """Describe an entry as the sources refer to it. A method may be a function whose first argument is the object."""
-    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
+    call, name = entry.function, str(getattr(entry.function, "__name__", ""))
     parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):
         return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)

@@ -84,7 +84,7 @@ def write_script(
         shortens_lists=variant.shortens_lists,
         modules=_modules_of_call(entry),
     )
-    call, first_arguments = _plain_call(entry.call)
+    call, first_arguments = _plain_call(entry.function)
     call_text = ast.unparse(writer.expression_of(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
@@ -92,7 +92,7 @@ def write_script(
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
     compiled_text = _compiled_expression(writer, entry, call_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
-    is_check, is_generator = target.kind == CHECK, _is_generator(entry.call)
+    is_check, is_generator = target.kind == CHECK, _is_generator(entry.function)
     if is_check:
         writer.bind(copy, "copy")
         call_lines = _with_modes(entry, _comparison_lines(call_text, compiled_text, texts[0].arguments, target))
@@ -140,7 +140,7 @@ def _call_texts(
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            rebuilt_arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+            rebuilt_arguments = rebuild_arguments(entry.function, call.arguments, call.keyword_names, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
         arguments = _arguments_text(writer, first_arguments, rebuilt_arguments)
@@ -173,7 +173,7 @@ def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
 def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
     """Return the modules that a call uses, by name."""
     modules: dict[str, torch.nn.Module] = {}
-    for root, place in state_roots(entry.call, entry.arguments).items():
+    for root, place in state_roots(entry.function, entry.arguments).items():
         value = place.read()
         if isinstance(value, torch.nn.Module):
             modules.setdefault("model" if root.kind == "module" else root.name, value)
@@ -207,7 +207,7 @@ def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, l
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
-    roots = state_roots(entry.call, entry.arguments)
+    roots = state_roots(entry.function, entry.arguments)
     lines = []
     for path, value in later_call.state.items():
         is_plain = isinstance(value, bool | int | float | str | type(None))

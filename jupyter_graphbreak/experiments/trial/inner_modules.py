@@ -27,7 +27,7 @@ def modules_of(
     If a variable refers to a module that is also inside another variable's object, the former variable comes first. A
     model is thus called ``net`` and not ``ema.online_model``.
     """
-    roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.call).items()]
+    roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.function).items()]
     visited_ids: set[int] = set()
     inner_ids = {
         id(item) for name, root in roots for _, item in named_objects(root, name, visited_ids) if item is not root

@@ -62,15 +62,15 @@ class Activity:
     nbytes: int = 0
 
 
-def profile_call(call: Callable[[], Any]) -> list[ProfileRange]:
+def profile_call(function: Callable[[], Any]) -> list[ProfileRange]:
     """Make a call under the profiler and return the recorded ranges, ordered by start time."""
     with _mark_printing(), _profiler() as profiler, mark_range("graphbreak call"):
-        call()
+        function()
     ranges = [range_ for event in profiler.function_events if (range_ := _parse_range(event)) is not None]
     return sorted(ranges, key=lambda range_: (range_.start_us, -range_.end_us))
 
 
-def record_device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
+def record_device_activities(function: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
     """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
     Raises a RuntimeError if a different profiler is active. Without a device, only the processor is recorded.
@@ -80,7 +80,7 @@ def record_device_activities(call: Callable[[], Any], device: str | None = "cuda
         profiler.__enter__()
     try:
         with _filter_stderr(_ALLOCATOR_WARNING), mark_range("graphbreak call"):
-            call()
+            function()
     finally:
         with _filter_stderr(_KINETO_MESSAGE):
             profiler.__exit__(None, None, None)

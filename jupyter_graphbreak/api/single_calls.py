@@ -475,7 +475,9 @@ def _call_raises(entry: Entry) -> bool:
 
     with entry.set_up(), sandbox_runs():
         subject = Subject(entry.function, entry.arguments)
-        return run(subject.function, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
+        return (
+            run(subject.function, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
+        )
 
 
 def _report_until_stopped(

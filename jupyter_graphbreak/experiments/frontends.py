@@ -127,7 +127,10 @@ class FrontendExamination:
         self._subject = Subject(eager.fn, eager.first_input.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        code_objects = [*user_code_objects(self._subject.function), _wrap_in_module(self._subject.function).forward.__code__]
+        code_objects = [
+            *user_code_objects(self._subject.function),
+            _wrap_in_module(self._subject.function).forward.__code__,
+        ]
         with separate_cache(code_objects), capture_effects() as effects, self._subject.restore_on_exit():
             try:
                 program = self._run_first_input(capture, find_cell)

@@ -196,7 +196,7 @@ def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[st
 
 
 def compatible_remedy_lines(report: Report) -> list[str]:
-    """Return lines on the remedies that can be applied together; none for one remedy, because the verdict mentions it."""
+    """Return lines on remedies that can be applied together; none for one remedy, because the verdict mentions it."""
     chosen_remedies = compatible_remedies(report)
     if len(chosen_remedies) < 2:  # noqa: PLR2004
         return []

@@ -497,7 +497,9 @@ def _try_changes(
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":
         operation = first_divergence.op if first_divergence is not None else None
-        uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.function, entry.arguments), entry.arguments))
+        uses_cuda = any(
+            tensor.is_cuda for tensor in tensors_of(Subject(entry.function, entry.arguments), entry.arguments)
+        )
         possible_changes = precision_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.apply, entry) for change in possible_changes]
     if entry.guard_filter is not None:

@@ -461,11 +461,11 @@ def _break_even_calls(saved_us: float | None, correspondence: Correspondence) ->
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``."""
-    call = compiled_callable(fn)
-    options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
-    call = fn if call is None else call
-    arguments = Arguments(*args, **kwargs).to_positional(call)
-    return Entry(callable_name(call), None, call, arguments, *options)
+    function = compiled_callable(fn)
+    options = (compile_arguments(fn) if function is not None else None) or CompileArguments("inductor")
+    function = fn if function is None else function
+    arguments = Arguments(*args, **kwargs).to_positional(function)
+    return Entry(callable_name(function), None, function, arguments, *options)
 
 
 @disable_gradients_and_overrides()

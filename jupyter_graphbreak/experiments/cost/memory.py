@@ -75,13 +75,13 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     )
 
 
-def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
+def memory_activities(function: Callable[[], Any], variant: Variant) -> list[Activity]:
     """Return the activities of a call under the profiler, except those that allocate on other devices.
 
     Raises a RuntimeError if the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
-    activities = record_device_activities(call, device)
+    activities = record_device_activities(function, device)
     return [
         activity
         for activity in activities
@@ -111,10 +111,10 @@ class SavedBytes(Generic[_Key]):
         self._current_bytes = self.peak_bytes = 0
         self.bytes_by_key: dict[_Key, int] = {}
 
-    def observe(self, call: Callable[[], Any]) -> None:
+    def observe(self, function: Callable[[], Any]) -> None:
         """Make a call, and count the bytes that it keeps for its backward pass."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.unpack):
-            call()
+            function()
         self._note_peak()
 
     def _keep(self, tensor: torch.Tensor) -> _KeptTensor:

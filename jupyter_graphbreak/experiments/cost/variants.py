@@ -46,32 +46,32 @@ class PrivateCode:
     code: after a replacement, Python specializes their callers again, which can take longer than a call.
     """
 
-    def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
+    def __init__(self, function: Any, unshared_functions: Collection[types.FunctionType]) -> None:
         self._private_code = {
-            function: _copy_code(function.__code__)
-            for function in _functions_of(call)
-            if function not in unshared_functions
+            own_function: _copy_code(own_function.__code__)
+            for own_function in _functions_of(function)
+            if own_function not in unshared_functions
         }
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Make the functions run their private code while the context is open."""
-        originals = {function: function.__code__ for function in self._private_code}
+        originals = {own_function: own_function.__code__ for own_function in self._private_code}
         try:
-            for function, code in self._private_code.items():
-                function.__code__ = code
+            for own_function, code in self._private_code.items():
+                own_function.__code__ = code
             yield
         finally:
-            for function, code in originals.items():
-                function.__code__ = code
+            for own_function, code in originals.items():
+                own_function.__code__ = code
 
 
-def _functions_of(call: Any) -> Iterator[types.FunctionType]:
-    for item in reachable_objects(call):
+def _functions_of(function: Any) -> Iterator[types.FunctionType]:
+    for item in reachable_objects(function):
         functions = [item] if is_instance(item, types.FunctionType) else _methods(item)
-        for function in functions:
-            if may_be_user_defined(function):
-                yield function
+        for candidate in functions:
+            if may_be_user_defined(candidate):
+                yield candidate
 
 
 def _methods(value: Any) -> Iterator[types.FunctionType]:
@@ -287,9 +287,9 @@ class Variant:
         """
         tensors: list[torch.Tensor] = []
 
-        def observe(call: Callable[[], Any]) -> None:
+        def observe(function: Callable[[], Any]) -> None:
             for _ in range(2 if self._changes_state else 1):
-                call()
+                function()
                 tensors.extend(self._state_after_call())
 
         with capture_effects() as effects:
@@ -319,8 +319,8 @@ class Variant:
         """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
-        def call_with_backward(call: Callable[[], Any]) -> None:
-            results = call()
+        def call_with_backward(function: Callable[[], Any]) -> None:
+            results = function()
             if roots := _backward_roots(results):
                 for leaf in filter(_collects_gradients, self._all_tensors()):
                     leaves.setdefault(id(leaf), (leaf, leaf.grad))

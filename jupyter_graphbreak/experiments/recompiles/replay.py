@@ -141,10 +141,10 @@ def _make_program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
+    code: Any, function: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
 ) -> Arguments:
     """Run the code that precedes a call, and return the arguments for the call."""
-    arguments_by_name = arguments.by_name(call)
+    arguments_by_name = arguments.by_name(function)
     state = {root.name: binding for root, binding in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: binding.read() for name, binding in state.items()}, **arguments_by_name}
     module = next((binding for root, binding in roots.items() if root.kind == "module"), None)
@@ -158,7 +158,7 @@ def run_lines(
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bind_arguments(call, new_arguments, arguments.kwargs)
+    return bind_arguments(function, new_arguments, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:

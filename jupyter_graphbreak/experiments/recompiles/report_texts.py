@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 
-def _code_of(call: Any) -> CodeType | None:
+def _code_of(function: Any) -> CodeType | None:
     """Return the code that implements a call to a function, a method, a partial or a module; ``None`` without code."""
-    while isinstance(call, partial):
-        call = call.func
-    function = type(call).forward if isinstance(call, torch.nn.Module) else call
-    return getattr(getattr(function, "__func__", function), "__code__", None)
+    while isinstance(function, partial):
+        function = function.func
+    implementation = type(function).forward if isinstance(function, torch.nn.Module) else function
+    return getattr(getattr(implementation, "__func__", implementation), "__code__", None)
 
 
 class ReportTexts:

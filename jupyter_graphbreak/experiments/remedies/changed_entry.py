@@ -51,12 +51,12 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
             os.environ.update(environment)
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
-            with application.replace_code(), _prepare_call(change, application, subject) as call:
+            with application.replace_code(), _prepare_call(change, application, subject) as function:
                 if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time on every call
-                    _replace_definitions(application, call, compile_inner)
+                    _replace_definitions(application, function, compile_inner)
                 yield replace(
                     entry,
-                    call=call,
+                    function=function,
                     compiles_inner_function=change.compiles_inner_function,
                     inner_targets=change.inner_targets,
                 )
@@ -78,20 +78,20 @@ def open_to_compile(
         subject = _copy_with_switches(entry, change)
         with (
             replace_functions(program, change.texts, subject.functions()) as application,
-            _prepare_call(change, application, subject) as call,
-            compile_separately(call),
+            _prepare_call(change, application, subject) as function,
+            compile_separately(function),
         ):
-            yield call, subject, application
+            yield function, subject, application
 
 
 @contextlib.contextmanager
 def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
     """Yield the function of :func:`open_to_compile`, uncompiled, and its subject."""
-    with open_to_compile(entry, program, change) as (call, subject, application):
+    with open_to_compile(entry, program, change) as (function, subject, application):
         if change.compiles_inner_function:
-            _replace_definitions(application, call, lambda inner: inner)
+            _replace_definitions(application, function, lambda inner: inner)
             subject.keep_definitions(application.defined_names)
-        yield uncompiled_callable(call), subject
+        yield uncompiled_callable(function), subject
 
 
 @contextlib.contextmanager
@@ -124,25 +124,28 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     return Subject(subject.function, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
-def outermost_module(call: Any, arguments: Arguments) -> Any:
+def outermost_module(function: Any, arguments: Arguments) -> Any:
     """Return the module that the code of switches calls ``model``; ``None`` if the program has none."""
-    if isinstance(call, torch.nn.Module):
-        return call
-    owner = getattr(call, "__self__", None)
+    if isinstance(function, torch.nn.Module):
+        return function
+    owner = getattr(function, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         return owner
-    cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
-    names = getattr(getattr(unwrap(call), "__code__", None), "co_names", ())
-    namespace = globals_of(call) or {}
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    names = getattr(getattr(unwrap(function), "__code__", None), "co_names", ())
+    namespace = globals_of(function) or {}
     used_globals = [namespace[name] for name in names if name in namespace]
     values = (*arguments.values(), *cells, *used_globals)
     modules = (value for value in values if isinstance(value, torch.nn.Module))
     return next(modules, None)
 
 
-def _replace_definitions(application: Application, call: Any, make_replacement: Callable[[Any], Any]) -> None:
+def _replace_definitions(application: Application, function: Any, make_replacement: Callable[[Any], Any]) -> None:
     """Replace the compiled functions that a change defines, given a function that makes each replacement."""
-    namespaces = [*(function.__globals__ for function in application.functions), globals_of(call) or {}]
+    namespaces = [
+        *(changed_function.__globals__ for changed_function in application.functions),
+        globals_of(function) or {},
+    ]
     for namespace in namespaces:
         for definition in application.definitions:
             inner = compiled_callable(namespace.get(definition.name))

@@ -94,7 +94,9 @@ def run_on_inputs(
         return original.entry.compile(function, backend)
 
     inner = InnerModules(subject, change.inner_targets, compile_here)
-    compiled_call = inner.wrap_call(program.function) if change.compiles_inner_function else compile_here(program.function)
+    compiled_call = (
+        inner.wrap_call(program.function) if change.compiles_inner_function else compile_here(program.function)
+    )
     backend_to_force = backend if change.compiles_inner_function else None
     start, time_left = time.monotonic(), seconds_left()
 

@@ -85,9 +85,9 @@ def find_remedies_of_call(
     raised if a patch changes nothing that the call compiles, a TrialStoppedError if the function was stopped before it
     did something outside of its copies, and any exception that the function itself raises.
     """
-    call = uncompiled_callable(fn)
+    function = uncompiled_callable(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
-    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
+    entry = Entry(callable_name(function), None, function, Arguments(*args, **kwargs).to_positional(function), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     why_not = entry.why_not_run()
     if why_not is not None:

@@ -170,9 +170,7 @@ def with_remedies(
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
-        Diagnostic(
-            "warning", f"Changes to {runner.entry.name} may behave differently with its own backend: {reason}."
-        )
+        Diagnostic("warning", f"Changes to {runner.entry.name} may behave differently with its own backend: {reason}.")
         for runner in (search.runner for search in searches)
         if (reason := runner.why_different_backend()) is not None
     ]

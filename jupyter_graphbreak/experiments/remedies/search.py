@@ -211,8 +211,10 @@ class Search:
             texts = edit.texts_for(program, names)
             if not texts:
                 return False
-            call = self.runner.entry.function
-            change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
+            function = self.runner.entry.function
+            change = own_edits.change_from_texts(
+                texts, program, function.__code__.co_filename if is_cell(function) else None
+            )
             watched_conditions = tuple(
                 (Change(), condition) for condition in own_edits.conditions_around_changed_lines(texts, program)
             )

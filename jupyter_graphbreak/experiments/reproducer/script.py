@@ -84,18 +84,18 @@ def write_script(
         shortens_lists=variant.shortens_lists,
         modules=_modules_of_call(entry),
     )
-    call, first_arguments = _plain_call(entry.function)
-    call_text = ast.unparse(writer.expression_of(call))
-    if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
-        name = "model" if isinstance(call, torch.nn.Module) else "function"
-        call_text = writer.assign(call, parse_expression(call_text), name)
+    function, first_arguments = _plain_callee(entry.function)
+    function_text = ast.unparse(writer.expression_of(function))
+    if not function_text.isidentifier() and not function_text.replace(".", "").isidentifier():
+        name = "model" if isinstance(function, torch.nn.Module) else "function"
+        function_text = writer.assign(function, parse_expression(function_text), name)
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
-    compiled_text = _compiled_expression(writer, entry, call_text, variant)
+    compiled_text = _compiled_expression(writer, entry, function_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
     is_check, is_generator = target.kind == CHECK, _is_generator(entry.function)
     if is_check:
         writer.bind(copy, "copy")
-        call_lines = _with_modes(entry, _comparison_lines(call_text, compiled_text, texts[0].arguments, target))
+        call_lines = _with_modes(entry, _comparison_lines(function_text, compiled_text, texts[0].arguments, target))
     else:
         repeated_lines: list[str] = []
         for text in texts:
@@ -154,20 +154,20 @@ def _comparison_parts(tree: ast.Module, backend: str | None, *, raises: bool) ->
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
 
-def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
+def _plain_callee(function: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the callable that a script calls in place of an entry's callable, and the arguments to pass to it first.
 
     In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """
-    if not isinstance(call, types.MethodType):
-        return call, ()
-    owner, code = call.__self__, getattr(call.__func__, "__code__", None)
+    if not isinstance(function, types.MethodType):
+        return function, ()
+    owner, code = function.__self__, getattr(function.__func__, "__code__", None)
     for class_ in type(owner).__mro__:
         for name, member in vars(class_).items():
-            if code is not None and _function_identity(member) == _function_identity(call.__func__):
+            if code is not None and _function_identity(member) == _function_identity(function.__func__):
                 is_call = isinstance(owner, torch.nn.Module) and name in {"forward", "__call__"}
                 return owner if is_call else types.MethodType(member, owner), ()
-    return call.__func__, (owner,)
+    return function.__func__, (owner,)
 
 
 def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
@@ -225,8 +225,8 @@ def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, l
     return lines
 
 
-def _is_generator(call: Any) -> bool:
-    code = getattr(getattr(call, "__func__", call), "__code__", None)
+def _is_generator(function: Any) -> bool:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and bool(code.co_flags & inspect.CO_GENERATOR)
 
 

@@ -197,8 +197,8 @@ class RecordedEntries:
         if subject.function is not original.function:
             undo_compile_in_place(subject.function)
         copy = Entry(
-            name, None, subject.function, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
-            storage_copies=tuple(memory.storage_copies), name_snapshot=subject.name_snapshot(),
+            name, None, subject.function, subject.arguments or arguments, *original.compile_arguments,
+            modes=original.modes, storage_copies=tuple(memory.storage_copies), name_snapshot=subject.name_snapshot(),
             weak_referents=subject.weak_referents(),
         )  # fmt: skip
         return copy, subject.changeable_parts

@@ -66,7 +66,7 @@ class HandlerAttributes(AttributesByObject):
     """The attributes of handlers. Code that sets one has an effect, because it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
-        """Return the names of differing attributes, with the public names of private ones, because code may use those."""
+        """Return the names of differing attributes, and the public names of private ones, because code may use these."""
         names: set[str] = set()
         for item, state in self.items():
             before, after = state.as_dict(), other.get(item, state).as_dict()

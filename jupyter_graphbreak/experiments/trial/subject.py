@@ -370,7 +370,11 @@ class Subject:
         TrialStoppedError is raised if the code leaves a lock locked, or waits for a lock that only the code itself
         could release.
         """
-        with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.function):
+        with (
+            self._uncopied_code.swap_copies_in(),
+            self.modes.apply(),
+            release_leftover_locks(self._locks, self.function),
+        ):
             yield
 
 

@@ -81,8 +81,8 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
     cuda_stand_in = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
     monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(cuda_stand_in))
 
-    def activities(call: Callable[[], Any]) -> list[Activity]:
-        call()
+    def activities(function: Callable[[], Any]) -> list[Activity]:
+        function()
         return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
 
     monkeypatch.setattr(variants, "record_device_activities", activities)

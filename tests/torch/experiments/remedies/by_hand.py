@@ -94,8 +94,8 @@ def load_with_remedy(
         program = LoadedProgram(folder / loaded_program.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": program.f})  # noqa: S102
-        call = program.f if is_wrapped else compile_now(program.f)
-        return program, call
+        function = program.f if is_wrapped else compile_now(program.f)
+        return program, function
 
     try:
         yield make_program
@@ -115,7 +115,7 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class ObservedRun(NamedTuple):
     """The observations for each variant of a program's inputs, and PyTorch's counters after the first call."""
 
-    observed: dict[str, Observations]
+    observations_by_variant: dict[str, Observations]
     graph_count: int
     op_count: int
 
@@ -124,24 +124,24 @@ def observe_runs(make_program: Callable[[], Any], variants: Iterable[str], seed:
     """Load a program, and call it twice on each variant of its inputs."""
     torch._dynamo.reset()
     counters.clear()
-    program, call = make_program()
-    observed: dict[str, Observations] = {}
+    program, function = make_program()
+    observations_by_variant: dict[str, Observations] = {}
     first_counts: list[int] = []
     for variant in variants:
-        variant_observations = observed.setdefault(variant, {})
+        variant_observations = observations_by_variant.setdefault(variant, {})
         for ordinal in ("first", "second"):
             args, kwargs = _vary(program.make_arguments(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002
             variant_observations |= {
-                f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()
+                f"{ordinal} {key}": value for key, value in _observe(program, function, args, kwargs).items()
             }
             first_counts = first_counts or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
-    return ObservedRun(observed, *first_counts)
+    return ObservedRun(observations_by_variant, *first_counts)
 
 
-def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observations:
+def _observe(program: LoadedProgram, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observations:
     out, err = io.StringIO(), io.StringIO()
     value, raised = None, None
     with (
@@ -150,7 +150,7 @@ def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: d
     ):  # fmt: skip
         warnings.simplefilter("always")
         try:
-            value = call(*args, **kwargs)
+            value = function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001
             raised = f"{type(error).__name__}: {error}"
     observations: Observations = {

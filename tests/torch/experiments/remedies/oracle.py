@@ -161,14 +161,14 @@ def observe_call(
             loaded_program = LoadedProgram(path, text)
             getattr(loaded_program.module, "setup", lambda: None)()
             arguments = prepare(loaded_program)
-            call = loaded_program.f
+            function = loaded_program.f
             if compile_with is not None and text.count("torch.compile") == 0:
-                call = compile_with(call)
+                function = compile_with(function)
             torch.manual_seed(5)
             random.seed(5)
             value, raised = None, None
             try:
-                value = call(*arguments)
+                value = function(*arguments)
             except Exception as error:  # noqa: BLE001 - an error is an observation
                 raised = error
             warnings.showwarning = showwarning_before

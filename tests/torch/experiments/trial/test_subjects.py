@@ -446,7 +446,10 @@ def test_two_functions_call_the_same_copy_of_a_third() -> None:
 
     subject = Subject(f)
     assert subject.function(1.0) == 6.0
-    assert subject.function.__globals__["add_one_and_double"].__globals__["add_one"] is subject.function.__globals__["add_one"]
+    assert (
+        subject.function.__globals__["add_one_and_double"].__globals__["add_one"]
+        is subject.function.__globals__["add_one"]
+    )
     assert "print" not in subject.function.__globals__
 
 

@@ -121,8 +121,8 @@ class UnfusedPair:
     ``inductor_reason`` says in Inductor's words why they are not fused; it is empty if Inductor gives no reason.
     """
 
-    first: Kernel
-    second: Kernel
+    first_kernel: Kernel
+    second_kernel: Kernel
     nbytes: int
     inductor_reason: str
 

@@ -180,7 +180,7 @@ def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartB
     if resumes is not None:
         listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
         frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
-    skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
+    skipped = parts.build_list("eager functions", lambda: skips.skipped_functions(frames))
     return _Lists(  # the sources are numbered in this order
         frames=frames,
         breaks=parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped)),

@@ -258,11 +258,11 @@ def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     """
     line = call.filename, call.line
     decided_branches: _Branches = {
-        branch: recorded
-        for branch, recorded in branches.items()
-        if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
+        branch: branch_record
+        for branch, branch_record in branches.items()
+        if branch is not None and (branch_record[1] or branch_record[2] or (branch.filename, branch.line) != line)
     }
-    return decided_branches or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
+    return decided_branches or dict([max(branches.items(), key=lambda branch_record: branch_record[0] is not None)])
 
 
 def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:

@@ -383,8 +383,8 @@ class Sources:
         lines = [code for number in line_numbers if (code := self._text_of_line(text, number)) is not None]
         if expression is None or len(lines) < len(line_numbers):
             code = self._text_of_line(text, source_line)
-            stripped = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
-            return Location(source, source_line, source_line, function=name, code=stripped)
+            stripped_code = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
+            return Location(source, source_line, source_line, function=name, code=stripped_code)
         start = _character_offset(lines[0], expression.column)
         end = _character_offset(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]

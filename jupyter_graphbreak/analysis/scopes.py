@@ -199,14 +199,14 @@ class ScopeTable:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
-            wrapping = f"wrapped around {original_name(wrapped.name)}"
+            note_text = f"wrapped around {original_name(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.entry_location(site)
-                return self._add_scope("call", location, parent, wrapping, value=value)
+                return self._add_scope("call", location, parent, note_text, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add_scope("call", location, parent, f"{wrapping} before watching began", value=value)
-            note = wrapping if region.form == "call" else None
+                return self._add_scope("call", location, parent, f"{note_text} before watching began", value=value)
+            note = note_text if region.form == "call" else None
             return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
@@ -214,19 +214,21 @@ class ScopeTable:
         self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
     ) -> str | None:
         """Find a scope that does not wrap a function: a ``with`` block, or a call such as ``enter_context``."""
-        entered = scope.entered
-        if entered is None or entered.line is None:
+        entered_site = scope.entered
+        if entered_site is None or entered_site.line is None:
             return None
-        filename, line = entered.filename, entered.line
+        filename, line = entered_site.filename, entered_site.line
         regions = self._regions_in(filename)
         if region_index is not None:
-            lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
+            lines = (
+                e.line for e in reversed(stack) if _function_of(e) == _function_of(entered_site) and e.line is not None
+            )
             line = next(lines, line)
             enclosing_regions = regions.enclosing_withs(self._source_line(filename, line))
             openers = [region for region in enclosing_regions if self._opens_scope(filename, region)]
             region = openers[region_index] if len(openers) >= -region_index else None
         else:
-            region = regions.opener_at(self._source_line(filename, line), entered.column)
+            region = regions.opener_at(self._source_line(filename, line), entered_site.column)
             openers = [
                 region
                 for region in regions.enclosing_withs(self._source_line(filename, line))
@@ -237,7 +239,7 @@ class ScopeTable:
             if region is not None and region.form == "with":
                 self._opened_lines.add((filename, region.line))
         if region is None:
-            location = self._sources.location(filename, line, entered.function)
+            location = self._sources.location(filename, line, entered_site.function)
             return self._add_scope("with", location, parent, value=scope.value)
         return self._add_scope(region.form, self._region_location(filename, region), parent, value=scope.value)
 

@@ -168,9 +168,11 @@ class Rerun:
                 contexts = {
                     ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
-                measured = measure_entry(entry, contexts, self.report, deadline=latest_start, find_cell=self._find_cell)
-                costs.append(replace(measured.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
-                startups.append(measured.startup)
+                measured_entry = measure_entry(
+                    entry, contexts, self.report, deadline=latest_start, find_cell=self._find_cell
+                )
+                costs.append(replace(measured_entry.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
+                startups.append(measured_entry.startup)
         if costs:
             first_entry = self._kept_entries.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
@@ -191,9 +193,9 @@ class Rerun:
             self._on_status(f"{entry.name}: comparing compiled with eager results")
             with entry.set_up(), self._note_failures(f"Checking {entry.name}", entry), limit_time(deadline):
                 group = groups[id(entry)]
-                checked = check_instances(group, self.report, find_cell=self._find_cell)
-                if checked.error_name is None:
-                    checks.append(replace(checked.check, calls=max(map(self._kept_entries.count_calls, group))))
+                check_result = check_instances(group, self.report, find_cell=self._find_cell)
+                if check_result.error_name is None:
+                    checks.append(replace(check_result.check, calls=max(map(self._kept_entries.count_calls, group))))
         return self._update(replace(self.report, check=checks))
 
     @_collect_faults

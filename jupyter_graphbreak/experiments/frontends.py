@@ -210,8 +210,8 @@ class FrontendExamination:
         if expected.error is not None:
             if result.error is not None:
                 return None
-            raised = describe_raised(expected.error, "program")
-            return f"{short_repr(result.value)}, but eager code raises {raised.type}: {raised.message}"
+            raised_error = describe_raised(expected.error, "program")
+            return f"{short_repr(result.value)}, but eager code raises {raised_error.type}: {raised_error.message}"
         value_difference = describe_difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
@@ -252,11 +252,11 @@ class FrontendExamination:
             ((other, error) for other, error in self.rejected_inputs if not (has_derived_inputs and other.is_special)),
             None,
         )
-        example, raised, notes = None, self.raised_error, list(self.notes)
+        example, raised_error, notes = None, self.raised_error, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
         elif rejection is not None:
-            outcome, example, raised = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
+            outcome, example, raised_error = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
         elif self.rejected_inputs:
             special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
@@ -271,7 +271,7 @@ class FrontendExamination:
             breaks=None if self.raised_error is not None else summary.breaks,
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
-            raised=raised,
+            raised=raised_error,
             warnings=list(dict.fromkeys(_first_sentence(w) for w in self._new_warnings if not _is_deprecation(w))),
             deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._new_warnings),
             notes=notes,

@@ -58,8 +58,8 @@ class FrontendComparison:
         """Return a function that compares the front ends on calls, with copies of their current arguments."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
-        first, *others = _as_arguments(calls)
-        copies = copy_for_comparison(calls[0][0], first, others)
+        first, *other_inputs = _as_arguments(calls)
+        copies = copy_for_comparison(calls[0][0], first, other_inputs)
         return lambda effects: self._compare(copies.function, copies.inputs, effects, copies)
 
     def _compare(
@@ -67,9 +67,15 @@ class FrontendComparison:
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare_on_inputs
 
-        first, *others = inputs
+        first, *other_inputs = inputs
         return compare_on_inputs(
-            function, first, others, backend=self._backend, find_cell=self._cells.find, copies=copies, effects=effects
+            function,
+            first,
+            other_inputs,
+            backend=self._backend,
+            find_cell=self._cells.find,
+            copies=copies,
+            effects=effects,
         )
 
     def _evaluate_again(self, call: ast.Call) -> EvaluatedCall:

@@ -174,7 +174,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
     decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     untried_reason = why_untried(report, remedies)
-    untried = (
+    untried_lines = (
         wrap(
             "not tried: ",
             _advice_or_reference(
@@ -186,7 +186,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     )
     trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
     no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
-    return [*untried, *trials] or no_trials
+    return [*untried_lines, *trials] or no_trials
 
 
 def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[str]:

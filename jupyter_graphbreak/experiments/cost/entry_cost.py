@@ -273,8 +273,8 @@ def _with_remedies_and_device_work(cost: EntryCost, variants: _Variants, calls: 
         eager_device_work=work_of(variants.eager),
         device_work=work_of(variants.compiled),
         remedied=[
-            RemediedCost(list(ids), spread_of_calls(timed), work_of(variant))
-            for (ids, variant), timed in zip(variants.remedied.items(), calls.remedied, strict=True)
+            RemediedCost(list(ids), spread_of_calls(timed_calls), work_of(variant))
+            for (ids, variant), timed_calls in zip(variants.remedied.items(), calls.remedied, strict=True)
         ],
     )
 
@@ -443,8 +443,8 @@ def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: 
         ranges = eager.profile_ranges()
     except RuntimeError:
         return None
-    outside = count_operations_outside_graphs(profiles[0])
-    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside), outside, graphs_share)
+    outside_count = count_operations_outside_graphs(profiles[0])
+    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside_count), outside_count, graphs_share)
 
 
 def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:

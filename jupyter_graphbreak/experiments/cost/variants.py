@@ -143,7 +143,9 @@ class Variant:
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.function, self.timer) if compiled else self.subject.function
-        self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
+        self._inner_modules = InnerModules(
+            self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer)
+        )
         #: Whether calls change their arguments or their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
@@ -433,7 +435,7 @@ class Variant:
             self._context(),
             self.subject.activate(),
             self._code.install(),
-            self._inner.compile_modules(arguments.args, arguments.kwargs),
+            self._inner_modules.compile_modules(arguments.args, arguments.kwargs),
         ):
             yield
 

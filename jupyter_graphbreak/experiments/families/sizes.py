@@ -333,7 +333,7 @@ def _host_read_at(break_site: Site) -> _HostRead | None:
 
 def _output_size_read(break_site: Site) -> _HostRead | None:
     """Return the read at a break in a ``repeat_interleave`` without an output size; ``None`` for other breaks."""
-    call = break_site.draft.enclosing(break_site.node, ast.Call)
+    call = break_site.draft.enclosing_node(break_site.node, ast.Call)
     if call is None or called_name(call) != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}

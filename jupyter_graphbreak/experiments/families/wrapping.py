@@ -154,7 +154,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
 
 def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledNames) -> Splice | None:
     """Return the splice that stops a call from compiling its target; ``None`` if it cannot be written."""
-    statement = draft.enclosing(call, ast.stmt)
+    statement = draft.enclosing_node(call, ast.stmt)
     if _compiles_in_place(call, compiled_names):
         return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
     target = call.args[0]

@@ -230,9 +230,9 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
     return "fails", f"raises {error_headline(error)}"
 
 
-def stop_reason(stopped: TrialStoppedError) -> str:
+def stop_reason(error: TrialStoppedError) -> str:
     """Return why a trial was stopped, as the reason of a verdict."""
-    return f"the trial was stopped before it {stopped.effect.description}"
+    return f"the trial was stopped before it {error.effect.description}"
 
 
 def compared_aspects(results: list[Result]) -> list[str]:

@@ -255,7 +255,9 @@ class RecordedEntries:
 
     def _keys_of_alike_entries(self, entry: Entry) -> dict[Any, None]:
         """Return the keys of an entry and of entries like it."""
-        return dict.fromkeys(key for known, key in self._keys if known is entry or _are_alike(known, entry))
+        return dict.fromkeys(
+            key for known_entry, key in self._keys if known_entry is entry or _are_alike(known_entry, entry)
+        )
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, state_before in ended_calls:
@@ -346,7 +348,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    watching = watch_entries(
+    entry_watch = watch_entries(
         recorded_entries.record_entry,
         emit,
         lambda _: None,
@@ -354,7 +356,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
         on_end=recorded_entries.note_end,
         on_compiling=recorded_entries.call_history.note_compiling,
     )
-    with record_effects() as effect_recorder, watching:
+    with record_effects() as effect_recorder, entry_watch:
         try:
             yield recorded_entries
         finally:

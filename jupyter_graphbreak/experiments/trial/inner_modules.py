@@ -32,7 +32,7 @@ def modules_of(
     inner_ids = {
         id(item) for name, root in roots for _, item in named_objects(root, name, visited_ids) if item is not root
     }
-    roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inner_ids)
+    roots.sort(key=lambda root: root[0] != "" and id(root[1]) not in inner_ids)
     searched_ids: set[int] = set()
     yielded_ids: set[int] = set()
     for name, root in roots:

@@ -179,8 +179,8 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return _copy_csv_writer(value, clone)
     if type(value) in _WRAPPER_TYPES and stream_in_memory(value) is not None:
         return _copy_wrapper(value, clone)
-    if is_instance(value, _FILE_TYPES) and (reopened := _reopen(value)) is not None:
-        return reopened
+    if is_instance(value, _FILE_TYPES) and (reopened_file := _reopen(value)) is not None:
+        return reopened_file
     if is_instance(value, types.GeneratorType) or calls_functions(value):
         return stand_in_of_iterator(value)
     effect = _effect_of_use(value)

@@ -279,7 +279,7 @@ def _first_nonfinite(
     items_by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
         items_by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
-    for key, ((operation, origin), *others) in items_by_kind.items():
+    for key, ((operation, origin), *other_items) in items_by_kind.items():
         place_in_eager: Literal["same", "elsewhere", "none"] | None = None
         if eager_origins is not None:
             lines = [_line_of(item[0]) for item in eager_origins if (item[1].direction, item[1].kind) == key]
@@ -287,5 +287,5 @@ def _first_nonfinite(
         count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
-            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), place_in_eager,
+            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(other_items), place_in_eager,
         )  # fmt: skip

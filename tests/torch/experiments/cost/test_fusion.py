@@ -39,12 +39,12 @@ def test_unfused_pairs_have_their_reasons_and_lines(capfd: pytest.CaptureFixture
     reasons = {why_not_fused(pair) for pair in pairs}
     assert "library" in reasons
     assert "reduction" in reasons
-    library_pairs = [pair for pair in pairs if pair.second.library_op is not None]
-    assert library_pairs[-1].second.library_op == "aten.mm.default"
-    assert library_pairs[-1].second.stack[-1].line == 3
+    library_pairs = [pair for pair in pairs if pair.second_kernel.library_op is not None]
+    assert library_pairs[-1].second_kernel.library_op == "aten.mm.default"
+    assert library_pairs[-1].second_kernel.stack[-1].line == 3
     assert library_pairs[-1].nbytes >= x.nbytes
-    reductions = [pair for pair in pairs if pair.first.is_reduction and not pair.second.is_reduction]
-    assert {pair.first.stack[-1].line for pair in reductions} == {1}
+    reductions = [pair for pair in pairs if pair.first_kernel.is_reduction and not pair.second_kernel.is_reduction]
+    assert {pair.first_kernel.stack[-1].line for pair in reductions} == {1}
     assert "".join(capfd.readouterr()) == ""
     assert (log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")) == (level, folder)
 

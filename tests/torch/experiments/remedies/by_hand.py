@@ -175,7 +175,7 @@ def _observe(program: LoadedProgram, function: Any, args: tuple[Any, ...], kwarg
         (i, j) for i, a in enumerate(pointers) for j, b in enumerate(pointers[:i]) if a == b
     ]
     observations["requires grad"] = [t.requires_grad for t in _tensors(value)]
-    observations = copy.deepcopy({key: _plain(item) for key, item in observations.items()})
+    observations = copy.deepcopy({key: _plain_value(item) for key, item in observations.items()})
     leaves = {f"argument {i}": t for i, t in enumerate(_tensors((args, kwargs))) if t.is_leaf and t.requires_grad}
     leaves |= {f"{n}": t for n, item in state.items() for t in _tensors(item) if t.requires_grad and t.is_leaf}
     roots = [t for t in _tensors(value) if t.requires_grad]
@@ -191,17 +191,17 @@ def _observe(program: LoadedProgram, function: Any, args: tuple[Any, ...], kwarg
     return observations
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a value that can be copied, because its tensors are detached from their autograd graph."""
     match value:
         case torch.Tensor():
             return value.detach()
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: _plain_value(item) for key, item in value.items()}
         case list() | tuple() if type(value) in {list, tuple}:
-            return type(value)(_plain(item) for item in value)
+            return type(value)(_plain_value(item) for item in value)
         case _ if hasattr(value, "__dataclass_fields__"):
-            return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+            return {name: _plain_value(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
 
 

@@ -150,8 +150,8 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
     assert values.first[0].eager == "same"
     assert "the largest float16 is 65504" in sentences(report)[0]
     assert sentences(report)[1] == (
-        "Run one by one, the operations produce Inf in the result; compute_in_float32's code does not. It may keep more "
-        "digits between operations"
+        "Run one by one, the operations produce Inf in the result; compute_in_float32's code does not. It may keep "
+        "more digits between operations"
     )
     assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
 

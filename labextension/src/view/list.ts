@@ -128,23 +128,23 @@ export class List {
   }
 
   private _render(): number {
-    const matching = this._matchingItems();
-    const visible = matching.slice(0, this._limit);
+    const matchingItems = this._matchingItems();
+    const visible = matchingItems.slice(0, this._limit);
     this._box.replaceChildren(this._elements(visible));
     this._options.onItemsChanged?.();
-    this._showMore(matching.length - visible.length);
-    return matching.length;
+    this._showMore(matchingItems.length - visible.length);
+    return matchingItems.length;
   }
 
   /** Show more items without changing those on the page. */
   private _extend(): void {
-    const matching = this._matchingItems();
-    const visible = matching.slice(0, this._limit);
+    const matchingItems = this._matchingItems();
+    const visible = matchingItems.slice(0, this._limit);
     this._box.append(
       this._elements(visible.slice(this._box.childElementCount))
     );
     this._options.onItemsChanged?.();
-    this._showMore(matching.length - visible.length);
+    this._showMore(matchingItems.length - visible.length);
   }
 
   private _matchingItems(): readonly IItem[] {
@@ -179,18 +179,18 @@ export class List {
     if (!more) {
       return;
     }
-    const remaining = hidden + this._unloadedCount;
-    more.hidden = remaining === 0;
-    if (remaining === 0) {
+    const remainingCount = hidden + this._unloadedCount;
+    more.hidden = remainingCount === 0;
+    if (remainingCount === 0) {
       return;
     }
     const button = document.createElement('button');
     button.type = 'button';
     const page = this._options.page ?? PAGE;
     button.textContent =
-      remaining > page
-        ? `Show ${page} of ${remaining} more`
-        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remaining} more`}`;
+      remainingCount > page
+        ? `Show ${page} of ${remainingCount} more`
+        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remainingCount} more`}`;
     button.addEventListener('click', () => void this._next(button));
     more.replaceChildren(button);
   }

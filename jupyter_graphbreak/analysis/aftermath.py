@@ -122,8 +122,8 @@ class ResumeTable:
         ending_break, event = self._breaks.ending_break(frame), frame.ending_event
         if ending_break is None or event is None:
             return
-        for entry in frame.stack_from(event)[:1]:
-            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending_break
+        for stack_frame in frame.stack_from(event)[:1]:
+            ending_breaks[original_name(stack_frame.function), stack_frame.filename, stack_frame.line] = ending_break
 
     def _find_containing_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         """Find the frames that contain the code of resume functions without a frame of their own.
@@ -412,12 +412,12 @@ class SkipTable:
         """
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
-        own_entries = (
+        own_frames = (
             e
             for e in frame.stack_from(event)
             if (e.filename, original_name(e.function)) == (filename, original_name(name))
         )
-        line = next((entry.line for entry in own_entries), None)
+        line = next((stack_frame.line for stack_frame in own_frames), None)
         if line is not None:
             return enclosing_block(source, line + offset)
         if event.message.operation == "CALL_FUNCTION_EX":

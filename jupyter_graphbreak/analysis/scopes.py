@@ -15,7 +15,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.analysis.python_text import trees_of
-from jupyter_graphbreak.records.records import StackEntry, original_name
+from jupyter_graphbreak.records.records import StackFrame, original_name
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class ScopeTable:
             if break_id not in break_ids:
                 break_ids.append(break_id)
 
-    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
+    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackFrame]) -> list[str]:
         chain: list[str] = []
         for index, scope in enumerate(scopes):
             region_index = None
@@ -194,14 +194,14 @@ class ScopeTable:
         return chain
 
     def _find_scope(
-        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
+        self, scope: additions.OpenScope, stack: Sequence[StackFrame], region_index: int | None, parent: str | None
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
             note_text = f"wrapped around {original_name(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
-                location = self._sources.entry_location(site)
+                location = self._sources.stack_frame_location(site)
                 return self._add_scope("call", location, parent, note_text, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
@@ -211,7 +211,7 @@ class ScopeTable:
         return self._find_with(scope, stack, region_index, parent)
 
     def _find_with(
-        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
+        self, scope: additions.OpenScope, stack: Sequence[StackFrame], region_index: int | None, parent: str | None
     ) -> str | None:
         """Find a scope that does not wrap a function: a ``with`` block, or a call such as ``enter_context``."""
         entered_site = scope.entered
@@ -244,7 +244,7 @@ class ScopeTable:
         return self._add_scope(region.form, self._region_location(filename, region), parent, value=scope.value)
 
     def _region_wrapping(
-        self, site: StackEntry | None, wrapped: additions.CodeObject | None
+        self, site: StackFrame | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
         """Return the file and the region that wrapped a function: the call that made the wrapper, or the decorator."""
         if site is not None and site.line is not None:
@@ -306,8 +306,8 @@ def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
     return _function_of(scope.entered) if scope.entered is not None else None
 
 
-def _function_of(stack_entry: StackEntry) -> tuple[str, str]:
-    return stack_entry.filename, original_name(stack_entry.function)
+def _function_of(stack_frame: StackFrame) -> tuple[str, str]:
+    return stack_frame.filename, original_name(stack_frame.function)
 
 
 def _covers(scope: Scope, location: Location | None) -> bool:

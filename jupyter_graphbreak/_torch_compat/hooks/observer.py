@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.threads import Claim
     from jupyter_graphbreak.records.additions import OpenScope
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 
 class Emit(Protocol):
@@ -224,7 +224,7 @@ def observe_calls(
 
 
 #: The location at which each scope object was created. It outlives a run, for functions that an earlier cell decorated.
-CREATION_SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+CREATION_SITES: weakref.WeakKeyDictionary[Any, StackFrame] = weakref.WeakKeyDictionary()
 
 
 _OUTPUT_ATTRIBUTE = "graphbreak_scopes"

@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import site_
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
-from jupyter_graphbreak.records.records import StackEntry, is_resume_name
+from jupyter_graphbreak.records.records import StackFrame, is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,7 +137,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
     if not is_scope_wrapper(code):
         return OpenScope(
             value=value,
-            entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),
+            entered=StackFrame(code.co_filename, line, code.co_name, code.co_firstlineno),
             inside=True,
             generated=is_resume_name(code.co_name),
         )
@@ -152,7 +152,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
     return OpenScope(
         value=value,
         site=CREATION_SITES.get(cells["self"]) if "self" in cells else None,
-        entered=StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
+        entered=StackFrame(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
         wrapped=wrapped_code(cells.get("func")),
         inside=True,
     )

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.named_objects import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
     #: The entries of a stack, outermost first.
-    Stack = tuple[StackEntry, ...]
+    Stack = tuple[StackFrame, ...]
     #: The number of a graph, and of a run of the graph.
     _GraphRun = tuple[int, int]
     #: The shape and dtype of a tensor.
@@ -144,12 +144,12 @@ class SavedBytes(Generic[_Key]):
 
 
 def stack_in_call(frame: FrameType | None) -> Stack:
-    """Return the part of a frame's stack inside a variant's call, outermost entry first, without our own frames."""
-    entries: list[StackEntry] = []
+    """Return the part of a frame's stack inside a variant's call, outermost frame first, without our own frames."""
+    entries: list[StackFrame] = []
     while frame is not None and len(entries) < _MAX_FRAMES and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
-            entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))
+            entries.append(StackFrame(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(entries))
 

@@ -58,7 +58,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
 )
 from jupyter_graphbreak.recording.exit_stack import DEFERRED_HANDLER_ATTRIBUTE
 from jupyter_graphbreak.recording.targets import user_code_objects
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     import types
@@ -533,7 +533,7 @@ def _context_functions() -> tuple[Any, Any]:
 
 def find_changing_line(
     change: StateChange, code_objects: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
-) -> StackEntry | None:
+) -> StackFrame | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
     ``imported_functions`` contains the module and the original name of each library function that the code imports, by
@@ -560,7 +560,7 @@ def find_changing_line(
             if is_name and not is_builtin and instruction.argval in changing_names:
                 positions = instruction.positions
                 if positions is not None and positions.lineno is not None:
-                    return StackEntry(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
+                    return StackFrame(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
     return None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.threads import Claim
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
     from jupyter_graphbreak.report.schema import EffectKind
 
     #: Describes the effect of an event, given the event's arguments, or ``None`` if there is no effect.
@@ -53,7 +53,7 @@ class ObservedEffect:
 
     kind: EffectKind
     description: str
-    location: StackEntry | None = None
+    location: StackFrame | None = None
     imported_module: str = ""
 
 
@@ -88,7 +88,7 @@ class Listener(Protocol):
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen. An exception prevents the effect."""
 
-    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackFrame | None, frame: FrameType) -> None:
         """Receive a change to the process's state that is about to happen and that can be undone."""
 
 

@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak._torch_compat.backends import Kernel, UnfusedPair, unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.fusion import notable_kernels, why_not_fused
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.location import Location
 
 
@@ -75,7 +75,7 @@ def test_each_pair_of_kernels_has_its_reason(
 
 def test_pairs_of_the_same_lines_count_as_one() -> None:
     def kernel_on_line(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
-        return Kernel((StackEntry("model.py", line, "forward"),), library_op, reduces, sizes)
+        return Kernel((StackFrame("model.py", line, "forward"),), library_op, reduces, sizes)
 
     pairs = [
         UnfusedPair(kernel_on_line(1, "64"), kernel_on_line(1, "64"), 1 << 20, "memory deps did not match"),
@@ -88,7 +88,7 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         UnfusedPair(kernel_on_line(9, "64"), kernel_on_line(3, "32"), 9 << 20, ""),  # not in the program
     ]
 
-    def locate(stack: Sequence[StackEntry]) -> Location | None:
+    def locate(stack: Sequence[StackFrame]) -> Location | None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 

@@ -328,7 +328,7 @@ torch.compiler.disable on a hook with module.compile() | training#a-hook-that-ne
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
 functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
-strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | but a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
@@ -466,7 +466,7 @@ encode() of sentence-transformers is not compiled | libraries#sentence-transform
 print in a forward hook | training#a-hook-that-never-runs | is split there
 breaks by reason | logs#counters-of-zero-prove-nothing | of this process
 NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
-CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break holds
+CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break keeps
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
@@ -913,7 +913,7 @@ another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-wo
 how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
+the DataLoader gets slow while compiling | compile_time#worker-processes | minus the number of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training

@@ -155,7 +155,7 @@ which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#results-that-differ | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | above the first one
-tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
+tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | across all tests
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
@@ -279,7 +279,7 @@ ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn on every call
+LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | draw a number on every call
 rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
@@ -328,7 +328,7 @@ torch.compiler.disable on a hook with module.compile() | training#a-hook-that-ne
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
 functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
-strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | but a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
@@ -466,7 +466,7 @@ encode() of sentence-transformers is not compiled | libraries#sentence-transform
 print in a forward hook | training#a-hook-that-never-runs | is split there
 breaks by reason | logs#counters-of-zero-prove-nothing | of this process
 NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
-CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break holds
+CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break keeps
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
@@ -530,11 +530,11 @@ a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thr
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
 dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
-what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is also rejected
 a custom operator resizes an argument | escape_hatches#rules-for-custom-operators-and-what-they-cost | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
@@ -550,7 +550,7 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages_kernels#files-and-caches | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | see each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#training-code-that-was-run | around a break
@@ -832,7 +832,7 @@ RecursionError with a __getattr__ of mine | messages#messages-that-only-older-re
 torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
-dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
+dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | creates a symbol
 the experts of a MoE use tolist() | fullgraph | compute every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
@@ -907,13 +907,13 @@ replace a layer after torch.compile | training#before-or-after-to-load-state-dic
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
-cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | also has an effect there
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
+the DataLoader gets slow while compiling | compile_time#worker-processes | minus the number of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training

@@ -798,7 +798,7 @@ OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-r
 vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
 vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
-uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brings its headers
+uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | includes its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
 compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of set to `None`

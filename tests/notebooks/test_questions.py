@@ -147,7 +147,7 @@ my error message is in no table | errors#which-kind-of-error-is-it | from user c
 whose fault is an InductorError? | errors#which-kind-of-error-is-it | backend="aot_eager"
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
-which file does tlparse take? | logs#which-file-does-tlparse-take | one file
+which file does tlparse take? | logs#which-file-does-tlparse-take | tlparse FILE
 tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
 TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | inside Dynamo
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
@@ -654,7 +654,7 @@ RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages_kernels#inductor-generated-code | cross_entropy
 Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages_kernels#triton-and-the-gpu | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
-CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | one that is too new
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | Triton is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#a-compiler-on-windows | include
 torch.compile inside a custom operator | escape_hatches#rules-for-custom-operators-and-what-they-cost | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#a-custom-autograd-function | custom_bwd

@@ -384,7 +384,7 @@ key in dict compiles again for each length | causes/recompile-dict-keys | is not
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
-knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | make the edges before
+knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | compute the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
 with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
@@ -487,7 +487,7 @@ pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-mod
 spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
 flex_attention recompiles for each length | libraries#flex-attention-block-masks | once more for the second
 is my block mask valid for shorter inputs | libraries#flex-attention-block-masks | a mask is for one length
-create_block_mask out of memory | libraries#flex-attention-block-masks | makes the whole mask first
+create_block_mask out of memory | libraries#flex-attention-block-masks | builds the full mask
 OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
@@ -911,7 +911,7 @@ the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-fi
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
 the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
-compile a ControlNet | libraries#diffusers | in every step as well
+compile a ControlNet | libraries#diffusers | also runs in every step
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
 __closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
 are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
@@ -995,7 +995,7 @@ the longest length of a batch: each value recompiles (torchtitan) | case_studies
 OneCycleLR and a rate that is a tensor | case_studies#a-scheduler-that-moves-beta1-adamw | cycle_momentum=False
 is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass it
 fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
-transformers: loss_function breaks the graph | libraries#transformers | when the model is made
+transformers: loss_function breaks the graph | libraries#transformers | when the model is built
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 TorchFunctionMode graph break | traced#sparse-nested-quantized-tensors-subclasses | a `TorchFunctionMode` that prints
 a wrong result under a TorchFunctionMode | known_bugs#wrong-results | computes an earlier one

@@ -210,7 +210,7 @@ assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | re
 record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
-UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
+UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | or return one unchanged
 There was no fake impl registered for my operator | messages_kernels#custom-operators-fake-kernels | register_fake
 Could not run 'my::op' from the 'Meta' backend | messages_kernels#custom-operators-fake-kernels | register_fake
 opcheck: Argument x is not defined as mutable | messages_kernels#custom-operators-the-definition | mutates_args

@@ -200,7 +200,7 @@ CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces |
 fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different path
-no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
+no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was created after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
 Tensor subclass with a __new__ of its own | traced#sparse-nested-quantized-tensors-subclasses | call `super()`
@@ -622,7 +622,7 @@ vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
 can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
-xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
+xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the FlashAttention kernel
 an operator of TORCH_LIBRARY breaks | escape_hatches#rules-for-custom-operators-and-what-they-cost | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages_warnings#kernels-autotuning | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | usually to blame

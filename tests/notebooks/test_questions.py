@@ -581,7 +581,7 @@ the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | ha
 does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
-Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | in the version of your Python
+Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the headers of your Python version
 cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
@@ -869,7 +869,7 @@ Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dt
 not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
-torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
+torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
 flex_attention: KeyError for a mask made of a tensor | libraries#messages-of-flex-attention | index the tensor once
 Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch

@@ -521,6 +521,8 @@ class Check(msgspec.Struct, frozen=True):
     calls : int
         The number of calls to the function in the run. Only one of them is compared: the first call, or the first call
         in the same modes, such as without gradients.
+    gradients: bool
+        Whether gradients were compared: a call without gradients has none.
     """
 
     function: str
@@ -532,6 +534,7 @@ class Check(msgspec.Struct, frozen=True):
     restored_by: list[NumericsTrial] = []
     instances: int = 1
     calls: int = 1
+    gradients: bool = True
 
     @property
     def is_result_wrong(self) -> bool:

@@ -593,7 +593,7 @@ fill the cache in a Docker build | compile_time#kept-on-disk-the-second-start | 
 compile_times() | compile_time#what-takes-the-time | of all compilations so far
 wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every few steps
 run it on a phone | frontends | ExecuTorch
-is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
+is_dynamo_compiling | escape_hatches#others-that-look-alike | strict=True
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | also runs compiled code
@@ -853,6 +853,10 @@ TORCH_TRACE files without rank_ for tlparse | logs#which-file-does-tlparse-take 
 number of boxes per image varies: recompiles? | libraries#detectors | two compilations in all
 no compiled frames: Dynamo tracing is disabled | messages#stances-limits-fullgraph-true | TORCH_COMPILE_DISABLE
 compile() got an unexpected keyword argument shapes_spec | settings#arguments-of-torch-compile | `dynamic_shapes`
+post-processing of a detector breaks at tolist | libraries#detectors | in an outer function
+loop over detections at the end of predict | causes/gb0109 | run that end in an outer function
+nonstrict_trace on a method of nn.Module | escape_hatches#nonstrict-trace-trace-through-without-looking | from 2.13 on
+custom op: how often does vmap call it? | escape_hatches#rules-for-custom-operators-and-what-they-cost | once for all rows
 fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
 register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the same parameters
 vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule

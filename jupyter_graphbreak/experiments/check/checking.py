@@ -187,6 +187,7 @@ def check_entry(
         first=first_divergence,
         step=step,
         restored_by=restored_by,
+        gradients=any(gradient is not None for gradient in expected.gradients.values()),
     )
     return CheckResult(check, report_on_copies, error_name=expected.error_name if check.equal else None)
 

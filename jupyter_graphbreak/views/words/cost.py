@@ -501,7 +501,8 @@ def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -
         calls = "1 call of each" if instances else f"{compared_call_count} of {check.calls} calls"
         compared_text = f" ({calls} {'was' if compared_call_count == 1 else 'were'} compared)"
         is_partial = check.calls > (1 if instances else compared_call_count)
-        return f"{words} gives the same values and gradients as eager{compared_text if is_partial else ''}"
+        results = "values and gradients" if check.gradients else "values"
+        return f"{words} gives the same {results} as eager{compared_text if is_partial else ''}"
     first = check.first
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:

@@ -235,6 +235,8 @@ def test_a_check_says_whether_the_result_is_right() -> None:
     right_check, wrong_check = report.check or []
     all_right = "right: norm compiled with inductor gives the same values and gradients as eager"
     assert check_sentence(report, right_check) == all_right
+    without_gradients = all_right.replace(" and gradients", "")
+    assert check_sentence(report, replace(right_check, gradients=False)) == without_gradients
     several_calls = replace(right_check, calls=3)
     assert check_sentence(report, several_calls) == f"{all_right} (1 of 3 calls was compared)"
     assert check_sentence(report, several_calls, 2) == f"{all_right} (2 of 3 calls were compared)"

@@ -122,7 +122,9 @@ def test_graphs_without_a_backward_pass_are_equal(mode: str) -> None:
     with jupyter_graphbreak.capture(entries=True) as run, MODES[mode]():
         torch.compile(module, backend="aot_eager")(x)
         torch.compile(double_without_gradients, backend="aot_eager")(x)
-    assert [check.differences for check in run.check().check or []] == [[], []]
+    checks = run.check().check or []
+    assert [check.differences for check in checks] == [[], []]
+    assert [check.gradients for check in checks] == [mode == "none"] * 2
 
 
 class Scale(torch.nn.Module):

@@ -342,14 +342,14 @@ an argument is alive after torch.cond | cost#del-and-memory-that-a-break-holds |
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
 a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
 model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
-an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
+an LSTM in the middle of a model: what is compiled? | causes/gb0014 | also runs eagerly
 flatten_parameters in forward | causes/gb0014 | in `__init__`
 sdp_kernel breaks | causes/gb0208#torch-backends-cudnn-flags-torch-backends-cuda-sdp-kernel | sdpa_kernel
 a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
 cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
 random.shuffle and random.sample | causes/gb0007#random-random | one order
-random.Random(seed) gives the same number on every call | causes/gb0007#random-random | generator of your own
+random.Random(seed) gives the same number on every call | causes/gb0007#random-random | your own generator
 torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
@@ -1009,7 +1009,7 @@ a loop over torch.unique(classes) | causes/gb0036#bincount-unique-masked-select-
 requires_grad mismatch, although all calls are under no_grad | causes/recompile-requires-grad | even if both calls
 a forked process writes into its parent's trace | logs#which-file-does-tlparse-take | gives it its own
 DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | neither a break in your code
-a context manager object made before a break | causes/gb0262 | make it in the `with`
+a context manager object made before a break | causes/gb0262 | create it in the `with`
 does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | keeps all graphs
 which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | *start compiling*
 torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little

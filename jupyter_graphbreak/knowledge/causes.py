@@ -608,9 +608,7 @@ CAUSES = (
             "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
             f"with .item() and set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=_CAPTURE_SCALARS_ADVICE,
         manual_step=_PYTHON_NUMBER_STEP,
-        settings=((_CAPTURE_SCALARS,),),
         rewrites=("keep the tensor", "take values one by one"),
     ),
     KnownCause(

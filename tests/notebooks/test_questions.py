@@ -612,6 +612,11 @@ a method of an object of an unknown library breaks | causes/gb0156 | wrap it in 
 PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
 a forward hook on the compiled model: two graphs under fullgraph | training#a-hook-that-never-runs | wrap_top_frame = True
 does fullgraph always make one graph? | error_on_graph_break#fullgraph-or-error-on-graph-break | a hook on the model itself
+lock.acquire() of an RLock, Unsupported method call | causes/gb0156#a-lock | split the graph
+random.random() in layer drop | causes/gb0007#random-random | random.uniform(0, 1)
+jaxtyping with JAXTYPING_DISABLE still reaches the limit | libraries#beartype-jaxtyping | isolate_recompiles
+TORCH_LOGS=recompiles prints nothing | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | a resume function's
+fullgraph=True passes in tests, raises in production | fullgraph#5-prove-it-and-keep-it | a later call can still
 BackwardState requires CompiledAutograd | messages_training#second-gradients-vmap | call it inside
 compiled_autograd, and backward() after the call | training#do-you-need-compiled-autograd | maybe_enable_compiled_autograd
 compiled_autograd for a backward hook of a module | causes/gb0083#settings | if backward() runs inside

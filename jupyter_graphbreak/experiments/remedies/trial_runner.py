@@ -87,6 +87,10 @@ _SHARE_OF_EDGE_CASES = 0.15
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
 _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
+#: The cheapest backend that compiles a backward pass, as the backends that make code do.
+_CHEAPEST_BACKEND_FOR_GRADIENTS = "aot_eager"
+#: The setting with which a compiled backward pass can raise, although a graph's own does not.
+_COMPILED_AUTOGRAD = "torch._dynamo.config.compiled_autograd"
 _BRANCH_NEVER_RAN = "one branch of a condition never ran"
 _CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
 _NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
@@ -336,7 +340,9 @@ class TrialRunner:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
-            self._evidence(run, cases, input_count, ran_both_branches=ran_both_branches) if run is not None else None,
+            self._evidence(candidate.change, run, cases, input_count, ran_both_branches=ran_both_branches)
+            if run is not None
+            else None,
             removed_break_ids,
             run.report if run is not None else None,
             time.perf_counter() - start,
@@ -544,12 +550,24 @@ class TrialRunner:
             ]
         return None, diffs
 
+    def _backend_for(self, change: Change) -> Any:
+        """Return the backend for a change: one that compiles the backward pass, if the change could make it raise."""
+        if _COMPILED_AUTOGRAD in change.settings and backend_and_options(self.backend)[0] == _CHEAPEST_BACKEND:
+            return _CHEAPEST_BACKEND_FOR_GRADIENTS
+        return self.backend
+
     def _evidence(
-        self, run: CompiledRun, cases: list[ReferenceCase], input_count: int, *, ran_both_branches: bool | None
+        self,
+        change: Change,
+        run: CompiledRun,
+        cases: list[ReferenceCase],
+        input_count: int,
+        *,
+        ran_both_branches: bool | None,
     ) -> Evidence:
         summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
-            backend=backend_name(self.backend),
+            backend=backend_name(self._backend_for(change)),
             inputs=input_count,
             both_sides=ran_both_branches,
             compared=compared_aspects([case.expected_result for case in cases]),
@@ -562,8 +580,8 @@ class TrialRunner:
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
         find_cell = self.program.changed_cell_finder(change.texts)
         with open_to_compile(self.entry, self.program, change) as (call, subject, _):
-            program = ProgramOnCopies(call, subject, change, find_cell)
-            return run_on_inputs(self._uncompiled_original, self.backend, program, cases, is_promising)
+            program, backend = ProgramOnCopies(call, subject, change, find_cell), self._backend_for(change)
+            return run_on_inputs(self._uncompiled_original, backend, program, cases, is_promising)
 
 
 def _sort_accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:

@@ -28,6 +28,30 @@ class EagerSizeRecorder(torch.nn.Module):
         return x + 1
 
 
+class HookedModule(torch.nn.Module):
+    """A module with a backward hook on a submodule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(2, 2)
+        self.linear.register_full_backward_hook(ignore_gradients)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+def ignore_gradients(*_args: object) -> None:
+    """Change nothing."""
+
+
+HOOKED = HookedModule()
+
+
+def step_hooked(x: torch.Tensor) -> None:
+    """Run the forward and backward pass of a module with a backward hook."""
+    HOOKED(x).sum().backward()
+
+
 def shift_and_clamp(x: torch.Tensor, shifts: torch.Tensor) -> torch.Tensor:
     """Shift and clamp, unless there are no shifts: no shift equals the number that the test compares it with."""
     if (shifts != shifts.sum().sin() + 3.5).any():
@@ -254,6 +278,14 @@ def test_only_with_backend_eager_does_cond_lose_the_gradient_of_a_gradient(backe
     (remedy,) = [remedy for remedy in remedies if remedy.title == "Pass both branches to torch.cond"]
     reason = "a gradient of a gradient is lost without an error" if backend == "eager" else None
     assert (remedy.verdict, remedy.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(("fn", "verdict"), [(HookedModule(), "another result"), (step_hooked, "works")])
+def test_compiled_autograd_works_only_if_the_backward_pass_runs_inside(fn: Callable[..., Any], verdict: str) -> None:
+    remedies = remedies_of(fn, torch.tensor([3.0, -4.0], requires_grad=True))
+    (remedy,) = [remedy for remedy in remedies if remedy.title == "Set `compiled_autograd = True`"]
+    assert remedy.verdict == verdict
+    assert ("BackwardState requires CompiledAutograd" in (remedy.reason or "")) == (verdict == "another result")
 
 
 def test_second_derivatives_of_both_branches_are_compared_if_the_call_requires_gradients() -> None:
